@@ -1,0 +1,79 @@
+//! Agents: configured CLI programs, by name, and how one kind of them is driven.
+
+use crate::limits::NAME_BYTES_MAX;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The name of a configured agent: 1 to 50 of `[a-z0-9_-]`, beginning with a letter.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentName(String);
+
+/// Why a text cannot name an agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an agent name: use 1 to {NAME_BYTES_MAX} of a-z, 0-9, _ and -, beginning with a letter")]
+pub struct AgentNameError;
+
+impl AgentName {
+    /// Parses an agent's name.
+    ///
+    /// # Errors
+    /// Anything that is not a name as described on the type.
+    pub fn parse(text: &str) -> Result<Self, AgentNameError> {
+        let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
+        if well_formed { Ok(Self(text.to_owned())) } else { Err(AgentNameError) }
+    }
+
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The adapter that drives one kind of CLI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HarnessKind {
+    /// The built-in scripted agent.
+    Echo,
+    /// Any program: prompt in, text out.
+    Plain,
+}
+
+/// How the prompt reaches the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptVia {
+    /// On standard input, which is then closed.
+    Stdin,
+    /// As the last argument.
+    Arg,
+    /// As the first message on standard input, which stays open for later messages.
+    Stream,
+}
+
+/// One agent, resolved and ready to start. A run keeps a copy from its dispatch, so that a later
+/// change of configuration changes no run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentSpec {
+    pub name: AgentName,
+    pub harness: HarnessKind,
+    /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`.
+    pub command: Vec<String>,
+    pub args: Vec<String>,
+    pub prompt: PromptVia,
+    /// Set for the agent on top of the allow-list.
+    pub env: BTreeMap<String, String>,
+    pub description: String,
+    /// Active time after which an attempt is stopped. `None`: no limit.
+    pub timeout_ms: Option<i64>,
+    /// How long one wait for an answer goes on, see [`crate::limits::PATIENCE_MS_DEFAULT`].
+    pub patience_ms: i64,
+    pub grace_ms: i64,
+}

@@ -1,0 +1,71 @@
+//! Refusals: every "no" that the rules can say, as a type.
+
+use crate::{AnsweredBy, Outcome};
+
+/// Why something was refused. Nothing has changed when one of these is returned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// Unknown, malformed or somebody else's: indistinguishable on purpose.
+    #[error("no such {what}: {given}")]
+    NotFound { what: &'static str, given: String },
+    /// A prefix that fits several.
+    #[error("{given} could be any of {candidates}")]
+    Ambiguous { given: String, candidates: String },
+    /// The principal has no right to do this at all.
+    #[error("{who} may not {action}")]
+    NotAllowed { who: &'static str, action: &'static str },
+    /// The one answer that counts has been given already.
+    #[error("already answered by {0}")]
+    AnsweredBy(AnsweredBy),
+    /// The question ran out of time before this answer.
+    #[error("the question has expired")]
+    Expired,
+    /// The question was withdrawn, for instance because its run ended.
+    #[error("the question was withdrawn")]
+    Withdrawn,
+    /// A run tried to answer itself.
+    #[error("a run cannot answer its own question")]
+    OwnQuestion,
+    /// A finished run never changes.
+    #[error("the run has finished ({0})")]
+    RunFinished(Outcome),
+    /// The run is in a state from which this cannot be done.
+    #[error("the run is {state}, so it cannot be {wanted}")]
+    WrongState { state: &'static str, wanted: &'static str },
+    /// The same idempotency key came with another body.
+    #[error("this idempotency key was used before with different content")]
+    KeyReused,
+    /// A limit was reached.
+    #[error("{what} is limited to {limit}")]
+    Limit { what: &'static str, limit: u64 },
+    /// A field has no usable value.
+    #[error("{field}: {problem}")]
+    Invalid { field: &'static str, problem: String },
+}
+
+impl Denied {
+    /// Makes the refusal for something unknown, malformed or foreign.
+    #[must_use]
+    pub fn not_found(what: &'static str, given: &str) -> Self {
+        Self::NotFound { what, given: shown(given) }
+    }
+
+    /// Makes the refusal for a field without a usable value.
+    #[must_use]
+    pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
+        Self::Invalid { field, problem: problem.into() }
+    }
+}
+
+/// Shortens what a caller sent so that it can be repeated in an error: at most 80 characters, no
+/// control characters.
+fn shown(given: &str) -> String {
+    let mut text: String = given.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(80).collect();
+    if given.chars().nth(80).is_some() {
+        text.push('…');
+    }
+    if text.is_empty() {
+        text.push_str("(empty)");
+    }
+    text
+}

@@ -1,0 +1,78 @@
+//! The kinds of entries in the event history.
+
+/// What an event says happened. Every change of state appends exactly one in its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    RunQueued,
+    RunStarting,
+    RunStarted,
+    RunRequeued,
+    RunStopping,
+    RunStopped,
+    RunFinished,
+    RunProgress,
+    RunReported,
+    RunAnnotated,
+    RunAdopted,
+    MessageSent,
+    MessageDelivered,
+    RequestAsked,
+    RequestAnswered,
+    RequestRetrieved,
+    RequestExpired,
+    RequestWithdrawn,
+}
+
+impl EventKind {
+    pub const ALL: [Self; 18] = [
+        Self::RunQueued,
+        Self::RunStarting,
+        Self::RunStarted,
+        Self::RunRequeued,
+        Self::RunStopping,
+        Self::RunStopped,
+        Self::RunFinished,
+        Self::RunProgress,
+        Self::RunReported,
+        Self::RunAnnotated,
+        Self::RunAdopted,
+        Self::MessageSent,
+        Self::MessageDelivered,
+        Self::RequestAsked,
+        Self::RequestAnswered,
+        Self::RequestRetrieved,
+        Self::RequestExpired,
+        Self::RequestWithdrawn,
+    ];
+
+    /// Returns the stable word for this kind, in the store and on every interface.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::RunQueued => "run.queued",
+            Self::RunStarting => "run.starting",
+            Self::RunStarted => "run.started",
+            Self::RunRequeued => "run.requeued",
+            Self::RunStopping => "run.stopping",
+            Self::RunStopped => "run.stopped",
+            Self::RunFinished => "run.finished",
+            Self::RunProgress => "run.progress",
+            Self::RunReported => "run.reported",
+            Self::RunAnnotated => "run.annotated",
+            Self::RunAdopted => "run.adopted",
+            Self::MessageSent => "message.sent",
+            Self::MessageDelivered => "message.delivered",
+            Self::RequestAsked => "request.asked",
+            Self::RequestAnswered => "request.answered",
+            Self::RequestRetrieved => "request.retrieved",
+            Self::RequestExpired => "request.expired",
+            Self::RequestWithdrawn => "request.withdrawn",
+        }
+    }
+
+    /// Returns the kind that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}

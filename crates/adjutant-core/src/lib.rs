@@ -1,0 +1,25 @@
+//! The rules of Adjutant: ids, states, transitions, refusals.
+//!
+//! This crate decides and never acts: it does no I/O, reads no clock, draws no random numbers and
+//! knows no wire format. A decision takes values (`now` too) and returns values and effects.
+
+pub mod agent;
+pub mod denied;
+pub mod event;
+pub mod id;
+pub mod limits;
+pub mod name;
+pub mod principal;
+pub mod request;
+pub mod run;
+pub mod time;
+
+pub use agent::{AgentName, AgentSpec, HarnessKind, PromptVia};
+pub use denied::Denied;
+pub use event::EventKind;
+pub use id::{AttemptNo, EventSeq, IdError, RequestId, RequestNo, RunId};
+pub use name::RunName;
+pub use principal::{Action, ClientName, Principal, Relation};
+pub use request::{Answer, AnsweredBy, RequestEvent, RequestKind, RequestState};
+pub use run::{AttemptEnd, Exit, Failure, Outcome, RunEvent, RunState, StopReason};
+pub use time::Time;

@@ -1,0 +1,26 @@
+//! Every limit that a user can meet, with its unit in its name.
+
+/// Longest question, answer, prompt message or note, in bytes of UTF-8.
+pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Longest prompt of a run, in bytes of UTF-8.
+pub const PROMPT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest run or client name given by a user, in bytes.
+pub const NAME_BYTES_MAX: usize = 50;
+/// Longest idempotency key, in bytes.
+pub const KEY_BYTES_MAX: usize = 200;
+/// Most answers to choose from in one question.
+pub const OPTIONS_MAX: usize = 20;
+/// Longest option of a question, in bytes.
+pub const OPTION_BYTES_MAX: usize = 2_000;
+/// Most requests that one run may have open at once.
+pub const OPEN_REQUESTS_MAX: usize = 20_000;
+/// How long a question stays open when nothing else is said: 24 hours (seed 002).
+pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;
+/// Longest expiry that can be asked for: 30 days.
+pub const EXPIRY_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
+/// How long one `check_answer` wait goes on before it fails as stalled: 300 s (seed 002).
+pub const PATIENCE_MS_DEFAULT: i64 = 300 * 1000;
+/// Grace between TERM and KILL when an attempt is stopped.
+pub const GRACE_MS_DEFAULT: i64 = 8 * 1000;
+/// How long a stopped run is kept for resuming before it is finished: 7 days.
+pub const STOPPED_RETENTION_MS_DEFAULT: i64 = 7 * 24 * 60 * 60 * 1000;

@@ -1,0 +1,88 @@
+//! Human names for runs, beside their UUIDs: people and models keep `brave-otter` apart better.
+
+use crate::limits::NAME_BYTES_MAX;
+use std::fmt;
+
+const ADJECTIVES: [&str; 64] = [
+    "able", "amber", "bold", "brave", "brisk", "calm", "clever", "coral", "crisp", "curly", "dapper", "daring", "eager", "early", "fair", "fleet",
+    "fond", "frank", "fresh", "gentle", "glad", "golden", "grand", "green", "happy", "hardy", "honest", "humble", "jolly", "keen", "kind", "lively",
+    "loyal", "lucid", "lucky", "merry", "mild", "modest", "neat", "nimble", "noble", "odd", "patient", "plain", "polite", "proud", "quick", "quiet",
+    "rapid", "ready", "sharp", "shy", "silver", "sleek", "smart", "snug", "solid", "steady", "sunny", "swift", "tidy", "vivid", "warm", "wise",
+];
+
+const ANIMALS: [&str; 64] = [
+    "ant", "badger", "bat", "bear", "beaver", "bee", "bison", "boar", "camel", "cat", "cobra", "crab", "crane", "crow", "deer", "dingo", "dog",
+    "dove", "eagle", "egret", "elk", "emu", "falcon", "ferret", "finch", "fox", "frog", "gecko", "goat", "goose", "hare", "hawk", "heron", "horse",
+    "ibis", "jay", "koala", "lark", "lion", "llama", "lynx", "mole", "moose", "moth", "mouse", "newt", "orca", "otter", "owl", "panda", "puma",
+    "quail", "rabbit", "raven", "robin", "seal", "shark", "sloth", "swan", "tiger", "toad", "whale", "wolf", "wren",
+];
+
+/// A run's human name: lower-case ASCII letters, digits and hyphens, 1 to 50 bytes, not beginning
+/// with a hyphen, and never shaped like a request number or a UUID.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RunName(String);
+
+/// Why a text cannot name a run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a name: use 1 to {NAME_BYTES_MAX} lower-case letters, digits and hyphens, beginning with a letter")]
+pub struct NameError;
+
+impl RunName {
+    /// Parses a name that a user chose.
+    ///
+    /// # Errors
+    /// Anything that is not a name as described on the type.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let taken_shape = crate::RequestNo::parse(text).is_ok() || crate::RunId::parse(text).is_ok();
+        if well_formed && !taken_shape { Ok(Self(text.to_owned())) } else { Err(NameError) }
+    }
+
+    /// Draws the `round`-th candidate from random bytes: two words at first, a number behind them
+    /// once two words were taken twice.
+    #[must_use]
+    pub fn draw(random: [u8; 4], round: u32) -> Self {
+        let adjective = ADJECTIVES[usize::from(random[0]) % ADJECTIVES.len()];
+        let animal = ANIMALS[usize::from(random[1]) % ANIMALS.len()];
+        if round < 2 {
+            return Self(format!("{adjective}-{animal}"));
+        }
+        let number = u16::from_le_bytes([random[2], random[3]]);
+        Self(format!("{adjective}-{animal}-{number}"))
+    }
+
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_that_would_confuse_are_refused() {
+        for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", &"a".repeat(51)] {
+            assert_eq!(RunName::parse(text), Err(NameError), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_drawn_name_is_a_name(random in any::<[u8; 4]>(), round in 0_u32..5) {
+            let drawn = RunName::draw(random, round);
+            prop_assert_eq!(RunName::parse(drawn.as_str()), Ok(drawn));
+        }
+    }
+}

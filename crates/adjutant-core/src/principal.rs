@@ -1,0 +1,286 @@
+//! Who a connection acts as, and what that principal may do. Identity is the channel and its
+//! token, never an argument.
+
+use crate::limits::NAME_BYTES_MAX;
+use crate::{Denied, RunId};
+use std::fmt;
+
+/// The stable name of a parent agent's connection: its project directory, or what `--client` says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientName(String);
+
+impl ClientName {
+    /// Longest name, in bytes: a path fits, a novel does not.
+    pub const BYTES_MAX: usize = 4096;
+
+    /// Parses a client's name: 1 to 4096 bytes without control characters.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse(text: &str) -> Result<Self, Denied> {
+        if text.is_empty() || text.len() > Self::BYTES_MAX || text.chars().any(char::is_control) {
+            return Err(Denied::invalid("client", "use 1 to 4096 bytes without control characters"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Tells whether this is a short name rather than a directory.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.0.len() <= NAME_BYTES_MAX && !self.0.contains('/')
+    }
+}
+
+/// Who a connection acts as.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// The user at a terminal: everything.
+    Person,
+    /// A parent agent's connection: its own runs and everything under them.
+    Client(ClientName),
+    /// A worker: itself.
+    Run(RunId),
+}
+
+impl Principal {
+    /// Returns the word for this kind of principal.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Client(_) => "client",
+            Self::Run(_) => "run",
+        }
+    }
+
+    /// Reads back what `Display` wrote.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "person" {
+            return Some(Self::Person);
+        }
+        if let Some(run) = text.strip_prefix("run:") {
+            return RunId::parse(run).ok().map(Self::Run);
+        }
+        let client = text.strip_prefix("client:")?;
+        ClientName::parse(client).ok().map(Self::Client)
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person => f.write_str("person"),
+            Self::Client(name) => write!(f, "client:{}", name.as_str()),
+            Self::Run(id) => write!(f, "run:{id}"),
+        }
+    }
+}
+
+/// How the run in question stands to the principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// The principal is this run.
+    Itself,
+    /// The principal is the client that dispatched the run's root.
+    Owner,
+    /// Anything else.
+    Foreign,
+}
+
+/// Something a principal may want to do. Each use case names exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    Dispatch,
+    ListAgents,
+    ListRuns,
+    See,
+    Logs,
+    Wait,
+    ListRequests,
+    Answer,
+    Ask,
+    ReadAnswer,
+    Cancel,
+    Retry,
+    Message,
+    ReceiveMessages,
+    Annotate,
+    Report,
+    Events,
+    Adopt,
+    Clean,
+    ManageHub,
+}
+
+impl Action {
+    pub const ALL: [Self; 20] = [
+        Self::Dispatch,
+        Self::ListAgents,
+        Self::ListRuns,
+        Self::See,
+        Self::Logs,
+        Self::Wait,
+        Self::ListRequests,
+        Self::Answer,
+        Self::Ask,
+        Self::ReadAnswer,
+        Self::Cancel,
+        Self::Retry,
+        Self::Message,
+        Self::ReceiveMessages,
+        Self::Annotate,
+        Self::Report,
+        Self::Events,
+        Self::Adopt,
+        Self::Clean,
+        Self::ManageHub,
+    ];
+
+    /// Returns the words that finish "a run may not …".
+    #[must_use]
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Dispatch => "start runs",
+            Self::ListAgents => "list agents",
+            Self::ListRuns => "list runs",
+            Self::See => "look at runs",
+            Self::Logs => "read logs",
+            Self::Wait => "wait for runs",
+            Self::ListRequests => "list questions",
+            Self::Answer => "answer questions",
+            Self::Ask => "ask a parent",
+            Self::ReadAnswer => "read answers",
+            Self::Cancel => "cancel runs",
+            Self::Retry => "retry runs",
+            Self::Message => "send messages to runs",
+            Self::ReceiveMessages => "receive messages",
+            Self::Annotate => "annotate runs",
+            Self::Report => "report on itself",
+            Self::Events => "read the event history",
+            Self::Adopt => "move runs between clients",
+            Self::Clean => "remove finished runs",
+            Self::ManageHub => "manage the hub",
+        }
+    }
+
+    /// Tells whether the action is about one given run (or a request of one), so that the relation
+    /// to it decides.
+    #[must_use]
+    pub fn has_object(self) -> bool {
+        match self {
+            Self::See
+            | Self::Logs
+            | Self::Answer
+            | Self::ReadAnswer
+            | Self::Cancel
+            | Self::Retry
+            | Self::Message
+            | Self::Annotate
+            | Self::Report
+            | Self::ReceiveMessages
+            | Self::Ask => true,
+            Self::Dispatch
+            | Self::ListAgents
+            | Self::ListRuns
+            | Self::Wait
+            | Self::ListRequests
+            | Self::Events
+            | Self::Adopt
+            | Self::Clean
+            | Self::ManageHub => false,
+        }
+    }
+}
+
+/// What the rules say about one principal, action and object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Yes,
+    /// The principal may never do this; it is told so.
+    NotAllowed,
+    /// The object is not the principal's: it is told that there is no such thing.
+    NotFound,
+}
+
+/// Decides whether a principal may do something to a run that stands to it as `relation` says.
+/// Lists (`ListRuns`, `ListRequests`, `Wait`, `Events`) are then filtered by the same relation.
+#[must_use]
+pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
+    use Action as A;
+    match who {
+        Principal::Person => match action {
+            // Only a run asks, reads its own answers as the asker, or reports on itself.
+            A::Ask | A::Report | A::ReceiveMessages => Verdict::NotAllowed,
+            _ => Verdict::Yes,
+        },
+        Principal::Client(_) => match action {
+            A::Ask | A::Report | A::ReceiveMessages | A::Adopt | A::Clean | A::ManageHub => Verdict::NotAllowed,
+            _ if action.has_object() && relation != Relation::Owner => Verdict::NotFound,
+            _ => Verdict::Yes,
+        },
+        Principal::Run(_) => match action {
+            A::See | A::ReadAnswer | A::Ask | A::Report | A::ReceiveMessages => {
+                if relation == Relation::Itself {
+                    Verdict::Yes
+                } else {
+                    Verdict::NotFound
+                }
+            }
+            A::Dispatch
+            | A::ListAgents
+            | A::ListRuns
+            | A::Logs
+            | A::Wait
+            | A::ListRequests
+            | A::Answer
+            | A::Cancel
+            | A::Retry
+            | A::Message
+            | A::Annotate
+            | A::Events
+            | A::Adopt
+            | A::Clean
+            | A::ManageHub => Verdict::NotAllowed,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Time;
+
+    #[test]
+    fn a_run_acts_on_itself_only_and_never_answers() {
+        let run = Principal::Run(RunId::new(Time(1), [1; 10]));
+        for action in Action::ALL {
+            assert_ne!(may(&run, action, Relation::Foreign), Verdict::Yes, "{action:?}");
+        }
+        assert_eq!(may(&run, Action::Answer, Relation::Itself), Verdict::NotAllowed);
+        assert_eq!(may(&run, Action::Ask, Relation::Itself), Verdict::Yes);
+    }
+
+    #[test]
+    fn a_client_never_reaches_a_foreign_run() {
+        let client = Principal::Client(ClientName::parse("/work/a").expect("a path is a name"));
+        for action in Action::ALL.into_iter().filter(|a| a.has_object()) {
+            assert_ne!(may(&client, action, Relation::Foreign), Verdict::Yes, "{action:?}");
+        }
+    }
+
+    #[test]
+    fn principals_survive_being_written_down() {
+        let all = [Principal::Person, Principal::Client(ClientName::parse("a:b/c").expect("name")), Principal::Run(RunId::new(Time(5), [3; 10]))];
+        for principal in all {
+            assert_eq!(Principal::parse(&principal.to_string()), Some(principal));
+        }
+        assert_eq!(Principal::parse("client:a\nb"), None);
+    }
+}

@@ -1,0 +1,375 @@
+//! Runs: one task given to one agent, over one or more attempts.
+//!
+//! ```text
+//!  Queued ──> Starting ──> Running ──> Stopping ──> Stopped ──> Queued (resume)
+//!    │  <────────┘ │          │            │           │
+//!    └─────────────┴──────────┴────────────┴───────────┴──────> Finished
+//! ```
+//! A finished run never changes. "Waiting" is no state: it is a live run with an open blocking
+//! request.
+
+use crate::{Denied, Time};
+use std::fmt;
+
+/// Why a run was or is being stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// Somebody wants it gone: it ends as cancelled.
+    Cancelled,
+    /// It used up its active time.
+    ResourceLimit,
+    /// Its supervisor died; what the agent did since its last fact is unknown.
+    SupervisorLost,
+    /// It ended with a blocking request open and waits for the answer.
+    Parked,
+}
+
+impl StopReason {
+    pub const ALL: [Self; 4] = [Self::Cancelled, Self::ResourceLimit, Self::SupervisorLost, Self::Parked];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::ResourceLimit => "resource_limit",
+            Self::SupervisorLost => "supervisor_lost",
+            Self::Parked => "parked",
+        }
+    }
+
+    /// Returns the reason that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// The process said so.
+    Exit(Exit),
+    /// It ended with a blocking question open that nobody can deliver an answer to.
+    Unanswered,
+    /// The run reported its own failure.
+    Reported,
+    /// It was stopped and nobody resumed it in time.
+    NotResumed(StopReason),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(exit) => exit.fmt(f),
+            Self::Unanswered => f.write_str("ended with a question unanswered"),
+            Self::Reported => f.write_str("reported by the run"),
+            Self::NotResumed(reason) => write!(f, "stopped ({}) and not resumed", reason.word()),
+        }
+    }
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    Succeeded,
+    Failed(Failure),
+    Cancelled,
+    SpawnFailed,
+    /// What became of it cannot be known.
+    Lost,
+}
+
+impl Outcome {
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed(_) => "failed",
+            Self::Cancelled => "cancelled",
+            Self::SpawnFailed => "spawn_failed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(failure) => write!(f, "failed: {failure}"),
+            other => f.write_str(other.word()),
+        }
+    }
+}
+
+/// Where a run is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunState {
+    Queued,
+    Starting,
+    Running,
+    Stopping(StopReason),
+    Stopped { reason: StopReason, until: Time },
+    Finished(Outcome),
+}
+
+impl RunState {
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping(_) => "stopping",
+            Self::Stopped { .. } => "stopped",
+            Self::Finished(_) => "finished",
+        }
+    }
+
+    /// Tells whether an attempt may be alive: such a run takes a place among the live ones.
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Starting | Self::Running | Self::Stopping(_))
+    }
+
+    /// Tells whether the run has ended for good.
+    #[must_use]
+    pub fn is_finished(self) -> bool {
+        matches!(self, Self::Finished(_))
+    }
+}
+
+/// What is known when an attempt's process has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptEnd {
+    pub exit: Exit,
+    /// The run reported its own failure: never shown as success.
+    pub failure_reported: bool,
+    /// A blocking request is still pending.
+    pub blocking_request_open: bool,
+    /// The agent can be started again where it left off.
+    pub can_resume: bool,
+}
+
+/// Something that happens to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEvent {
+    /// A place is free and the hub begins the next attempt.
+    Claimed,
+    /// No process ever took the attempt's lock, so it can be begun again.
+    NotStarted,
+    /// The agent's process is there.
+    Started,
+    /// The agent could not be started.
+    SpawnFailed,
+    /// Somebody, or a limit, wants the attempt stopped.
+    StopAsked(StopReason),
+    /// The agent's process has ended and nothing of it is left.
+    Ended(AttemptEnd),
+    /// The supervisor died without saying how the attempt ended.
+    SupervisorLost,
+    /// A new attempt is wanted.
+    Resumed,
+    /// A stopped run is given up.
+    Retired,
+}
+
+/// The longest that a run may stay stopped, given by configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    pub stopped_ms: i64,
+}
+
+/// Decides what an event does to a run.
+///
+/// # Errors
+/// `RunFinished` for anything that happens to a finished run, `WrongState` for what cannot happen
+/// now. The state is unchanged then.
+pub fn apply(state: RunState, event: RunEvent, now: Time, retention: Retention) -> Result<RunState, Denied> {
+    use RunEvent as E;
+    use RunState as S;
+    let stopped = |reason| S::Stopped { reason, until: now.plus_ms(retention.stopped_ms) };
+    let wrong = |wanted| Err(Denied::WrongState { state: state.word(), wanted });
+    match (state, event) {
+        (S::Finished(outcome), _) => Err(Denied::RunFinished(outcome)),
+
+        (S::Queued, E::Claimed) => Ok(S::Starting),
+        (_, E::Claimed) => wrong("started"),
+
+        (S::Starting, E::NotStarted) => Ok(S::Queued),
+        (S::Stopping(StopReason::Cancelled), E::NotStarted) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Stopping(_), E::NotStarted) => Ok(S::Queued),
+        (_, E::NotStarted) => wrong("started again"),
+
+        (S::Starting, E::Started) => Ok(S::Running),
+        (S::Stopping(_), E::Started) => Ok(state),
+        (_, E::Started) => wrong("started"),
+
+        (S::Starting, E::SpawnFailed) => Ok(S::Finished(Outcome::SpawnFailed)),
+        (S::Stopping(StopReason::Cancelled), E::SpawnFailed) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Stopping(_), E::SpawnFailed) => Ok(S::Finished(Outcome::SpawnFailed)),
+        (_, E::SpawnFailed) => wrong("ended as not started"),
+
+        (S::Queued | S::Stopped { .. }, E::StopAsked(StopReason::Cancelled)) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Queued | S::Stopped { .. }, E::StopAsked(_)) => wrong("stopped"),
+        (S::Starting | S::Running, E::StopAsked(reason)) => Ok(S::Stopping(reason)),
+        // A cancel overrides every gentler stop under way; nothing overrides a cancel.
+        (S::Stopping(_), E::StopAsked(StopReason::Cancelled)) => Ok(S::Stopping(StopReason::Cancelled)),
+        (S::Stopping(_), E::StopAsked(_)) => Ok(state),
+
+        (S::Starting | S::Running, E::Ended(end)) => Ok(ended(end, stopped)),
+        (S::Stopping(StopReason::Cancelled), E::Ended(_)) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Stopping(reason), E::Ended(_)) => Ok(stopped(reason)),
+        (S::Queued | S::Stopped { .. }, E::Ended(_)) => wrong("ended"),
+
+        (S::Stopping(StopReason::Cancelled), E::SupervisorLost) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Starting | S::Running | S::Stopping(_), E::SupervisorLost) => Ok(stopped(StopReason::SupervisorLost)),
+        (S::Queued | S::Stopped { .. }, E::SupervisorLost) => wrong("lost"),
+
+        (S::Stopped { .. }, E::Resumed) => Ok(S::Queued),
+        (_, E::Resumed) => wrong("resumed"),
+
+        (S::Stopped { reason: StopReason::SupervisorLost, .. }, E::Retired) => Ok(S::Finished(Outcome::Lost)),
+        (S::Stopped { reason, .. }, E::Retired) => Ok(S::Finished(Outcome::Failed(Failure::NotResumed(reason)))),
+        (_, E::Retired) => wrong("given up"),
+    }
+}
+
+/// The outcome of an attempt that nobody stopped.
+fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState {
+    if end.blocking_request_open {
+        return if end.can_resume { stopped(StopReason::Parked) } else { RunState::Finished(Outcome::Failed(Failure::Unanswered)) };
+    }
+    let outcome = match end.exit {
+        Exit::Code(0) if end.failure_reported => Outcome::Failed(Failure::Reported),
+        Exit::Code(0) => Outcome::Succeeded,
+        exit => Outcome::Failed(Failure::Exit(exit)),
+    };
+    RunState::Finished(outcome)
+}
+
+/// What the open requests of a run say about its status word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenRequests {
+    pub blocking_pending: bool,
+    pub answered_unread: bool,
+}
+
+/// Returns the status word of seeds 000 and 001 for a run (design, section 4). `completed` is the
+/// run's own word for its success, where it gave one.
+#[must_use]
+pub fn status_word(state: RunState, open: OpenRequests, completed: bool) -> &'static str {
+    match state {
+        RunState::Queued => "queued",
+        RunState::Starting => "starting",
+        RunState::Running if open.blocking_pending => "waiting_parent_reply",
+        RunState::Running if open.answered_unread => "parent_replied",
+        RunState::Running | RunState::Stopping(_) => "running",
+        RunState::Stopped { .. } => "stopped",
+        RunState::Finished(Outcome::Succeeded) if completed => "completed",
+        RunState::Finished(Outcome::Succeeded) => "success",
+        RunState::Finished(Outcome::Cancelled) => "cancelled",
+        RunState::Finished(_) => "error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEEP: Retention = Retention { stopped_ms: 1_000 };
+
+    fn reason() -> impl Strategy<Value = StopReason> {
+        proptest::sample::select(StopReason::ALL.to_vec())
+    }
+
+    fn exit() -> impl Strategy<Value = Exit> {
+        prop_oneof![(0_i32..3).prop_map(Exit::Code), (1_i32..16).prop_map(Exit::Signal)]
+    }
+
+    fn event() -> impl Strategy<Value = RunEvent> {
+        prop_oneof![
+            3 => Just(RunEvent::Claimed),
+            1 => Just(RunEvent::NotStarted),
+            3 => Just(RunEvent::Started),
+            1 => Just(RunEvent::SpawnFailed),
+            2 => reason().prop_map(RunEvent::StopAsked),
+            2 => (exit(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(exit, failure_reported, blocking_request_open, can_resume)| {
+                RunEvent::Ended(AttemptEnd { exit, failure_reported, blocking_request_open, can_resume })
+            }),
+            1 => Just(RunEvent::SupervisorLost),
+            2 => Just(RunEvent::Resumed),
+            1 => Just(RunEvent::Retired),
+        ]
+    }
+
+    fn allowed(from: RunState, to: RunState) -> bool {
+        use RunState as S;
+        matches!(
+            (from, to),
+            (S::Queued, S::Starting | S::Finished(_))
+                | (S::Starting, S::Running | S::Queued | S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
+                | (S::Running, S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
+                | (S::Stopping(_), S::Stopping(_) | S::Stopped { .. } | S::Queued | S::Finished(_))
+                | (S::Stopped { .. }, S::Queued | S::Finished(_))
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_finished_run_never_changes(events in proptest::collection::vec(event(), 0..60)) {
+            let mut state = RunState::Queued;
+            for (now, event) in events.into_iter().enumerate() {
+                match apply(state, event, Time(now as i64), KEEP) {
+                    Ok(next) => {
+                        prop_assert!(!state.is_finished());
+                        prop_assert!(allowed(state, next), "{state:?} -> {next:?}");
+                        state = next;
+                    }
+                    Err(Denied::RunFinished(_)) => prop_assert!(state.is_finished()),
+                    Err(Denied::WrongState { .. }) => prop_assert!(!state.is_finished()),
+                    Err(other) => prop_assert!(false, "{other:?}"),
+                }
+            }
+        }
+
+        #[test]
+        fn a_cancel_wins_over_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
+            let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), Time(0), KEEP).expect("a cancel is always taken");
+            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: open, can_resume: true };
+            prop_assert_eq!(apply(stopping, RunEvent::Ended(end), Time(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
+        }
+
+        #[test]
+        fn an_open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
+            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: true, can_resume };
+            let next = apply(RunState::Running, RunEvent::Ended(end), Time(1), KEEP).expect("a running attempt can end");
+            prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
+        }
+    }
+
+    #[test]
+    fn a_claimed_failure_is_never_shown_as_success() {
+        let end = AttemptEnd { exit: Exit::Code(0), failure_reported: true, blocking_request_open: false, can_resume: false };
+        assert_eq!(apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP), Ok(RunState::Finished(Outcome::Failed(Failure::Reported))));
+    }
+}

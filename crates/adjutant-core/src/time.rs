@@ -1,0 +1,20 @@
+//! Wall-clock instants as values. The core never reads a clock; it is given `now`.
+
+/// A wall-clock instant in milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// Returns this instant moved forward by `ms` milliseconds, saturating.
+    #[must_use]
+    pub fn plus_ms(self, ms: i64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    /// Returns the milliseconds from `earlier` to this instant, never negative: a wall clock that
+    /// was set back makes nothing younger than zero.
+    #[must_use]
+    pub fn ms_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0).max(0)
+    }
+}

@@ -1,0 +1,189 @@
+//! What the hub and a supervisor say to each other: the order that starts an attempt, the facts
+//! that come back, the orders that follow. Additive changes only: both ends may be one version
+//! apart.
+
+use crate::view::MessageView;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Everything a supervisor needs for its attempt. The hub writes it to an unlinked file that the
+/// guard and the supervisor inherit as standard input: it is never on disk under a name and never
+/// in an argument or an environment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    pub home: PathBuf,
+    pub run_id: String,
+    pub run_name: String,
+    pub attempt: u32,
+    pub agent: String,
+    /// `echo` or `plain`.
+    pub harness: String,
+    /// The program and all its arguments (without the prompt); resolved to an absolute path.
+    pub argv: Vec<String>,
+    /// `stdin`, `arg` or `stream`.
+    pub prompt_via: String,
+    /// What the agent is given: identity statement and task.
+    pub prompt: String,
+    pub cwd: PathBuf,
+    /// The agent's whole environment; nothing else is inherited.
+    pub env: BTreeMap<String, String>,
+    /// Active time (waiting excluded) after which the supervisor stops the attempt by itself.
+    pub timeout_ms: Option<i64>,
+    /// Active time used up by earlier attempts.
+    pub active_ms_before: i64,
+    pub patience_ms: i64,
+    pub grace_ms: i64,
+    /// Cap of the readable log, in bytes.
+    pub log_bytes_max: u64,
+    /// Proves to the hub that a call comes from this attempt's supervisor.
+    pub token: String,
+    /// `auto`, `pid_namespace` or `subreaper`.
+    pub containment: String,
+}
+
+/// Files of one attempt, below `<home>/runs/<run-id>/<attempt>/`, directory 0700.
+#[derive(Debug, Clone)]
+pub struct AttemptDir(pub PathBuf);
+
+impl AttemptDir {
+    /// Names the directory of an attempt.
+    #[must_use]
+    pub fn new(home: &Path, run_id: &str, attempt: u32) -> Self {
+        Self(home.join("runs").join(run_id).join(attempt.to_string()))
+    }
+
+    /// Held (flock) by the supervisor for as long as it lives; holds its pid.
+    #[must_use]
+    pub fn supervisor_lock(&self) -> PathBuf {
+        self.0.join("supervisor.lock")
+    }
+
+    /// Held (flock) by the guard for as long as it lives; holds its pid.
+    #[must_use]
+    pub fn guard_lock(&self) -> PathBuf {
+        self.0.join("guard.lock")
+    }
+
+    /// Created with `O_EXCL` just before the agent is started: without it, nothing ever ran.
+    #[must_use]
+    pub fn started_marker(&self) -> PathBuf {
+        self.0.join("started")
+    }
+
+    /// One [`Fact`] in JSON on each line, numbered from 1 without gaps.
+    #[must_use]
+    pub fn facts(&self) -> PathBuf {
+        self.0.join("facts.jsonl")
+    }
+
+    /// The supervisor's own endpoint for its worker.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.0.join("worker.sock")
+    }
+
+    /// For `adj mcp --token-file`: a [`WorkerAccess`] in JSON, 0600.
+    #[must_use]
+    pub fn worker_access(&self) -> PathBuf {
+        self.0.join("worker.json")
+    }
+}
+
+/// How a worker reaches its supervisor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkerAccess {
+    pub run_id: String,
+    pub attempt: u32,
+    pub socket: PathBuf,
+    /// `http://127.0.0.1:<port>/mcp`.
+    pub mcp_url: String,
+    pub token: String,
+}
+
+/// One numbered statement of a supervisor about its attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fact {
+    /// From 1, without gaps within the attempt.
+    pub n: u64,
+    /// Wall clock, milliseconds since the epoch.
+    pub at_ms: i64,
+    #[serde(flatten)]
+    pub what: FactKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+pub enum FactKind {
+    /// The agent's process is there.
+    Started { pid: u32, guard_pid: u32, containment: String },
+    /// It could not be started. `code` is one of [`crate::view::codes`].
+    SpawnFailed { code: String, message: String },
+    /// Output has come since the last such fact (at most one each second; never synced by itself).
+    Output { total_bytes: u64 },
+    /// A message was given to the running process.
+    Delivered { message_id: String },
+    /// The guard died; the supervisor goes on without it.
+    GuardLost {},
+    /// The active time is used up; the supervisor is stopping the attempt.
+    LimitReached { active_ms: i64 },
+    /// The agent's process has ended and everything it started is gone. Always the last fact.
+    Ended {
+        exit_code: Option<i32>,
+        signal: Option<i32>,
+        /// Killed because they were still there.
+        swept: u32,
+        /// A descendant kept the output open and was cut off.
+        output_left_open: bool,
+        active_ms: i64,
+        /// The agent's last words: at most 16 KiB, whole characters.
+        result: String,
+        output_bytes: u64,
+    },
+}
+
+/// Header names of the socket protocol.
+pub mod headers {
+    /// An idempotency key: the same call with the same key has one effect and one reply.
+    pub const KEY: &str = "adj-key";
+    /// The client name that a parent's connection acts under. Absent: the person.
+    pub const CLIENT: &str = "adj-client";
+    /// The caller's version.
+    pub const VERSION: &str = "adj-version";
+    /// `<run-id>/<attempt>`: who the supervisor speaks for. With `Authorization: Bearer <token>`.
+    pub const ATTEMPT: &str = "adj-attempt";
+}
+
+/// `POST /link/facts`: facts from the supervisor, in order. Repeating some is harmless.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PostFacts {
+    pub facts: Vec<Fact>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FactsTaken {
+    /// Everything up to this number is in the store.
+    pub cursor: u64,
+}
+
+/// `POST /link/orders`: waits for the next change of what the hub wants from the attempt.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetOrders {
+    /// The `version` of the orders that are known already; 0 at first.
+    pub known: i64,
+    pub wait_ms: u64,
+}
+
+/// What the hub wants from the attempt now: a level, not an edge, so that nothing is lost when
+/// either end is restarted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Orders {
+    /// Changes whenever anything below does.
+    pub version: i64,
+    /// The attempt is to be stopped, with this reason (`cancelled`, `resource_limit`, …).
+    pub stop: Option<String>,
+    /// A blocking request is open: the active-time clock stands still.
+    pub waiting: bool,
+    /// Messages that were not delivered yet, oldest first.
+    pub messages: Vec<MessageView>,
+}

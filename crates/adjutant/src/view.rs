@@ -1,0 +1,644 @@
+//! The one JSON contract: what every interface takes and gives, on the hub's socket, over HTTP, as
+//! MCP's `structuredContent` and as the CLI's `--json`.
+//!
+//! Each use case is one [`Call`]: `POST /api/v1/<NAME>` with the call as body, its reply or an
+//! [`ErrorView`] back. Fields are snake_case, times RFC 3339 UTC, durations carry their unit.
+//! Additive changes only.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A use case with its arguments.
+pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Its path below `/api/v1/`.
+    const NAME: &'static str;
+    /// Whether it changes anything: such a call takes an idempotency key (header `adj-key`).
+    const WRITES: bool;
+    /// What comes back.
+    type Reply: Serialize + DeserializeOwned + Send + 'static;
+}
+
+macro_rules! call {
+    ($call:ident = $name:literal, writes $writes:literal -> $reply:ty) => {
+        impl Call for $call {
+            const NAME: &'static str = $name;
+            const WRITES: bool = $writes;
+            type Reply = $reply;
+        }
+    };
+}
+
+// ---- runs ---------------------------------------------------------------------------------
+
+/// Starts a run (or queues it).
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dispatch {
+    pub agent: String,
+    pub prompt: String,
+    /// Absolute. Must exist and be a directory.
+    pub cwd: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Active time after which the attempt is stopped, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u64>,
+    /// Variables for the agent beside the allow-list, from the dispatcher.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
+}
+call!(Dispatch = "dispatch", writes true -> RunView);
+
+/// Lists runs that the caller may see, newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListRuns {
+    /// Finished ones too.
+    #[serde(default)]
+    pub all: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ListRuns = "runs", writes false -> RunList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RunList {
+    pub runs: Vec<RunView>,
+    /// How many more there are beyond `limit`.
+    #[serde(default)]
+    pub more: u64,
+}
+
+/// Looks at one run. `run` is an id, a name, a unique prefix of either, or `@last`; a worker may
+/// leave it empty for itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetRun {
+    #[serde(default)]
+    pub run: String,
+}
+call!(GetRun = "run", writes false -> RunView);
+
+/// Ends a run: its attempt is stopped and everything it started with it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cancel {
+    pub run: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+call!(Cancel = "cancel", writes true -> RunView);
+
+/// Makes a new run of an ended one, with `retry_of` pointing back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    pub run: String,
+    /// Replaces the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+call!(Retry = "retry", writes true -> RunView);
+
+/// Sends a message to a live run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendToRun {
+    pub run: String,
+    pub text: String,
+}
+call!(SendToRun = "send", writes true -> MessageView);
+
+/// A message to a run and how it reached it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct MessageView {
+    pub message_id: String,
+    pub run_id: String,
+    pub run_name: String,
+    pub from: String,
+    pub text: String,
+    pub sent_at: String,
+    /// `queued`, `live` (given to the running process) or `tool_result` (with its next tool call).
+    pub delivery: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<String>,
+}
+
+/// By a run about itself: progress or its report. By a parent: an annotation, which never ends or
+/// revives a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetStatus {
+    /// Empty: the calling run itself.
+    #[serde(default)]
+    pub run: String,
+    /// `running`, `success`, `completed` or `error`.
+    pub status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+}
+call!(SetStatus = "status", writes true -> RunView);
+
+/// Everything about a run that an interface shows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RunView {
+    pub run_id: String,
+    pub name: String,
+    pub agent: String,
+    /// The seeds' word, see the design's section 4: `queued`, `starting`, `running`,
+    /// `waiting_parent_reply`, `parent_replied`, `stopped`, `success`, `completed`, `error`,
+    /// `cancelled`.
+    pub status: String,
+    /// Our word: `queued`, `starting`, `running`, `stopping`, `stopped`, `finished`.
+    pub state: String,
+    /// `succeeded`, `failed`, `cancelled`, `spawn_failed` or `lost`, once finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Why it is stopping, stopped, failed or could not be started, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The first line of the prompt, shortened.
+    pub task: String,
+    pub cwd: String,
+    /// The dispatching principal: `person`, `client:<name>` or `run:<id>`.
+    pub owner: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    pub root: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<String>,
+    pub attempt: u32,
+    pub created_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    pub updated_at: String,
+    /// What the run said it achieved, else nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// The agent's last words, once it has finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// A parent's remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotation: Option<String>,
+    /// Every open request, oldest first.
+    #[serde(default)]
+    pub pending: Vec<RequestView>,
+    /// How the attempt's processes are held together: `pid_namespace` or `subreaper`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containment: Option<String>,
+    /// Processes that were still there when the agent's own process had ended, and were killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swept: Option<u32>,
+    /// A descendant kept the output open after the end.
+    #[serde(default)]
+    pub output_left_open: bool,
+    /// Place in the queue, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_place: Option<u64>,
+    /// Other live runs in the same directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares_directory_with: Vec<String>,
+    pub log_path: String,
+}
+
+/// Reads a run's log: what the agent said, readable.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadLogs {
+    pub run: String,
+    /// Byte position in the whole output; what is returned begins there. Left out: the last part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    /// Only lines that contain this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grep: Option<String>,
+    /// Wait this long for more when there is none.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadLogs = "logs", writes false -> LogPage);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LogPage {
+    pub run_id: String,
+    pub name: String,
+    pub text: String,
+    /// Where `text` begins in the whole output.
+    pub from: u64,
+    /// Pass as `after` to go on.
+    pub next: u64,
+    /// Length of the whole output so far.
+    pub total: u64,
+    /// Bytes within this page that were dropped because the log's cap was reached.
+    pub omitted: u64,
+    /// Nothing more will ever come.
+    pub ended: bool,
+    pub path: String,
+}
+
+// ---- requests -----------------------------------------------------------------------------
+
+/// Asks whoever is responsible for the calling run. Committed before it returns.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    pub question: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// Becomes the answer when nobody gave one by the deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// The run cannot go on without the answer.
+    #[serde(default = "yes")]
+    pub blocking: bool,
+    /// Deadline, in seconds from now. 24 hours when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
+}
+call!(Ask = "ask", writes true -> RequestView);
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads one request. The asker's own read of an answered one marks it retrieved; the answer stays
+/// readable. With `wait_ms` the call returns as soon as the request is settled.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadRequest {
+    /// A request's id or short number (`Q12`).
+    pub message_id: String,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadRequest = "request", writes false -> RequestView);
+
+/// Lists open requests that the caller may answer, oldest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListRequests {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Settled ones too.
+    #[serde(default)]
+    pub all: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ListRequests = "requests", writes false -> RequestList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RequestList {
+    pub requests: Vec<RequestView>,
+    #[serde(default)]
+    pub more: u64,
+}
+
+/// Answers one or several requests, each by `message_id`, or by `run` when that run has exactly one
+/// open. All are answered or none.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerRequests {
+    pub answers: Vec<AnswerOne>,
+}
+call!(AnswerRequests = "answer", writes true -> Answered);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerOne {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    pub answer: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Answered {
+    pub requests: Vec<RequestView>,
+    /// The runs concerned, as they are now.
+    pub runs: Vec<RunView>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestView {
+    pub message_id: String,
+    /// `Q12`.
+    pub number: String,
+    pub run_id: String,
+    pub run_name: String,
+    /// `question`.
+    pub kind: String,
+    pub question: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    pub blocking: bool,
+    /// `pending`, `answered`, `retrieved`, `expired` or `withdrawn`.
+    pub status: String,
+    /// The seeds' word: `pending_parent_reply`, `parent_replied`, `acknowledged_by_subagent`, …
+    pub message_status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// `person`, `client:<name>`, `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
+    pub asked_at: String,
+    pub expires_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieved_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// How long one wait of the asker for this answer may go on, in milliseconds.
+    pub patience_ms: u64,
+    /// Messages for the asker that came along with this read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageView>,
+}
+
+// ---- waiting and history ------------------------------------------------------------------
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitUntil {
+    /// A request is open, or a run stopped or finished.
+    #[default]
+    Attention,
+    /// Any of the runs has finished or stopped.
+    Any,
+    /// All of the runs have finished or stopped.
+    All,
+}
+
+/// Waits for runs. Without `runs`: for all live runs that the caller may see.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    #[serde(default)]
+    pub runs: Vec<String>,
+    #[serde(default)]
+    pub until: WaitUntil,
+    /// A cursor of an earlier wait: ends that were reported by then are not reported again (open
+    /// requests are, for as long as they are open).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
+    /// At most this long; 0 looks and returns.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(Wait = "wait", writes false -> Waited);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Waited {
+    /// `event`: what was waited for has happened; `timeout`: not yet; `idle`: there is nothing to
+    /// wait for.
+    pub outcome: String,
+    /// Open requests of the runs, oldest first.
+    pub needs: Vec<RequestView>,
+    /// Runs that have finished or stopped since `after` (all of them without it), oldest end first.
+    pub ended: Vec<RunView>,
+    /// Runs still under way.
+    pub working: Vec<RunView>,
+    pub cursor: i64,
+}
+
+/// Reads the event history that the caller may see.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadEvents {
+    #[serde(default)]
+    pub after: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadEvents = "events", writes false -> EventPage);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EventPage {
+    pub events: Vec<EventView>,
+    pub cursor: i64,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EventView {
+    pub seq: i64,
+    pub at: String,
+    /// For instance `request.asked`.
+    pub kind: String,
+    pub run_id: String,
+    pub run_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Who did it: a principal, `hub` or `supervisor`.
+    pub by: String,
+    /// One line for people.
+    pub text: String,
+}
+
+// ---- agents, clients, the hub --------------------------------------------------------------
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListAgents {}
+call!(ListAgents = "agents", writes false -> AgentList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct AgentList {
+    pub agents: Vec<AgentView>,
+    /// Problems of the configuration, for people.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct AgentView {
+    pub name: String,
+    pub harness: String,
+    pub description: String,
+    /// The program can be started.
+    pub found: bool,
+    /// Its absolute path, where found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Why it cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// `built-in` or the configuration file.
+    pub source: String,
+}
+
+/// Moves runs (with everything under them) to another client, so that a parent which came back
+/// under another name finds them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adopt {
+    pub runs: Vec<String>,
+    /// The new client's name; empty: the person.
+    #[serde(default)]
+    pub client: String,
+}
+call!(Adopt = "adopt", writes true -> RunList);
+
+/// Removes finished runs and their files.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clean {
+    /// Only those that ended at least this long ago.
+    pub older_than_s: u64,
+    #[serde(default)]
+    pub dry_run: bool,
+}
+call!(Clean = "clean", writes true -> Cleaned);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Cleaned {
+    pub runs: Vec<String>,
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetHub {}
+call!(GetHub = "hub", writes false -> HubView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct HubView {
+    pub version: String,
+    pub pid: u32,
+    pub home: String,
+    pub started_at: String,
+    pub live_runs: u64,
+    pub queued_runs: u64,
+    pub live_runs_max: u64,
+    pub pending_requests: u64,
+    pub sqlite_version: String,
+    /// What is wrong at the moment, for instance a full disk.
+    #[serde(default)]
+    pub problems: Vec<String>,
+}
+
+/// Ends the hub. Runs go on; the next command starts a hub again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopHub {}
+call!(StopHub = "stop", writes false -> HubView);
+
+/// Asks the hub to hand over to another binary: it stops taking calls, lets go of the home and
+/// becomes `exe`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
+    pub exe: String,
+    pub version: String,
+}
+call!(HandOver = "hand-over", writes false -> HubView);
+
+// ---- waits kept as MCP tasks ----------------------------------------------------------------
+
+/// Keeps one wait in the store, so that an MCP client can poll it and come back to it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartTask {
+    pub wait: Wait,
+    pub ttl_ms: u64,
+}
+call!(StartTask = "task-start", writes true -> TaskView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetTask {
+    pub task_id: String,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(GetTask = "task", writes false -> TaskView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CancelTask {
+    pub task_id: String,
+}
+call!(CancelTask = "task-cancel", writes true -> TaskView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TaskView {
+    pub task_id: String,
+    /// `working`, `completed` or `cancelled`.
+    pub status: String,
+    /// One line about how far it is.
+    pub message: String,
+    pub created_at: String,
+    pub updated_at: String,
+    pub ttl_ms: u64,
+    /// What the wait found, once completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Waited>,
+}
+
+// ---- errors ---------------------------------------------------------------------------------
+
+/// Every failure, on every interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ErrorView {
+    /// A stable word, see [`codes`].
+    pub code: String,
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The stable words for failures: one table for exit codes, HTTP statuses and MCP.
+pub mod codes {
+    /// Unknown, malformed or foreign.
+    pub const NOT_FOUND: &str = "not_found";
+    pub const AMBIGUOUS: &str = "ambiguous";
+    pub const NOT_ALLOWED: &str = "not_allowed";
+    /// The caller lives under a supervisor and has to go there.
+    pub const USE_SUPERVISOR: &str = "use_supervisor";
+    pub const INVALID: &str = "invalid";
+    /// The state has moved on: answered, expired, withdrawn, finished.
+    pub const CONFLICT: &str = "conflict";
+    pub const ALREADY_ANSWERED: &str = "already_answered";
+    pub const EXPIRED: &str = "expired";
+    pub const WITHDRAWN: &str = "withdrawn";
+    pub const RUN_FINISHED: &str = "run_finished";
+    pub const KEY_REUSED: &str = "key_reused";
+    pub const LIMIT: &str = "limit";
+    pub const AGENT_NOT_FOUND: &str = "agent_not_found";
+    pub const AGENT_NOT_EXECUTABLE: &str = "agent_not_executable";
+    /// The hub cannot be reached or started.
+    pub const UNREACHABLE: &str = "unreachable";
+    /// The home's disk is full; nothing was changed.
+    pub const STORAGE_FULL: &str = "storage_full";
+    /// The store failed; what became of the call is unknown until it is repeated with its key.
+    pub const STORAGE: &str = "storage";
+    /// Nobody answered within the patience of this wait (seed 002).
+    pub const STALLED: &str = "stalled";
+    pub const INTERNAL: &str = "internal";
+}
