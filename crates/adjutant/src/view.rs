@@ -110,7 +110,7 @@ pub struct SendToRun {
 call!(SendToRun = "send", writes true -> MessageView);
 
 /// A message to a run and how it reached it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageView {
     pub message_id: String,
     pub run_id: String,
