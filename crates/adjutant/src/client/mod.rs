@@ -1,0 +1,389 @@
+//! The client of the hub: what the CLI, `adj mcp` and a supervisor call it with.
+//!
+//! A call returns when there is a reply, and a reply to a write means that it is durable. When the
+//! connection breaks in between, the call is repeated under the same idempotency key, so it has
+//! one effect however often the hub is killed.
+
+mod start;
+
+use crate::config::Home;
+use crate::link::{Order, WorkerAccess, headers};
+use crate::sock;
+use crate::view::{Call, ErrorView, GetHub, HandOver, codes};
+use adjutant_core::ClientName;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// This build's version, as the two ends of a connection tell each other.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Header of a refusal that says where the caller's supervisor listens.
+pub const SUPERVISOR_HEADER: &str = "adj-supervisor";
+/// Most idle connections that one client keeps.
+const IDLE_CONNECTIONS_MAX: usize = 8;
+/// Largest reply that is read, in bytes.
+const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How often a call is repeated after the connection broke before the far end is given up, where
+/// the far end can be given up.
+const RETRIES_MAX: u32 = 20;
+
+/// A connection to the hub, or to a supervisor that carries the calls on. Cheap to clone.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("target", &*self.target()).finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    target: Mutex<Target>,
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+}
+
+/// Who is at the far end, and what to do when nobody is.
+#[derive(Debug, Clone)]
+enum Target {
+    /// The hub; it is started when it is not there.
+    Hub { home: Home, client: Option<ClientName> },
+    /// The hub, if it is there; nothing is started.
+    RunningHub { home: Home },
+    /// A supervisor's socket. If it is gone, so is the run.
+    Worker { socket: PathBuf, token: Option<String> },
+    /// The hub, for a supervisor: waited for as long as it takes.
+    Supervisor { home: Home, attempt: String, token: String },
+}
+
+impl Target {
+    fn socket(&self) -> PathBuf {
+        match self {
+            Self::Hub { home, .. } | Self::RunningHub { home } | Self::Supervisor { home, .. } => home.socket(),
+            Self::Worker { socket, .. } => socket.clone(),
+        }
+    }
+}
+
+/// Why one try did not bring a reply.
+enum Broken {
+    /// Nothing was sent, or nothing came back: repeat it.
+    Connection(String),
+    /// The far end answered with a failure.
+    Refused(ErrorView),
+    /// The caller lives under a supervisor and has to go there.
+    GoTo(PathBuf),
+}
+
+impl Client {
+    /// Makes a client of the home's hub, as the person, or as a client under `as_client`. The hub
+    /// is started with the first call when it is not there.
+    #[must_use]
+    pub fn hub(home: &Home, as_client: Option<ClientName>) -> Self {
+        Self::new(Target::Hub { home: home.clone(), client: as_client })
+    }
+
+    /// Makes a client of the home's hub that starts nothing.
+    #[must_use]
+    pub fn running_hub(home: &Home) -> Self {
+        Self::new(Target::RunningHub { home: home.clone() })
+    }
+
+    /// Makes a client of a supervisor's socket.
+    #[must_use]
+    pub fn worker(access: WorkerAccess) -> Self {
+        Self::new(Target::Worker { socket: access.socket, token: Some(access.token) })
+    }
+
+    /// Makes the client with which a supervisor speaks to the hub.
+    #[must_use]
+    pub fn supervisor(order: &Order) -> Self {
+        let attempt = format!("{}/{}", order.run_id, order.attempt);
+        Self::new(Target::Supervisor { home: Home { dir: order.home.clone() }, attempt, token: order.token.clone() })
+    }
+
+    fn new(target: Target) -> Self {
+        Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()) }))
+    }
+
+    fn target(&self) -> std::sync::MutexGuard<'_, Target> {
+        self.0.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes one call under a fresh idempotency key.
+    ///
+    /// # Errors
+    /// What the far end refused, or [`codes::UNREACHABLE`].
+    pub async fn call<C: Call>(&self, call: &C) -> Result<C::Reply, ErrorView> {
+        self.call_with_key(call, &random_hex::<16>()).await
+    }
+
+    /// Makes one call under the given idempotency key.
+    ///
+    /// # Errors
+    /// What the far end refused, or [`codes::UNREACHABLE`].
+    pub async fn call_with_key<C: Call>(&self, call: &C, key: &str) -> Result<C::Reply, ErrorView> {
+        let body = serde_json::to_value(call).map_err(|error| internal(&error))?;
+        let key = C::WRITES.then_some(key);
+        let reply = self.send_json(&format!("/api/v1/{}", C::NAME), body, key).await?;
+        serde_json::from_value(reply).map_err(|error| internal(&error))
+    }
+
+    /// Posts JSON and returns the JSON that comes back, repeating the call through a hub's death.
+    /// A `wait_ms` field is shortened by the time that has gone by.
+    ///
+    /// # Errors
+    /// What the far end refused, or [`codes::UNREACHABLE`].
+    pub async fn send_json(&self, path: &str, mut body: Value, key: Option<&str>) -> Result<Value, ErrorView> {
+        let began = Instant::now();
+        let wait_ms = body.get("wait_ms").and_then(Value::as_u64);
+        let mut failures = 0_u32;
+        loop {
+            if let (Some(wait_ms), true) = (wait_ms, failures > 0) {
+                let gone = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                body["wait_ms"] = wait_ms.saturating_sub(gone).into();
+            }
+            let bytes = Bytes::from(serde_json::to_vec(&body).map_err(|error| internal(&error))?);
+            match self.try_once(path, bytes, key).await {
+                Ok(reply) => return Ok(reply),
+                Err(Broken::Refused(error)) if error.code == codes::STORAGE && key.is_some() && failures < 3 => failures += 1,
+                Err(Broken::Refused(error)) => return Err(error),
+                Err(Broken::GoTo(socket)) => {
+                    *self.target() = Target::Worker { socket, token: None };
+                    self.drop_idle();
+                }
+                Err(Broken::Connection(message)) => {
+                    failures += 1;
+                    self.drop_idle();
+                    self.recover(failures, &message).await?;
+                }
+            }
+        }
+    }
+
+    /// Does what can be done about a broken connection before the call is repeated.
+    async fn recover(&self, failures: u32, message: &str) -> Result<(), ErrorView> {
+        let target = self.target().clone();
+        match &target {
+            Target::Hub { home, .. } => {
+                if failures > RETRIES_MAX {
+                    return Err(unreachable_hub(home, message));
+                }
+                start::ensure_hub(home).await.map_err(|error| unreachable_hub(home, &error.to_string()))
+            }
+            Target::RunningHub { home } => Err(unreachable_hub(home, message)),
+            Target::Worker { socket, .. } => {
+                // A broken connection is repeated once on a fresh one; a refused one is the end.
+                if failures <= 2 && sock::connect(socket).await.is_ok() {
+                    return Ok(());
+                }
+                Err(ErrorView {
+                    code: codes::UNREACHABLE.to_owned(),
+                    message: format!("the run's supervisor cannot be reached: {message}"),
+                    hint: Some("the run has ended or is being stopped".to_owned()),
+                })
+            }
+            Target::Supervisor { home, .. } => {
+                start::wait_for_hub(home).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn drop_idle(&self) {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Value, Broken> {
+        let target = self.target().clone();
+        let mut connection = self.connection(&target).await.map_err(|error| Broken::Connection(error.to_string()))?;
+        let mut request = Request::post(path).header("host", "adj").header("content-type", "application/json").header(headers::VERSION, VERSION);
+        if let Some(key) = key {
+            request = request.header(headers::KEY, key);
+        }
+        request = match &target {
+            Target::Hub { client: Some(name), .. } => request.header(headers::CLIENT, encode_name(name.as_str())),
+            Target::Hub { .. } | Target::RunningHub { .. } => request,
+            Target::Worker { token: Some(token), .. } => request.header("authorization", format!("Bearer {token}")),
+            Target::Worker { token: None, .. } => request,
+            Target::Supervisor { attempt, token, .. } => {
+                request.header(headers::ATTEMPT, attempt.as_str()).header("authorization", format!("Bearer {token}"))
+            }
+        };
+        let request = request.body(Full::new(body)).map_err(|error| Broken::Refused(internal(&error)))?;
+        let reply = connection.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
+        let (parts, body) = reply.into_parts();
+        let bytes =
+            http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?.to_bytes();
+        self.give_back(connection);
+        if let Some(socket) = parts.headers.get(SUPERVISOR_HEADER) {
+            let socket = socket.to_str().ok().and_then(decode_name);
+            return Err(match socket {
+                Some(socket) => Broken::GoTo(PathBuf::from(socket)),
+                None => Broken::Refused(internal(&"the hub named no usable supervisor")),
+            });
+        }
+        if let (Target::Hub { home, .. }, Some(theirs)) = (&target, parts.headers.get(headers::VERSION).and_then(|v| v.to_str().ok()))
+            && is_older(theirs, VERSION)
+            && !path.ends_with(<HandOver as Call>::NAME)
+        {
+            self.hand_over(home).await?;
+            if parts.status == StatusCode::NOT_FOUND {
+                return Err(Broken::Connection(format!("the hub was of version {theirs}")));
+            }
+        }
+        if parts.status.is_success() {
+            return serde_json::from_slice(&bytes).map_err(|error| Broken::Refused(internal(&error)));
+        }
+        Err(Broken::Refused(serde_json::from_slice::<ErrorView>(&bytes).unwrap_or_else(|_| ErrorView {
+            code: codes::INTERNAL.to_owned(),
+            message: format!("the hub answered {}: {}", parts.status, String::from_utf8_lossy(&bytes[..bytes.len().min(200)])),
+            hint: None,
+        })))
+    }
+
+    /// Asks an older hub to become this binary. Its refusal only means that it stays.
+    async fn hand_over(&self, home: &Home) -> Result<(), Broken> {
+        let exe = match std::fs::read_link("/proc/self/exe").or_else(|_| std::env::current_exe()) {
+            Ok(exe) => exe.display().to_string(),
+            Err(error) => return Err(Broken::Refused(internal(&error))),
+        };
+        let call = HandOver { exe, version: VERSION.to_owned() };
+        let body = serde_json::to_vec(&call).map_err(|error| Broken::Refused(internal(&error)))?;
+        let path = format!("/api/v1/{}", HandOver::NAME);
+        match Box::pin(self.try_once(&path, Bytes::from(body), None)).await {
+            Ok(_) | Err(Broken::Connection(_)) => {
+                self.drop_idle();
+                start::ensure_hub(home).await.map_err(|error| Broken::Refused(unreachable_hub(home, &error.to_string())))
+            }
+            Err(Broken::Refused(error)) => {
+                tracing::warn!(%error, "the hub of an older version would not hand over");
+                Ok(())
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn connection(&self, target: &Target) -> io::Result<SendRequest<Full<Bytes>>> {
+        while let Some(mut idle) = self.pop_idle() {
+            if idle.ready().await.is_ok() {
+                return Ok(idle);
+            }
+        }
+        let stream = sock::connect(&target.socket()).await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "drives one connection; it ends with it, and its error reaches the caller through the request"
+        )]
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection ended");
+            }
+        });
+        Ok(sender)
+    }
+
+    fn pop_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn give_back(&self, connection: SendRequest<Full<Bytes>>) {
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_CONNECTIONS_MAX && !connection.is_closed() {
+            idle.push(connection);
+        }
+    }
+
+    /// Tells whether a hub answers, without starting one.
+    pub async fn is_hub_there(home: &Home) -> bool {
+        let probe = Self::running_hub(home);
+        let look = probe.call(&GetHub {});
+        matches!(tokio::time::timeout(Duration::from_secs(2), look).await, Ok(Ok(_)))
+    }
+}
+
+fn internal(error: &dyn std::fmt::Display) -> ErrorView {
+    ErrorView { code: codes::INTERNAL.to_owned(), message: error.to_string(), hint: None }
+}
+
+fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
+    ErrorView {
+        code: codes::UNREACHABLE.to_owned(),
+        message: format!("the hub of {} cannot be reached: {message}", home.dir.display()),
+        hint: Some(format!("look at {} or run: adj doctor", home.hub_log().display())),
+    }
+}
+
+/// Draws `N` random bytes as lower-case hex: keys and tokens.
+#[must_use]
+pub fn random_hex<const N: usize>() -> String {
+    let mut bytes = [0_u8; N];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes any text as visible ASCII, for a header.
+#[must_use]
+pub fn encode_name(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'!'..=b'~' if byte != b'%' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// Reads what [`encode_name`] wrote.
+#[must_use]
+pub fn decode_name(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digits = [bytes.next()?, bytes.next()?];
+        out.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+    }
+    String::from_utf8(out).ok()
+}
+
+/// Tells whether version `a` is older than version `b`, by their three numbers.
+#[must_use]
+pub fn is_older(a: &str, b: &str) -> bool {
+    fn numbers(text: &str) -> Option<[u64; 3]> {
+        let mut parts = text.split(['.', '-', '+']).map(|part| part.parse().ok());
+        Some([parts.next()??, parts.next()??, parts.next()??])
+    }
+    matches!((numbers(a), numbers(b)), (Some(a), Some(b)) if a < b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_the_header() {
+        for name in ["/home/ä b/%41", "x", "a\u{202e}b"] {
+            let encoded = encode_name(name);
+            assert!(encoded.bytes().all(|b| b.is_ascii_graphic()));
+            assert_eq!(decode_name(&encoded).as_deref(), Some(name));
+        }
+        assert_eq!(decode_name("%4"), None);
+    }
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(is_older("0.9.0", "0.10.0") && !is_older("1.0.0", "1.0.0") && !is_older("x", "1.0.0"));
+    }
+}

@@ -1,0 +1,472 @@
+//! The only reader of environment and configuration files.
+//!
+//! A home is one directory that holds everything: store, socket, locks, runs, logs. The
+//! configuration is one TOML file, read anew for each dispatch, so that a change needs no restart.
+
+use adjutant_core::limits;
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Variables of the dispatcher that an agent gets; everything else stays behind.
+const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
+/// Variables that a hub is started with.
+const HUB_VARIABLES: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "TMPDIR",
+    "ADJ_HOME",
+    "ADJ_CONFIG",
+    "ADJ_LOG",
+    "ADJ_FAILPOINT",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
+fn variables() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os()
+}
+
+/// Returns one variable as text, for the interfaces' own switches (colour, agent mode, markers).
+#[must_use]
+pub fn text_variable(name: &str) -> Option<String> {
+    variable(name)?.into_string().ok()
+}
+
+/// Returns what an agent dispatched from here is to get of this process' environment.
+#[must_use]
+pub fn dispatch_env() -> BTreeMap<String, String> {
+    variables()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| AGENT_VARIABLES.contains(&name.as_str()) || name.starts_with("LC_"))
+        .collect()
+}
+
+/// Returns the environment that a hub is started with.
+#[must_use]
+pub fn hub_env() -> Vec<(OsString, OsString)> {
+    HUB_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+}
+
+/// Where everything lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// Absolute.
+    pub dir: PathBuf,
+}
+
+/// Why there is no usable home.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    #[error("neither ADJ_HOME nor HOME is set, so there is no place for the state")]
+    Unknown,
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{path} is not a directory")]
+    NotADirectory { path: PathBuf },
+    #[error("{path} belongs to another user (uid {uid})")]
+    Foreign { path: PathBuf, uid: u32 },
+    #[error("{path} is a symbolic link")]
+    Link { path: PathBuf },
+}
+
+impl Home {
+    /// Finds the home: `ADJ_HOME`, else `adjutant` in the platform's state directory.
+    ///
+    /// # Errors
+    /// No variable says where.
+    pub fn from_env() -> Result<Self, HomeError> {
+        if let Some(dir) = variable("ADJ_HOME") {
+            return Self::at(Path::new(&dir));
+        }
+        let state = match variable("XDG_STATE_HOME") {
+            Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),
+            _ => PathBuf::from(variable("HOME").ok_or(HomeError::Unknown)?).join(".local").join("state"),
+        };
+        Self::at(&state.join("adjutant"))
+    }
+
+    /// Names a home at a directory, made absolute.
+    ///
+    /// # Errors
+    /// The working directory is gone and `dir` is relative.
+    pub fn at(dir: &Path) -> Result<Self, HomeError> {
+        let dir = std::path::absolute(dir).map_err(|source| HomeError::Io { path: dir.to_owned(), source })?;
+        Ok(Self { dir })
+    }
+
+    /// Makes the home's directories where they are missing, 0700, and refuses one that somebody
+    /// else could have prepared.
+    ///
+    /// # Errors
+    /// It is a link, a file, another user's, or cannot be made.
+    pub fn ensure(&self) -> Result<(), HomeError> {
+        make_private(&self.dir)?;
+        make_private(&self.logs_dir())?;
+        make_private(&self.runs_dir())
+    }
+
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("adj.sock")
+    }
+
+    /// Held by the hub for as long as it lives.
+    #[must_use]
+    pub fn hub_lock(&self) -> PathBuf {
+        self.dir.join("hub.lock")
+    }
+
+    /// Held by whoever is starting a hub.
+    #[must_use]
+    pub fn start_lock(&self) -> PathBuf {
+        self.dir.join("start.lock")
+    }
+
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.dir.join("adj.db")
+    }
+
+    /// Given up when the disk is so full that the store cannot be opened.
+    #[must_use]
+    pub fn ballast(&self) -> PathBuf {
+        self.dir.join("ballast")
+    }
+
+    #[must_use]
+    pub fn hub_log(&self) -> PathBuf {
+        self.dir.join("hub.log")
+    }
+
+    #[must_use]
+    pub fn logs_dir(&self) -> PathBuf {
+        self.dir.join("logs")
+    }
+
+    #[must_use]
+    pub fn runs_dir(&self) -> PathBuf {
+        self.dir.join("runs")
+    }
+}
+
+fn make_private(dir: &Path) -> Result<(), HomeError> {
+    let io_error = |source| HomeError::Io { path: dir.to_owned(), source };
+    match std::fs::symlink_metadata(dir) {
+        Ok(meta) if meta.file_type().is_symlink() => return Err(HomeError::Link { path: dir.to_owned() }),
+        Ok(meta) if !meta.is_dir() => return Err(HomeError::NotADirectory { path: dir.to_owned() }),
+        Ok(meta) => {
+            let me = rustix::process::geteuid().as_raw();
+            if meta.uid() != me {
+                return Err(HomeError::Foreign { path: dir.to_owned(), uid: meta.uid() });
+            }
+            if meta.permissions().mode() & 0o077 != 0 {
+                std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).map_err(io_error)?;
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = dir.parent() {
+                std::fs::create_dir_all(parent).map_err(io_error)?;
+            }
+            match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return make_private(dir),
+                Err(error) => return Err(io_error(error)),
+            }
+        }
+        Err(error) => return Err(io_error(error)),
+    }
+    Ok(())
+}
+
+/// What the configuration file says, with the built-in values where it says nothing.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The file, whether it is there or not.
+    pub path: PathBuf,
+    pub exists: bool,
+    pub live_runs_max: u64,
+    /// The hub ends after this long without anything to do. `None`: never.
+    pub idle_exit_ms: Option<i64>,
+    pub expiry_ms: i64,
+    pub stopped_retention_ms: i64,
+    /// Finished runs are removed after this long. `None`: never.
+    pub finished_retention_ms: Option<i64>,
+    pub log_bytes_max: u64,
+    /// `auto`, `pid_namespace` or `subreaper`.
+    pub containment: Containment,
+    /// A second live run in one directory is refused.
+    pub refuse_shared_directory: bool,
+    pub default_agent: Option<String>,
+    pub agents: BTreeMap<AgentName, AgentEntry>,
+}
+
+/// An agent and where it is declared.
+#[derive(Debug, Clone)]
+pub struct AgentEntry {
+    pub spec: AgentSpec,
+    /// `built-in`, or the file.
+    pub source: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Containment {
+    #[default]
+    Auto,
+    PidNamespace,
+    Subreaper,
+}
+
+impl Containment {
+    /// Returns the word used in the configuration and in orders.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::PidNamespace => "pid_namespace",
+            Self::Subreaper => "subreaper",
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{path}: {message}")]
+    Syntax { path: PathBuf, message: String },
+    #[error("{path}: {field}: {problem}")]
+    Value { path: PathBuf, field: String, problem: String },
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileConfig {
+    live_runs_max: Option<u64>,
+    idle_exit: Option<String>,
+    expiry: Option<String>,
+    stopped_retention: Option<String>,
+    finished_retention: Option<String>,
+    log_bytes_max: Option<u64>,
+    #[serde(default)]
+    containment: Containment,
+    #[serde(default)]
+    refuse_shared_directory: bool,
+    default_agent: Option<String>,
+    #[serde(default)]
+    agents: BTreeMap<String, FileAgent>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileAgent {
+    harness: String,
+    #[serde(default)]
+    command: Vec<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    prompt: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    description: String,
+    timeout: Option<String>,
+    patience: Option<String>,
+    grace: Option<String>,
+}
+
+const LIVE_RUNS_MAX_DEFAULT: u64 = 16;
+const LOG_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
+const LOG_BYTES_MIN: u64 = 64 * 1024;
+const IDLE_EXIT_MS_DEFAULT: i64 = 30 * 60 * 1000;
+const FINISHED_RETENTION_MS_DEFAULT: i64 = 30 * 24 * 60 * 60 * 1000;
+
+impl Config {
+    /// Names the configuration file: `ADJ_CONFIG`, else `config.toml` in `ADJ_HOME` when that is
+    /// set, else `adjutant/config.toml` in the user's configuration directory.
+    #[must_use]
+    pub fn path(home: &Home) -> PathBuf {
+        if let Some(path) = variable("ADJ_CONFIG") {
+            return PathBuf::from(path);
+        }
+        if variable("ADJ_HOME").is_some() {
+            return home.dir.join("config.toml");
+        }
+        let base = match variable("XDG_CONFIG_HOME") {
+            Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),
+            _ => variable("HOME").map_or_else(|| home.dir.clone(), |dir| PathBuf::from(dir).join(".config")),
+        };
+        base.join("adjutant").join("config.toml")
+    }
+
+    /// Reads the configuration; a missing file is an empty one.
+    ///
+    /// # Errors
+    /// It cannot be read, is no TOML, or a value is not usable: nothing of it is used then.
+    pub fn load(home: &Home) -> Result<Self, ConfigError> {
+        let path = Self::path(home);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Self::parse(path, &text, true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::parse(path, "", false),
+            Err(source) => Err(ConfigError::Io { path, source }),
+        }
+    }
+
+    fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
+        let file: FileConfig = toml::from_str(text).map_err(|error| ConfigError::Syntax { path: path.clone(), message: error.to_string() })?;
+        let value = |field: &str, problem: String| ConfigError::Value { path: path.clone(), field: field.to_owned(), problem };
+        let duration = |field: &str, text: Option<&str>, default: i64| match text {
+            Some(text) => duration_ms(text).map_err(|problem| value(field, problem)),
+            None => Ok(default),
+        };
+        let optional = |field: &str, text: Option<&str>, default: i64| match text {
+            Some("never") => Ok(None),
+            other => duration(field, other, default).map(Some),
+        };
+        let mut agents = BTreeMap::new();
+        let echo = builtin_echo();
+        agents.insert(echo.name.clone(), AgentEntry { spec: echo, source: "built-in".to_owned() });
+        for (name, agent) in &file.agents {
+            let field = format!("agents.{name}");
+            let name = AgentName::parse(name).map_err(|error| value(&field, error.to_string()))?;
+            let harness = match agent.harness.as_str() {
+                "plain" => HarnessKind::Plain,
+                "echo" => HarnessKind::Echo,
+                other => return Err(value(&format!("{field}.harness"), format!("no harness {other:?}: use \"plain\" or \"echo\""))),
+            };
+            if harness == HarnessKind::Plain && agent.command.is_empty() {
+                return Err(value(&format!("{field}.command"), "a plain agent needs its program, as command = [\"program\"]".to_owned()));
+            }
+            let prompt = match agent.prompt.as_deref() {
+                None | Some("stdin") => PromptVia::Stdin,
+                Some("arg") => PromptVia::Arg,
+                Some("stream") if harness == HarnessKind::Echo => PromptVia::Stream,
+                Some(other) => return Err(value(&format!("{field}.prompt"), format!("no way {other:?}: use \"stdin\" or \"arg\""))),
+            };
+            let spec = AgentSpec {
+                name: name.clone(),
+                harness,
+                command: agent.command.clone(),
+                args: agent.args.clone(),
+                prompt,
+                env: agent.env.clone(),
+                description: agent.description.clone(),
+                timeout_ms: agent.timeout.as_deref().map(duration_ms).transpose().map_err(|problem| value(&format!("{field}.timeout"), problem))?,
+                patience_ms: duration(&format!("{field}.patience"), agent.patience.as_deref(), limits::PATIENCE_MS_DEFAULT)?,
+                grace_ms: duration(&format!("{field}.grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT)?,
+            };
+            agents.insert(name, AgentEntry { spec, source: path.display().to_string() });
+        }
+        if let Some(default) = &file.default_agent
+            && !agents.keys().any(|name| name.as_str() == default)
+        {
+            return Err(value("default_agent", format!("no agent {default:?} is declared")));
+        }
+        let live_runs_max = file.live_runs_max.unwrap_or(LIVE_RUNS_MAX_DEFAULT);
+        if live_runs_max == 0 {
+            return Err(value("live_runs_max", "at least 1".to_owned()));
+        }
+        let log_bytes_max = file.log_bytes_max.unwrap_or(LOG_BYTES_MAX_DEFAULT);
+        if log_bytes_max < LOG_BYTES_MIN {
+            return Err(value("log_bytes_max", format!("at least {LOG_BYTES_MIN}")));
+        }
+        Ok(Self {
+            exists,
+            live_runs_max,
+            idle_exit_ms: optional("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT)?,
+            expiry_ms: duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT)?,
+            stopped_retention_ms: duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT)?,
+            finished_retention_ms: optional("finished_retention", file.finished_retention.as_deref(), FINISHED_RETENTION_MS_DEFAULT)?,
+            log_bytes_max,
+            containment: file.containment,
+            refuse_shared_directory: file.refuse_shared_directory,
+            default_agent: file.default_agent,
+            agents,
+            path,
+        })
+    }
+}
+
+fn builtin_echo() -> AgentSpec {
+    AgentSpec {
+        name: AgentName::parse("echo").expect("a valid name"),
+        harness: HarnessKind::Echo,
+        command: Vec::new(),
+        args: Vec::new(),
+        prompt: PromptVia::Stdin,
+        env: BTreeMap::new(),
+        description: "Built-in scripted agent: says, asks, waits, writes, fails as its prompt tells it".to_owned(),
+        timeout_ms: None,
+        patience_ms: limits::PATIENCE_MS_DEFAULT,
+        grace_ms: limits::GRACE_MS_DEFAULT,
+    }
+}
+
+/// Parses a duration such as `300ms`, `90s`, `45m`, `24h`, `14d` or `1h30m` into milliseconds.
+///
+/// # Errors
+/// A text for the user: what is wrong and what is accepted.
+pub fn duration_ms(text: &str) -> Result<i64, String> {
+    let wrong = || format!("{text:?} is no duration: write 90s, 45m, 24h, 14d or 1h30m");
+    let mut total: i64 = 0;
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let number: i64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = &rest[digits..];
+        let letters = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let unit = match &rest[..letters] {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return Err(wrong()),
+        };
+        rest = &rest[letters..];
+        total = number.checked_mul(unit).and_then(|ms| total.checked_add(ms)).ok_or_else(wrong)?;
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_with_their_units() {
+        assert_eq!(duration_ms("1h30m"), Ok(5_400_000));
+        assert_eq!(duration_ms("250ms"), Ok(250));
+        for text in ["", "5", "m", "1y", "-1s", "99999999999999999999d", "1h 30m"] {
+            assert!(duration_ms(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_value_names_its_field() {
+        let parse = |text| Config::parse(PathBuf::from("c.toml"), text, true).map(|_| ()).expect_err("refused").to_string();
+        assert!(parse("[agents.x]\nharness = \"plain\"").contains("agents.x.command"));
+        assert!(parse("[agents.x]\nharness = \"magic\"").contains("magic"));
+        assert!(parse("live_runs_max = 0").contains("live_runs_max"));
+        assert!(parse("colour = 1").contains("colour"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Unix sockets at paths of any length: beyond the kernel's 108 bytes the directory is opened and
+//! the socket is named through it.
+
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use tokio::net::{UnixListener, UnixStream};
+
+/// Longest path that fits into a socket address, with its terminator.
+const PATH_BYTES_MAX: usize = 100;
+
+/// A path that fits, and what keeps it valid.
+struct Short {
+    path: PathBuf,
+    _dir: Option<OwnedFd>,
+}
+
+fn shorten(path: &Path) -> io::Result<Short> {
+    if path.as_os_str().len() <= PATH_BYTES_MAX {
+        return Ok(Short { path: path.to_owned(), _dir: None });
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{}: not a socket path", path.display())));
+    };
+    let dir = rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
+    Ok(Short { path, _dir: Some(dir) })
+}
+
+/// Connects to the socket at `path`.
+///
+/// # Errors
+/// As the kernel says, with the path.
+pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let short = shorten(path)?;
+    UnixStream::connect(&short.path).await
+}
+
+/// Binds a socket at `path`, replacing what lies there, readable by its owner only. Call it only
+/// while holding the lock that goes with the path.
+///
+/// # Errors
+/// As the kernel says.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let short = shorten(path)?;
+    let listener = UnixListener::bind(&short.path)?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(listener)
+}
