@@ -1,8 +1,10 @@
 //! Adjutant: hands tasks to CLI coding agents of any vendor, supervises them, and stays in contact
 //! with them. `ARCHITECTURE.md` is the map.
 
+pub mod cli;
 pub mod client;
 pub mod config;
 pub mod link;
 pub mod sock;
+pub mod text;
 pub mod view;

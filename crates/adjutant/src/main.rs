@@ -1,1 +1,14 @@
-fn main() {}
+//! The one binary: processes that we start ourselves first, so that none of them pays for the
+//! command line's grammar; then the command line.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match args.get(1).and_then(|arg| arg.to_str()) {
+        // One line for each hidden process, as its module comes:
+        // Some("__guard") => adjutant::guard::main(&args[2..]),
+        _ => adjutant::cli::main(args),
+    }
+}

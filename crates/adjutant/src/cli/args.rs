@@ -1,0 +1,271 @@
+//! The command line's grammar. Nothing here acts.
+
+use super::style::ColorChoice;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+fn duration(text: &str) -> Result<Duration, String> {
+    crate::config::duration_ms(text).map(|ms| Duration::from_millis(ms.unsigned_abs()))
+}
+
+/// Hands tasks to CLI coding agents, supervises them, and stays in contact with them.
+#[derive(Debug, Parser)]
+#[command(name = "adj", version, disable_help_subcommand = true, arg_required_else_help = false, max_term_width = 100)]
+#[command(after_help = "Exit codes: adj help exit-codes")]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Global {
+    /// Print JSON: {"schema":1,"data":…}; with -f one object a line; errors as one line on stderr
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// When to use colours
+    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
+    pub color: ColorChoice,
+    /// Never ask anything on the terminal
+    #[arg(long, global = true)]
+    pub no_input: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Give a task to an agent
+    Run(RunArgs),
+    /// List runs: those that need you, those at work, with -a those that ended
+    #[command(visible_alias = "ls")]
+    Ps(PsArgs),
+    /// Show everything about a run
+    Show(RunArg),
+    /// Print what a run's agent said
+    Logs(LogsArgs),
+    /// Print what a run's agent says, as it comes (logs -f)
+    #[command(hide = true)]
+    Attach(RunArg),
+    /// Wait for runs
+    Wait(WaitArgs),
+    /// List open questions, oldest first
+    Inbox(InboxArgs),
+    /// Answer a question
+    Reply(ReplyArgs),
+    /// Answer the oldest open question, here on the terminal
+    Next,
+    /// End runs, with everything they started
+    #[command(visible_alias = "kill")]
+    Cancel(CancelArgs),
+    /// Start an ended run's task again, as a new run
+    Retry(RetryArgs),
+    /// Send a message to a live run
+    Send(SendArgs),
+    /// List the agents that are configured or found
+    Agents,
+    /// Move runs to another client, so that a parent under a new name finds them
+    Adopt(AdoptArgs),
+    /// Print the event history
+    Events(EventsArgs),
+    /// Stop the hub; runs go on, and the next command starts a hub again
+    Stop,
+    /// Remove finished runs and their files
+    Clean(CleanArgs),
+    /// See it work: scripted runs in a throw-away home, half a minute, no keys
+    Demo,
+    /// Check this installation and say how to repair it
+    Doctor,
+    /// Run the hub in the foreground
+    Serve(PassedOn),
+    /// Serve MCP on standard input and output
+    Mcp(PassedOn),
+    /// Show the configuration and where it comes from
+    Config(ConfigArgs),
+    /// Print a shell's completion script
+    Completions { shell: clap_complete::Shell },
+    /// Print help: on a command, or on "exit-codes"
+    Help { topic: Vec<String> },
+}
+
+/// Arguments that another module reads.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct PassedOn {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The agent; may be left out when there is only one (see adj agents)
+    #[arg(short, long)]
+    pub agent: Option<String>,
+    /// The run's name; drawn when left out
+    #[arg(short, long)]
+    pub name: Option<String>,
+    /// The agent's working directory
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Stop the agent after this active time, waiting for answers excluded
+    #[arg(long, value_name = "45m", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Wait until the run has ended or asks something; print only how it ended
+    #[arg(short, long, conflicts_with = "detach")]
+    pub wait: bool,
+    /// Start it, print its name, and return
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Read the prompt from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    pub file: Option<PathBuf>,
+    /// The task; "-" reads it from standard input
+    pub prompt: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArg {
+    /// A run: name, id, unique prefix of either, or @last
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// Ended runs too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only names
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// At most this many
+    #[arg(short = 'n', long, value_name = "N")]
+    pub limit: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Go on printing as more comes
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last lines
+    #[arg(short = 'n', long, value_name = "LINES")]
+    pub lines: Option<usize>,
+    /// Only lines that contain this text
+    #[arg(long, value_name = "TEXT")]
+    pub grep: Option<String>,
+    /// A run: name, id, unique prefix of either, or @last
+    pub run: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    /// A question is open, or a run ended
+    Attention,
+    /// One of the runs ended
+    Any,
+    /// All of the runs ended
+    All,
+}
+
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// What to wait for
+    #[arg(long, value_enum, default_value = "attention")]
+    pub until: Until,
+    /// Give up after this time, with exit code 124
+    #[arg(long, value_name = "10m", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// The runs; all live ones when left out
+    pub runs: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct InboxArgs {
+    /// Settled questions too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only of this run
+    pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplyArgs {
+    /// A question (Q12), or a run with exactly one open question
+    pub to: String,
+    /// The answer, or the number of an option; "-" reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    pub text: String,
+}
+
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// Why, for the record
+    #[arg(short = 'm', long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    #[arg(required = true)]
+    pub runs: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct RetryArgs {
+    pub run: String,
+    /// Replaces the prompt; "-" reads it from standard input
+    pub prompt: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    pub run: String,
+    /// The message; "-" reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    pub text: String,
+}
+
+#[derive(Debug, Args)]
+pub struct AdoptArgs {
+    #[arg(required = true)]
+    pub runs: Vec<String>,
+    /// The new client's name, a directory for instance; you, when left out
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Go on printing as more comes
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last ones
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub last: u32,
+    /// Only of this run
+    pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct CleanArgs {
+    /// Only runs that ended at least this long ago
+    #[arg(long, value_name = "14d", default_value = "14d", value_parser = duration)]
+    pub older_than: Duration,
+    /// Only say what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub what: Option<ConfigWhat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+pub enum ConfigWhat {
+    /// Where the configuration file and the home are
+    Path,
+    /// The configuration in effect
+    Show,
+}

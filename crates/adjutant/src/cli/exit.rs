@@ -1,0 +1,117 @@
+//! Exit codes: one table that scripts rely on, and the mapping of every error code to it.
+
+use crate::view::codes;
+
+/// How a command ends. The numbers are an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    Failed,
+    Usage,
+    NeedsInput,
+    NotAllowed,
+    NotFound,
+    Unreachable,
+    Conflict,
+    Limit,
+    TimedOut,
+    NotStarted,
+    NotExecutable,
+    AgentNotFound,
+    Interrupted,
+    Terminated,
+}
+
+/// The words of failures that only the command line has, beside [`codes`].
+pub mod words {
+    /// The command was given wrongly.
+    pub const USAGE: &str = "usage";
+    /// A run cannot go on without an answer.
+    pub const NEEDS_INPUT: &str = "needs_input";
+    pub const TIMED_OUT: &str = "timed_out";
+    pub const RUN_FAILED: &str = "run_failed";
+    pub const INTERRUPTED: &str = "interrupted";
+    pub const TERMINATED: &str = "terminated";
+    /// A file or the terminal could not be read or written.
+    pub const IO: &str = "io";
+    /// The agent's program could not be started.
+    pub const NOT_STARTED: &str = "not_started";
+}
+
+/// One line of the table: the ending, its number, what it means, the error codes that lead to it.
+#[derive(Debug)]
+pub struct Row {
+    pub exit: Exit,
+    pub number: u8,
+    pub meaning: &'static str,
+    pub codes: &'static [&'static str],
+}
+
+/// Every ending, in the order of its number. `adj help exit-codes` prints exactly this.
+pub const TABLE: [Row; 15] = [
+    Row { exit: Exit::Done, number: 0, meaning: "done; for wait and run --wait: every run succeeded", codes: &[] },
+    Row {
+        exit: Exit::Failed,
+        number: 1,
+        meaning: "failed for any other reason; for wait and run --wait: a run failed or was cancelled",
+        codes: &[codes::INTERNAL, codes::STORAGE, words::RUN_FAILED, words::IO],
+    },
+    Row { exit: Exit::Usage, number: 2, meaning: "wrong usage, or a value that cannot be used", codes: &[codes::INVALID, words::USAGE] },
+    Row { exit: Exit::NeedsInput, number: 3, meaning: "stopped waiting because a run asks something", codes: &[words::NEEDS_INPUT] },
+    Row { exit: Exit::NotAllowed, number: 4, meaning: "not allowed", codes: &[codes::NOT_ALLOWED, codes::USE_SUPERVISOR] },
+    Row { exit: Exit::NotFound, number: 5, meaning: "no such run or question, or a prefix of several", codes: &[codes::NOT_FOUND, codes::AMBIGUOUS] },
+    Row { exit: Exit::Unreachable, number: 6, meaning: "the hub cannot be reached or started", codes: &[codes::UNREACHABLE] },
+    Row {
+        exit: Exit::Conflict,
+        number: 7,
+        meaning: "the state has moved on: answered, expired, withdrawn, finished",
+        codes: &[codes::CONFLICT, codes::ALREADY_ANSWERED, codes::EXPIRED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::KEY_REUSED],
+    },
+    Row { exit: Exit::Limit, number: 8, meaning: "a limit is reached, or the disk is full", codes: &[codes::LIMIT, codes::STORAGE_FULL] },
+    Row { exit: Exit::TimedOut, number: 124, meaning: "the time limit of the wait was reached", codes: &[codes::STALLED, words::TIMED_OUT] },
+    Row { exit: Exit::NotStarted, number: 125, meaning: "the agent could not be started", codes: &[words::NOT_STARTED] },
+    Row { exit: Exit::NotExecutable, number: 126, meaning: "the agent's program is not executable", codes: &[codes::AGENT_NOT_EXECUTABLE] },
+    Row { exit: Exit::AgentNotFound, number: 127, meaning: "no such agent, or its program is not found", codes: &[codes::AGENT_NOT_FOUND] },
+    Row { exit: Exit::Interrupted, number: 130, meaning: "interrupted (Ctrl-C); runs go on", codes: &[words::INTERRUPTED] },
+    Row { exit: Exit::Terminated, number: 143, meaning: "terminated; runs go on", codes: &[words::TERMINATED] },
+];
+
+impl Exit {
+    /// Returns the ending that an error code leads to; an unknown code is a plain failure.
+    #[must_use]
+    pub fn of(code: &str) -> Self {
+        TABLE.iter().find(|row| row.codes.contains(&code)).map_or(Self::Failed, |row| row.exit)
+    }
+
+    /// Returns the process's exit code.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        TABLE.iter().find(|row| row.exit == self).map_or(1, |row| row.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_code_of_the_contract_has_exactly_one_exit_code() {
+        let source = include_str!("../view.rs");
+        let section = source.split("pub mod codes {").nth(1).expect("view.rs has the codes");
+        let declared: Vec<&str> = section.lines().filter_map(|l| l.split_once("&str = \"")?.1.split('"').next()).collect();
+        assert!(declared.len() >= 15, "{declared:?}");
+        for code in declared {
+            let rows = TABLE.iter().filter(|row| row.codes.contains(&code)).count();
+            assert_eq!(rows, 1, "{code}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_unique_and_sorted() {
+        assert!(TABLE.windows(2).all(|pair| pair[0].number < pair[1].number));
+        for row in &TABLE {
+            assert_eq!(row.exit.number(), row.number);
+            assert!(row.codes.iter().all(|code| Exit::of(code) == row.exit));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where output goes: data to stdout, everything else to stderr; JSON or text.
+
+use super::exit::{Exit, words};
+use super::style::{Paint, Style};
+use crate::text;
+use crate::view::ErrorView;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub enum Stop {
+    /// A failure that has to be told.
+    Error(ErrorView),
+    /// Everything was told; only the exit code is left.
+    Quiet(Exit),
+    /// Whoever read our output has gone (`adj logs | head`).
+    ReaderGone,
+}
+
+impl From<ErrorView> for Stop {
+    fn from(error: ErrorView) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::ReaderGone } else { fail(words::IO, format!("cannot write the output: {error}")) }
+    }
+}
+
+/// Makes a failure of the command line itself.
+pub fn fail(code: &str, message: impl Into<String>) -> Stop {
+    Stop::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: None })
+}
+
+/// Makes a failure with what to do about it.
+pub fn fail_hint(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Stop {
+    Stop::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: Some(hint.into()) })
+}
+
+/// The result of a command.
+pub type Ended = Result<Exit, Stop>;
+
+/// Where a command writes, and how.
+#[derive(Debug, Clone)]
+pub struct Out {
+    pub json: bool,
+    /// Standard output is a terminal (and no agent reads it).
+    pub terminal: bool,
+    /// Questions may be asked on the terminal.
+    pub interactive: bool,
+    /// Columns of the terminal, when there is one.
+    pub columns: Option<usize>,
+    pub paint: Paint,
+    pub paint_err: Paint,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T: Serialize> {
+    schema: u32,
+    data: &'a T,
+}
+
+#[derive(Serialize)]
+struct ErrorEnvelope<'a> {
+    error: &'a ErrorView,
+}
+
+impl Out {
+    /// Prints one answer as JSON.
+    pub fn data<T: Serialize>(&self, data: &T) -> Result<(), Stop> {
+        let text = serde_json::to_string(&Envelope { schema: 1, data }).map_err(|e| fail(words::IO, format!("cannot write JSON: {e}")))?;
+        self.line(&text)
+    }
+
+    /// Prints one line on stdout, at once.
+    pub fn line(&self, line: &str) -> Result<(), Stop> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")?;
+        Ok(out.flush()?)
+    }
+
+    /// Prints text on stdout as it is.
+    pub fn text(&self, text: &str) -> Result<(), Stop> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Says something on stderr that is no data; silent in JSON mode.
+    pub fn say(&self, line: &str) -> Result<(), Stop> {
+        if self.json { Ok(()) } else { note(line) }
+    }
+
+    /// Names the next useful command, on stderr; silent in JSON mode.
+    pub fn next(&self, command: &str) -> Result<(), Stop> {
+        self.say(&format!("{} {command}", self.paint_err.apply(Style::Dim, "next:")))
+    }
+
+    /// Tells a failure: for people with its hint, in JSON mode as exactly one line.
+    pub fn error(&self, error: &ErrorView) -> io::Result<()> {
+        let mut err = io::stderr().lock();
+        if self.json {
+            let line = serde_json::to_string(&ErrorEnvelope { error }).map_err(io::Error::other)?;
+            return writeln!(err, "{line}");
+        }
+        let head = self.paint_err.apply(Style::Bad, &format!("error[{}]:", text::line(&error.code)));
+        writeln!(err, "{head} {}", text::line(&error.message))?;
+        if let Some(hint) = &error.hint {
+            writeln!(err, "  {} {}", self.paint_err.apply(Style::Dim, "hint:"), text::line(hint))?;
+        }
+        Ok(())
+    }
+}
+
+fn note(line: &str) -> Result<(), Stop> {
+    match writeln!(io::stderr().lock(), "{line}") {
+        // Nobody reads what is no data: that ends nothing.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}

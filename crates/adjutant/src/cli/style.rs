@@ -1,0 +1,81 @@
+//! Colours, by one policy: flag, `NO_COLOR`, `CLICOLOR_FORCE`, `TERM=dumb`, terminal.
+
+/// What `--color` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColorChoice {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// What the environment says about colours.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ColorEnv {
+    pub no_color: bool,
+    pub force: bool,
+    pub dumb: bool,
+}
+
+/// How a piece of text is meant. A colour is never the only sign: a glyph and a word stand with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    Strong,
+    Dim,
+    Good,
+    Bad,
+    Attention,
+}
+
+/// Whether text is painted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paint(bool);
+
+impl Paint {
+    pub const OFF: Self = Self(false);
+
+    /// Decides whether output to something is painted.
+    #[must_use]
+    pub fn decide(choice: ColorChoice, env: ColorEnv, is_terminal: bool) -> Self {
+        Self(match choice {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto if env.no_color => false,
+            ColorChoice::Auto if env.force => true,
+            ColorChoice::Auto => is_terminal && !env.dumb,
+        })
+    }
+
+    /// Paints text that is already fit for a terminal.
+    #[must_use]
+    pub fn apply(self, style: Style, text: &str) -> String {
+        let code = match style {
+            Style::Plain => return text.to_owned(),
+            Style::Strong => "1",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Bad => "31",
+            Style::Attention => "33",
+        };
+        if self.0 && !text.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_wins_then_no_color_then_force_then_the_terminal() {
+        let env = |no_color, force, dumb| ColorEnv { no_color, force, dumb };
+        let on = |choice, env, tty| Paint::decide(choice, env, tty) != Paint::OFF;
+        assert!(on(ColorChoice::Always, env(true, false, true), false));
+        assert!(!on(ColorChoice::Never, env(false, true, false), true));
+        assert!(!on(ColorChoice::Auto, env(true, true, false), true));
+        assert!(on(ColorChoice::Auto, env(false, true, true), false));
+        assert!(!on(ColorChoice::Auto, env(false, false, true), true));
+        assert!(on(ColorChoice::Auto, env(false, false, false), true));
+        assert!(!on(ColorChoice::Auto, env(false, false, false), false));
+    }
+}

@@ -1,0 +1,157 @@
+//! Text that others wrote, made fit for a terminal and for single-line fields.
+//!
+//! Whatever an agent, a prompt or a file name brings, after this it can neither move the cursor,
+//! change colours, reorder what is read, hide letters, nor begin a line of ours.
+
+/// Makes one line of text: line ends become `⏎`, tabs a space.
+#[must_use]
+pub fn line(text: &str) -> String {
+    clean(text, false)
+}
+
+/// Makes text of several lines: keeps line ends and tabs.
+#[must_use]
+pub fn block(text: &str) -> String {
+    clean(text, true)
+}
+
+/// Shortens a line to a width in terminal columns, with `…` at the end of what was cut.
+#[must_use]
+pub fn cut(text: &str, columns_max: usize) -> String {
+    if width(text) <= columns_max {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let w = char_width(c);
+        if used + w + 1 > columns_max {
+            break;
+        }
+        used += w;
+        out.push(c);
+    }
+    if columns_max > 0 {
+        out.push('…');
+    }
+    out
+}
+
+/// Counts the terminal columns of a line.
+#[must_use]
+pub fn width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+fn clean(text: &str, keep_lines: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\n' | '\t' if keep_lines => out.push(c),
+            '\r' if rest.peek() == Some(&'\n') => {}
+            '\n' | '\u{2028}' | '\u{2029}' | '\u{85}' => out.push('⏎'),
+            '\t' => out.push(' '),
+            '\u{1b}' => skip_sequence(&mut rest, &mut out),
+            '\0'..='\u{1f}' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
+            '\u{7f}' => out.push('\u{2421}'),
+            c if is_hidden(c) => {}
+            c if is_reordering(c) || c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Longest escape sequence that is dropped as a whole; a longer one is shown as what it is.
+const SEQUENCE_CHARS_MAX: usize = 256;
+
+/// Drops a complete CSI or OSC sequence (colours, titles, links); any other escape is shown.
+fn skip_sequence(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) {
+    let mut ahead = rest.clone();
+    let complete = match ahead.next() {
+        Some('[') => ahead.by_ref().take(SEQUENCE_CHARS_MAX).find(|c| !matches!(c, ' '..='?')).is_some_and(|c| matches!(c, '@'..='~')),
+        Some(']') => ends_string(&mut ahead),
+        _ => false,
+    };
+    if complete {
+        *rest = ahead;
+    } else {
+        out.push('\u{241b}');
+    }
+}
+
+/// Goes on to behind the end of an operating-system command: BEL, or ESC and a backslash.
+fn ends_string(ahead: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
+    for _ in 0..SEQUENCE_CHARS_MAX {
+        match ahead.next() {
+            Some('\u{7}') => return true,
+            Some('\u{1b}') => return ahead.next() == Some('\\'),
+            Some('\n' | '\r') | None => return false,
+            Some(_) => {}
+        }
+    }
+    false
+}
+
+/// Characters that show nothing and can carry hidden text: tags, selectors of the second block,
+/// invisible operators, zero-width spaces, annotations.
+fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Characters that change the order in which a line is read.
+fn is_reordering(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The columns of one character, near enough for tables: 0 for marks and joiners, 2 for wide ones.
+fn char_width(c: char) -> usize {
+    match c {
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => 0,
+        ' '..='~' => 1,
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{303e}' | '\u{3041}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' => 2,
+        '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' => 2,
+        '\u{1f300}'..='\u{1f64f}' | '\u{1f680}'..='\u{1f6ff}' | '\u{1f900}'..='\u{1f9ff}' | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_cannot_begin_another() {
+        assert_eq!(line("a\nerror[x]: b\r\nc\u{2028}d"), "a⏎error[x]: b⏎c⏎d");
+    }
+
+    #[test]
+    fn sequences_are_dropped_or_shown() {
+        assert_eq!(line("\u{1b}[31mred\u{1b}[0m"), "red");
+        assert_eq!(line("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]0;t\u{7}"), "link");
+        assert_eq!(line("\u{1b}[2"), "\u{241b}[2");
+        assert_eq!(line("\u{1b}c\u{7}\u{9b}31m"), "\u{241b}c\u{2407}\u{fffd}31m");
+        assert_eq!(line("a\u{202e}b\u{e0041}c\u{feff}"), "a\u{fffd}bc");
+    }
+
+    #[test]
+    fn cutting_counts_columns() {
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 6), "日本語");
+        assert_eq!(cut("abc", 0), "");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_steers_a_terminal_is_left(text in any::<String>()) {
+            for kept in [line(&text), block(&text)] {
+                prop_assert!(kept.chars().all(|c| c == '\n' || c == '\t' || !(c.is_control() || is_reordering(c) || is_hidden(c))));
+            }
+            prop_assert!(!line(&text).contains(['\n', '\t']));
+        }
+    }
+}
