@@ -47,7 +47,11 @@ pub fn print(topic: &[String], out: &Out) -> Ended {
     let mut command = &mut root;
     for word in topic {
         if command.find_subcommand(word).is_none() {
-            return Err(fail_hint(words::USAGE, format!("no help on {word}"), "adj help lists the commands; adj help exit-codes explains the exit codes"));
+            return Err(fail_hint(
+                words::USAGE,
+                format!("no help on {word}"),
+                "adj help lists the commands; adj help exit-codes explains the exit codes",
+            ));
         }
         command = command.find_subcommand_mut(word).expect("it was found just now");
     }

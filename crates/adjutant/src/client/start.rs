@@ -88,7 +88,10 @@ pub async fn wait_for_hub(home: &Home) {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(deprecated, reason = "the descriptor is owned and stays open for as long as the watch, which is what the replacement asks its caller to promise")]
+#[expect(
+    deprecated,
+    reason = "the descriptor is owned and stays open for as long as the watch, which is what the replacement asks its caller to promise"
+)]
 fn watch_dir(home: &Home) -> io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
     use rustix::fs::inotify;
     let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;

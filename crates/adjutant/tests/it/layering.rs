@@ -1,0 +1,210 @@
+//! The directions between modules, and what only one module may do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Who may use whom. A module that is not listed here fails the test: where it belongs is a design
+/// decision. Each line names only modules of lines above it, so that no cycle can be written.
+const LAYERS: &[(&str, &[&str])] = &[
+    // What both ends of every connection agree on.
+    ("view", &[]),
+    ("link", &["view"]),
+    ("failpoint", &[]),
+    ("text", &[]),
+    ("sock", &[]),
+    // The outside world.
+    ("config", &["view", "link"]),
+    ("process", &["failpoint", "config"]),
+    ("store", &["view", "config", "failpoint"]),
+    // The way to the hub.
+    ("client", &["view", "text", "sock", "link", "config", "process"]),
+    // Beside the agent.
+    ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
+    ("harness", &["view", "text", "sock", "link", "config", "process"]),
+    // The hub and the use cases.
+    ("hub", &["view", "text", "sock", "link", "config", "store", "process", "client", "harness", "failpoint"]),
+    ("ops", &["view", "text", "sock", "link", "config", "store", "process", "client", "hub"]),
+    // The interfaces.
+    ("mcp", &["view", "text", "sock", "link", "config", "client"]),
+    // The worker's MCP endpoint is served by its supervisor.
+    ("supervisor", &["view", "text", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"]),
+    ("echo", &["view", "text", "sock", "link", "config", "process"]),
+    ("cli", &["view", "text", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"]),
+];
+
+/// Words that only the named modules may use in their sources.
+const ONLY: &[(&str, &[&str])] = &[
+    ("unsafe_code", &["process"]),
+    ("unsafe ", &["process"]),
+    ("rusqlite", &["store"]),
+    ("process::Command", &["process"]),
+    // The echo agent stands for a foreign program and reads what such a program is given; the
+    // failpoints exist only in builds for tests.
+    ("env::var", &["config", "echo", "failpoint"]),
+    ("env::vars", &["config", "echo"]),
+    ("rmcp", &["mcp", "supervisor"]),
+    ("clap", &["cli"]),
+];
+
+/// What the pure crate must not know about.
+const NOT_IN_CORE: &[&str] =
+    &["std::fs", "std::net", "std::env", "std::process", "std::thread", "std::io", "SystemTime", "Instant::now", "tokio", "serde", "async fn"];
+
+#[test]
+fn modules_use_only_what_lies_below_them() {
+    let allowed: BTreeMap<&str, BTreeSet<&str>> = LAYERS.iter().map(|(module, uses)| (*module, uses.iter().copied().collect())).collect();
+    let mut wrong = Vec::new();
+    for (module, file, code) in sources(&crate_dir().join("src")) {
+        let Some(uses) = allowed.get(module.as_str()) else {
+            wrong.push(format!("{}: `{module}` has no place in LAYERS", file.display()));
+            continue;
+        };
+        for used in crate_paths(&code) {
+            let known = allowed.contains_key(used.as_str());
+            if known && used != module && !uses.contains(used.as_str()) {
+                wrong.push(format!("{}: `{module}` may not use `{used}`", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_layers_name_only_what_is_above_them_in_the_table() {
+    let mut seen = BTreeSet::new();
+    for (module, uses) in LAYERS {
+        for used in *uses {
+            assert!(seen.contains(used), "`{module}` names `{used}`, which comes later: a cycle");
+        }
+        assert!(seen.insert(*module), "`{module}` is listed twice");
+    }
+}
+
+#[test]
+fn only_the_modules_entitled_to_it_spawn_read_the_environment_or_are_unsafe() {
+    let mut wrong = Vec::new();
+    for (module, file, code) in sources(&crate_dir().join("src")) {
+        for (word, entitled) in ONLY {
+            if !entitled.contains(&module.as_str()) && has_word(&code, word) {
+                wrong.push(format!("{}: `{word}` belongs to {entitled:?}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_rules_are_pure() {
+    let mut wrong = Vec::new();
+    for (_, file, code) in sources(&crate_dir().join("../adjutant-core/src")) {
+        for word in NOT_IN_CORE {
+            if has_word(&code, word) {
+                wrong.push(format!("{}: `{word}` in the pure crate", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn crate_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every source file below `root` with the module it belongs to, without comments, literals and
+/// unit tests. `lib.rs` and `main.rs` put the modules together and are not listed.
+fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut todo = vec![root.to_path_buf()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).expect("the source directory is there") {
+            let path = entry.expect("the source directory can be read").path();
+            if path.is_dir() {
+                todo.push(path);
+                continue;
+            }
+            let relative = path.strip_prefix(root).expect("below the root").to_path_buf();
+            let first = relative.components().next().expect("a file has a name").as_os_str().to_string_lossy().to_string();
+            let module = first.trim_end_matches(".rs").to_string();
+            if !first.is_empty() && path.extension().is_some_and(|e| e == "rs") && !["lib", "main"].contains(&module.as_str()) {
+                let text = fs::read_to_string(&path).expect("a source file is text");
+                found.push((module, relative, without_noise(&text)));
+            }
+        }
+    }
+    found
+}
+
+/// Drops comments, string contents and everything from the unit tests on.
+fn without_noise(text: &str) -> String {
+    let mut out = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let tests_follow = lines.peek().is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
+        if line == "#[cfg(test)]" && tests_follow {
+            break;
+        }
+        let mut quoted = false;
+        let mut before = ' ';
+        let mut chars = line.chars().peekable();
+        while let Some(c) = chars.next() {
+            if c == '"' && before != '\\' && before != '\'' {
+                quoted = !quoted;
+            } else if !quoted && c == '/' && chars.peek() == Some(&'/') {
+                break;
+            } else if !quoted {
+                out.push(c);
+            }
+            before = if before == '\\' { ' ' } else { c };
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// The modules named by `crate::a::…` and `crate::{a::…, b}`.
+fn crate_paths(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 0;
+            let mut name_next = true;
+            let mut name = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => name_next = true,
+                    c if depth == 0 && name_next && (c.is_alphanumeric() || c == '_') => name.push(c),
+                    c if c.is_whitespace() && name.is_empty() => {}
+                    _ if name_next => {
+                        name_next = false;
+                        found.insert(std::mem::take(&mut name));
+                    }
+                    _ => {}
+                }
+                if name_next && c == ',' && !name.is_empty() {
+                    found.insert(std::mem::take(&mut name));
+                }
+            }
+            found.insert(name);
+        } else {
+            found.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+    found.remove("");
+    found
+}
+
+fn has_word(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+#[test]
+fn paths_are_found_in_both_forms() {
+    let code = "use crate::{config, store::{Row, run}, view::ErrorView};\nlet x = crate::link::headers::KEY;";
+    let expected: BTreeSet<String> = ["config", "store", "view", "link"].iter().map(|s| (*s).to_string()).collect();
+    assert_eq!(crate_paths(code), expected);
+}

@@ -1,0 +1,4 @@
+//! What a user sees, against the real binary, in one test program.
+#![allow(clippy::disallowed_methods, reason = "tests start processes and set environments")]
+
+mod layering;
