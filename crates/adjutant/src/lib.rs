@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod echo;
 pub mod failpoint;
 pub mod link;
 pub mod sock;

@@ -9,6 +9,8 @@ fn main() -> ExitCode {
     match args.get(1).and_then(|arg| arg.to_str()) {
         // One line for each hidden process, as its module comes:
         // Some("__guard") => adjutant::guard::main(&args[2..]),
+        Some("__echo") => adjutant::echo::main(&args[2..]),
+        Some("__echo-scrubbed") => adjutant::echo::scrubbed_main(&args[2..]),
         _ => adjutant::cli::main(args),
     }
 }

@@ -29,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["view", "text", "sock", "link", "config", "client"]),
     // The worker's MCP endpoint is served by its supervisor.
     ("supervisor", &["view", "text", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"]),
-    ("echo", &["view", "text", "sock", "link", "config", "process"]),
+    ("echo", &["view", "link", "client"]),
     ("cli", &["view", "text", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"]),
 ];
 

@@ -1,0 +1,80 @@
+//! Descendants of the echo agent, each with another way to escape from who looks after it.
+
+use super::script::Kind;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// Starts a descendant and returns its pid. It lives until it is killed.
+pub fn spawn(kind: Kind, ignore_term: bool, run: &str) -> io::Result<u32> {
+    let mut command = own(kind.word(), ignore_term, run);
+    match kind {
+        Kind::Group | Kind::Setsid => command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(|child| child.id()),
+        Kind::KeepStdout => command.stdin(Stdio::null()).spawn().map(|child| child.id()),
+        Kind::DoubleFork | Kind::ClosedFds => {
+            // The one in between says who its child is, and ends.
+            let mut between: Child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+            let mut said = String::new();
+            if let Some(out) = &mut between.stdout {
+                out.read_to_string(&mut said)?;
+            }
+            between.wait()?;
+            said.trim().parse().map_err(|_| io::Error::other(format!("the process in between said {said:?}")))
+        }
+    }
+}
+
+/// What such a descendant does: `adj __echo --child KIND RUN [--ignore-term]`.
+pub fn main(kind: &str, run: &str, ignore_term: bool) -> io::Result<()> {
+    match Kind::parse(kind) {
+        Some(Kind::Setsid | Kind::KeepStdout) => {
+            rustix::process::setsid()?;
+        }
+        Some(kind @ (Kind::DoubleFork | Kind::ClosedFds)) => {
+            rustix::process::setsid()?;
+            let mut command = own("grandchild", ignore_term, run);
+            if kind == Kind::ClosedFds {
+                command.env_clear().current_dir("/");
+            }
+            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+            super::out::line(&child.id().to_string());
+            return Ok(());
+        }
+        Some(Kind::Group) | None => {}
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if ignore_term {
+            ignore_terminate()?;
+        }
+        std::future::pending::<io::Result<()>>().await
+    })
+}
+
+/// From now on a TERM changes nothing. Needs the runtime.
+pub fn ignore_terminate() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // The handler stays when its stream is dropped, and does nothing then.
+    signal(SignalKind::terminate()).map(drop)
+}
+
+fn own(kind: &str, ignore_term: bool, run: &str) -> Command {
+    let mut command = program();
+    command.args(["__echo", "--child", kind, run]);
+    if ignore_term {
+        command.arg("--ignore-term");
+    }
+    command
+}
+
+/// Our own binary, as any program could start it.
+#[expect(clippy::disallowed_methods, reason = "the echo agent stands for a foreign program, which nobody spawns with care")]
+pub fn program() -> Command {
+    const OURSELVES: &str = "/proc/self/exe";
+    if std::path::Path::new(OURSELVES).exists() {
+        let mut command = Command::new(OURSELVES);
+        command.arg0("adj");
+        return command;
+    }
+    Command::new(std::env::current_exe().unwrap_or_else(|_| "adj".into()))
+}

@@ -1,0 +1,432 @@
+//! The echo agent, `adj __echo`: a scripted agent that stands for a coding agent's CLI and goes the
+//! whole real way, as a process of its own with an MCP connection of its own. It needs no key and
+//! no network. Its prompt is its script, see [`script`].
+//!
+//! It plays a foreign program: it reads the environment it was given, spawns without care, and
+//! trusts nobody. Nothing else in the binary uses it.
+
+mod child;
+mod out;
+mod script;
+mod worker;
+
+use crate::client::Client;
+use crate::link::{AttemptDir, WorkerAccess};
+use script::{Command, Plan, Question, ToolCall};
+use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::{ExitCode, Output, Stdio};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Wrong script.
+const EXIT_USAGE: u8 = 2;
+/// Cancelled by word.
+const EXIT_CANCELLED: u8 = 130;
+
+/// Runs `adj __echo [--stream] [PROMPT]`.
+#[must_use]
+pub fn main(args: &[OsString]) -> ExitCode {
+    let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    if let ["--child", kind, run, rest @ ..] = words.as_slice() {
+        return match child::main(kind, run, rest.contains(&"--ignore-term")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let started = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let code = match started {
+        Ok(runtime) => runtime.block_on(live(&words)),
+        Err(error) => stop(1, &error.to_string()),
+    };
+    // Not by returning: a thread may still wait for input that never comes.
+    std::process::exit(i32::from(code));
+}
+
+/// What comes in beside the script.
+enum Incoming {
+    Message(String),
+    Cancel,
+}
+
+async fn live(words: &[&str]) -> u8 {
+    let stream = words.contains(&"--stream");
+    let given: Vec<&str> = words.iter().copied().filter(|word| *word != "--stream").collect();
+    let (inbox, incoming) = mpsc::unbounded_channel();
+    let prompt = if stream {
+        let (first, prompt) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || read_stream(first, &inbox));
+        prompt.await.map_err(|_| io::Error::other("no line with a prompt came")).and_then(|prompt| prompt)
+    } else if given.is_empty() {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
+    } else {
+        Ok(given.join(" "))
+    };
+    let plan = match prompt {
+        Ok(prompt) => script::plan(&prompt),
+        Err(error) => return stop(1, &format!("the prompt cannot be read: {error}")),
+    };
+    let (cancel, mut cancelled) = mpsc::channel(1);
+    let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None };
+    match plan {
+        Err(problem) => stop(EXIT_USAGE, &problem),
+        Ok(Plan::SayBack(text)) => {
+            out::line(&text);
+            0
+        }
+        Ok(Plan::Script(commands)) => {
+            tokio::select! {
+                code = agent.run(commands) => code,
+                Some(()) = cancelled.recv() => {
+                    out::line("cancelled");
+                    EXIT_CANCELLED
+                }
+            }
+        }
+    }
+}
+
+fn stop(code: u8, why: &str) -> u8 {
+    out::line(&format!("echo: {why}"));
+    code
+}
+
+/// Reads JSON lines: the prompt first, then messages and the cancellation.
+fn read_stream(first: tokio::sync::oneshot::Sender<io::Result<String>>, inbox: &mpsc::UnboundedSender<Incoming>) {
+    let mut first = Some(first);
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { return };
+        let value: Value = serde_json::from_str(&line).unwrap_or_default();
+        let text = || value["text"].as_str().unwrap_or_default().to_string();
+        let taken = match (value["type"].as_str(), first.take()) {
+            (Some("prompt"), Some(first)) => first.send(Ok(text())).is_ok(),
+            (kind, Some(first)) => {
+                let problem = format!("a line of type {kind:?} came before the prompt");
+                first.send(Err(io::Error::other(problem))).is_ok()
+            }
+            (Some("message"), None) => inbox.send(Incoming::Message(text())).is_ok(),
+            (Some("cancel"), None) => inbox.send(Incoming::Cancel).is_ok(),
+            (kind, None) => {
+                out::line(&format!("echo: ignored a line of type {kind:?}"));
+                true
+            }
+        };
+        if !taken {
+            return;
+        }
+    }
+}
+
+/// Messages in the order in which they came, apart from the cancellation.
+struct Messages {
+    queue: mpsc::UnboundedReceiver<String>,
+    _sorter: JoinSet<()>,
+}
+
+impl Messages {
+    fn new(mut incoming: mpsc::UnboundedReceiver<Incoming>, cancel: mpsc::Sender<()>) -> Self {
+        let (send, queue) = mpsc::unbounded_channel();
+        let mut sorter = JoinSet::new();
+        sorter.spawn(async move {
+            while let Some(next) = incoming.recv().await {
+                let taken = match next {
+                    Incoming::Message(text) => send.send(text).is_ok(),
+                    Incoming::Cancel => cancel.send(()).await.is_ok(),
+                };
+                if !taken {
+                    return;
+                }
+            }
+            // The end of the input is no cancellation: keep the channel open.
+            std::future::pending::<()>().await;
+        });
+        Self { queue, _sorter: sorter }
+    }
+}
+
+struct Agent {
+    messages: Messages,
+    /// The last question that was asked without waiting.
+    unread: Option<String>,
+}
+
+impl Agent {
+    async fn run(&mut self, commands: Vec<Command>) -> u8 {
+        for command in commands {
+            match self.obey(command).await {
+                Ok(None) => {}
+                Ok(Some(code)) => return code,
+                Err(error) => return stop(1, &error.to_string()),
+            }
+        }
+        0
+    }
+
+    /// Does one command; with a code, the script ends there.
+    async fn obey(&mut self, command: Command) -> io::Result<Option<u8>> {
+        match command {
+            Command::Say(text) => out::line(&text),
+            Command::Sleep(time) => tokio::time::sleep(time).await,
+            Command::Ask(question) => self.ask(question, false).await?,
+            Command::AskStdio(question) => self.ask(question, true).await?,
+            Command::Asks { count, text, wait } => self.ask_many(count, &text, wait).await?,
+            Command::Check { wait } => self.check(wait).await?,
+            Command::Status => say_result(call("check_subagent_status", json!({})).await),
+            Command::Progress { percent, note } => {
+                expect(call("update_subagent_status", json!({"status": "running", "percent": percent, "summary": note})).await)?;
+            }
+            Command::Report { status, text } => {
+                expect(call("update_subagent_status", json!({"status": status, "summary": text})).await)?;
+            }
+            Command::Done(summary) => {
+                expect(call("update_subagent_status", json!({"status": "success", "summary": summary})).await)?;
+                out::line(&summary);
+                return Ok(Some(0));
+            }
+            Command::Write { path, text } => std::fs::write(&path, text + "\n").map_err(|error| at(&path, &error))?,
+            Command::Journal { path, text } => journal(&path, &text)?,
+            Command::PrintEnv => environment().iter().for_each(|(name, value)| out::line(&format!("{name}={value}"))),
+            Command::Spawn { kind, ignore_term } => {
+                let run = access().map_or_else(|_| "-".to_string(), |access| access.run_id);
+                let pid = child::spawn(kind, ignore_term, &run)?;
+                out::line(&format!("spawned {} {pid}", kind.word()));
+            }
+            Command::Adj(args) => say_output(&child::program().args(args).stdin(Stdio::null()).output()?),
+            Command::ScrubAdj(args) => scrubbed(&args)?,
+            Command::Tool(tool) => say_result(worker::over_http(&access()?, &tool).await),
+            Command::StdioTool(tool) => say_result(blocking(move || worker::over_stdio(&[], &tool)).await),
+            Command::Steal { access, call } => {
+                let steal = move || worker::over_stdio(&[OsStr::new("--token-file"), OsStr::new(&access)], &call);
+                say_result(blocking(steal).await);
+            }
+            Command::StealHttp { access, call } => {
+                let access = worker::read_access(&PathBuf::from(access))?;
+                say_result(worker::over_http(&access, &call).await);
+            }
+            Command::StealSocket { access, call } => {
+                let client = Client::worker(worker::read_access(&PathBuf::from(access))?);
+                match client.send_json(&format!("/api/v1/{}", call.name), call.arguments, Some("stolen")).await {
+                    Ok(reply) => out::line(&format!("result: {reply}")),
+                    Err(error) => out::line(&format!("refused: {}: {error}", error.code)),
+                }
+            }
+            Command::Flood(bytes) => out::flood(bytes, true),
+            Command::Line(bytes) => out::flood(bytes, false),
+            Command::Binary => out::bytes(b"\xff\xfe\x00\x01 not text \xc3\x28 \xf0\x9f\x92 \x1b[31mred\x1b]0;title\x07 \xe2\x80\xa8\r\n"),
+            Command::Hang => std::future::pending().await,
+            Command::IgnoreTerm => child::ignore_terminate()?,
+            Command::Fail(code) => return Ok(Some(code)),
+            Command::Crash => std::process::abort(),
+            Command::ExpectMessage => match self.messages.queue.recv().await {
+                Some(text) => out::line(&format!("message: {text}")),
+                None => return Err(io::Error::other("no message can come")),
+            },
+        }
+        Ok(None)
+    }
+
+    async fn ask(&mut self, question: Question, stdio: bool) -> io::Result<()> {
+        let tool = ask_call(&question);
+        let mut reply = if stdio { ask_stdio(tool).await? } else { expect(worker::over_http(&access()?, &tool).await)? };
+        if question.nonblocking {
+            let id = id_of(&reply)?;
+            out::line(&format!("asked: {id}"));
+            self.unread = Some(id);
+            return Ok(());
+        }
+        // The call's own limit came first: go on waiting for the same question.
+        while !settled(&reply) {
+            let id = id_of(&reply)?;
+            reply = expect(call("check_answer", json!({"message_id": id, "wait_s": 3600})).await)?;
+        }
+        say_answer(&reply);
+        Ok(())
+    }
+
+    async fn ask_many(&mut self, count: u32, text: &str, wait: bool) -> io::Result<()> {
+        let access = access()?;
+        let mut asked = JoinSet::new();
+        for number in 1..=count {
+            let question = Question { text: format!("{text} {number}").trim().to_string(), nonblocking: !wait, ..Question::default() };
+            let access = access.clone();
+            asked.spawn(async move {
+                let mut reply = expect(worker::over_http(&access, &ask_call(&question)).await)?;
+                while wait && !settled(&reply) {
+                    let call = ToolCall { name: "check_answer".to_string(), arguments: json!({"message_id": id_of(&reply)?, "wait_s": 3600}) };
+                    reply = expect(worker::over_http(&access, &call).await)?;
+                }
+                io::Result::Ok((question.text, reply))
+            });
+        }
+        while let Some(done) = asked.join_next().await {
+            let (question, reply) = done.map_err(io::Error::other)??;
+            if wait {
+                say_answer(&reply);
+            } else {
+                out::line(&format!("asked: {} {question}", id_of(&reply)?));
+            }
+        }
+        out::line(&format!("asked {count}"));
+        Ok(())
+    }
+
+    async fn check(&mut self, wait: bool) -> io::Result<()> {
+        let id = self.unread.clone().ok_or_else(|| io::Error::other("nothing was asked without waiting"))?;
+        let wait_s = if wait { 3600 } else { 0 };
+        let reply = expect(call("check_answer", json!({"message_id": id, "wait_s": wait_s})).await)?;
+        if settled(&reply) {
+            say_answer(&reply);
+        } else {
+            out::line("no answer yet");
+        }
+        Ok(())
+    }
+}
+
+fn ask_call(question: &Question) -> ToolCall {
+    let mut arguments = json!({"question": question.text});
+    if !question.options.is_empty() {
+        arguments["options"] = json!(question.options);
+    }
+    if let Some(default) = &question.default {
+        arguments["default"] = json!(default);
+    }
+    if let Some(expires_s) = question.expires_s {
+        arguments["expires_s"] = json!(expires_s);
+    }
+    if question.nonblocking {
+        arguments["blocking"] = json!(false);
+        arguments["wait_s"] = json!(0);
+    }
+    ToolCall { name: "ask_parent".to_string(), arguments }
+}
+
+async fn ask_stdio(tool: ToolCall) -> io::Result<worker::Answer> {
+    let file = access_file()?;
+    expect(blocking(move || worker::over_stdio(&[OsStr::new("--token-file"), file.as_os_str()], &tool)).await)
+}
+
+async fn blocking(work: impl FnOnce() -> io::Result<worker::Answer> + Send + 'static) -> io::Result<worker::Answer> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+async fn call(name: &str, arguments: Value) -> io::Result<worker::Answer> {
+    worker::over_http(&access()?, &ToolCall { name: name.to_string(), arguments }).await
+}
+
+/// A refusal ends the script.
+fn expect(reply: io::Result<worker::Answer>) -> io::Result<worker::Answer> {
+    let reply = reply?;
+    say_messages(&reply);
+    if reply.is_error { Err(io::Error::other(reply.text)) } else { Ok(reply) }
+}
+
+fn say_messages(reply: &worker::Answer) {
+    for message in reply.structured["messages"].as_array().into_iter().flatten() {
+        out::line(&format!("message: {}", message["text"].as_str().unwrap_or_default()));
+    }
+}
+
+fn say_result(reply: io::Result<worker::Answer>) {
+    match reply {
+        Ok(reply) if reply.is_error => out::line(&format!("refused: {}", reply.text)),
+        Ok(reply) => out::line(&format!("result: {}", reply.text)),
+        Err(error) => out::line(&format!("refused: {error}")),
+    }
+}
+
+fn settled(reply: &worker::Answer) -> bool {
+    reply.structured["answer"].is_string()
+}
+
+fn say_answer(reply: &worker::Answer) {
+    out::line(&format!("answer: {}", reply.structured["answer"].as_str().unwrap_or_default()));
+}
+
+fn id_of(reply: &worker::Answer) -> io::Result<String> {
+    let id = reply.structured["message_id"].as_str();
+    id.map(str::to_string).ok_or_else(|| io::Error::other(format!("a reply without message_id: {}", reply.text)))
+}
+
+fn say_output(output: &Output) {
+    out::line(&format!("exit: {}", output.status.code().map_or_else(|| output.status.to_string(), |code| code.to_string())));
+    for line in output.stdout.split(|byte| *byte == b'\n').chain(output.stderr.split(|byte| *byte == b'\n')) {
+        if !line.is_empty() {
+            out::line(&format!("| {}", String::from_utf8_lossy(line)));
+        }
+    }
+}
+
+/// Runs `adj ARGS…` from a process whose parents are gone and whose environment says nothing but
+/// where the home is.
+fn scrubbed(args: &[String]) -> io::Result<()> {
+    let home = environment_value("ADJ_HOME").or_else(|| home_of_access().map(PathBuf::into_os_string));
+    let mut shell = child::program();
+    shell.args(["__echo-scrubbed"]).args(args).env_clear().current_dir("/");
+    if let Some(home) = home {
+        shell.env("ADJ_HOME", home);
+    }
+    say_output(&shell.stdin(Stdio::null()).output()?);
+    Ok(())
+}
+
+/// Runs `adj __echo-scrubbed ARGS…`: starts `adj ARGS…` in a session of its own and ends at once.
+#[must_use]
+pub fn scrubbed_main(args: &[OsString]) -> ExitCode {
+    let started = rustix::process::setsid().map_err(io::Error::from).and_then(|_| child::program().args(args).spawn());
+    match started {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            out::line(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Appends `<run> <attempt> <pid> <monotonic nanoseconds> TEXT` in one write.
+fn journal(path: &str, text: &str) -> io::Result<()> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+    let (run, attempt) = access().map_or_else(|_| ("-".to_string(), 0), |access| (access.run_id, access.attempt));
+    let line = format!("{run} {attempt} {} {now_ns} {text}\n", std::process::id());
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(|error| at(path, &error))?;
+    file.write_all(line.as_bytes()).map_err(|error| at(path, &error))
+}
+
+fn at(path: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{path}: {error}"))
+}
+
+fn access() -> io::Result<WorkerAccess> {
+    worker::read_access(&access_file()?)
+}
+
+fn access_file() -> io::Result<PathBuf> {
+    environment_value("ADJ_WORKER").map(PathBuf::from).ok_or_else(|| io::Error::other("ADJ_WORKER is not set: nobody supervises this agent"))
+}
+
+/// `<home>/runs/<run>/<attempt>/worker.json`
+fn home_of_access() -> Option<PathBuf> {
+    let file = access_file().ok()?;
+    let home = file.ancestors().nth(4)?;
+    let access = worker::read_access(&file).ok()?;
+    (AttemptDir::new(home, &access.run_id, access.attempt).worker_access() == file).then(|| home.to_path_buf())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the echo agent reads what a foreign program is given")]
+fn environment_value(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the echo agent reads what a foreign program is given")]
+fn environment() -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> =
+        std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())).collect();
+    all.sort();
+    all
+}

@@ -1,0 +1,340 @@
+//! The echo agent's language: one command on each line.
+
+use std::time::Duration;
+
+/// One line of a script.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    Say(String),
+    Sleep(Duration),
+    Ask(Question),
+    /// The same, through `adj mcp` on standard input and output.
+    AskStdio(Question),
+    /// Several questions at once.
+    Asks {
+        count: u32,
+        text: String,
+        wait: bool,
+    },
+    /// Looks whether the last question that was not waited for is answered.
+    Check {
+        wait: bool,
+    },
+    /// Shows what the run's own status is.
+    Status,
+    Progress {
+        percent: u8,
+        note: String,
+    },
+    Report {
+        status: String,
+        text: String,
+    },
+    Write {
+        path: String,
+        text: String,
+    },
+    /// Appends one line that says who runs and when to a file.
+    Journal {
+        path: String,
+        text: String,
+    },
+    PrintEnv,
+    Spawn {
+        kind: Kind,
+        ignore_term: bool,
+    },
+    /// Runs our own binary as a shell would.
+    Adj(Vec<String>),
+    /// The same from a process that got rid of its parents and its environment.
+    ScrubAdj(Vec<String>),
+    /// Calls any tool at our own endpoint.
+    Tool(ToolCall),
+    /// Calls any tool through an `adj mcp` that shows no token.
+    StdioTool(ToolCall),
+    /// Calls a tool through `adj mcp` with somebody else's token.
+    Steal {
+        access: String,
+        call: ToolCall,
+    },
+    /// The same over loopback HTTP.
+    StealHttp {
+        access: String,
+        call: ToolCall,
+    },
+    /// The same at the other supervisor's socket.
+    StealSocket {
+        access: String,
+        call: ToolCall,
+    },
+    Flood(u64),
+    Line(u64),
+    Binary,
+    Hang,
+    IgnoreTerm,
+    Fail(u8),
+    Crash,
+    ExpectMessage,
+    Done(String),
+}
+
+/// How a descendant tries to get away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Group,
+    Setsid,
+    DoubleFork,
+    ClosedFds,
+    KeepStdout,
+}
+
+impl Kind {
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("group", Self::Group),
+        ("setsid", Self::Setsid),
+        ("doublefork", Self::DoubleFork),
+        ("closedfds", Self::ClosedFds),
+        ("keep-stdout", Self::KeepStdout),
+    ];
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
+    }
+
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A tool (or a call of the socket's API) and its arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    pub name: String,
+    pub arguments: serde_json::Value,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Question {
+    pub text: String,
+    pub options: Vec<String>,
+    pub default: Option<String>,
+    pub expires_s: Option<u64>,
+    pub nonblocking: bool,
+}
+
+/// What a prompt tells the agent to do.
+#[derive(Debug, PartialEq)]
+pub enum Plan {
+    /// There is no command in it.
+    SayBack(String),
+    Script(Vec<Command>),
+}
+
+/// Reads a prompt. What follows its last line `---` is the script, each line of it a command;
+/// without such a line, those lines count that are commands.
+pub fn plan(prompt: &str) -> Result<Plan, String> {
+    let lines: Vec<&str> = prompt.lines().collect();
+    let marked = lines.iter().rposition(|line| line.trim() == "---");
+    let body = &lines[marked.map_or(0, |at| at + 1)..];
+    let filled = body.iter().map(|line| line.trim()).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let parsed: Vec<Result<Command, String>> = filled.map(parse).collect();
+    if !parsed.iter().any(Result::is_ok) {
+        return Ok(Plan::SayBack(body.join("\n").trim().to_string()));
+    }
+    if marked.is_some() {
+        return parsed.into_iter().collect::<Result<_, _>>().map(Plan::Script);
+    }
+    Ok(Plan::Script(parsed.into_iter().flatten().collect()))
+}
+
+/// Reads one line.
+pub fn parse(line: &str) -> Result<Command, String> {
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    let wrong = |usage: &str| format!("{line:?}: use {usage}");
+    let alone = |command: Command| if rest.is_empty() { Ok(command) } else { Err(wrong(&format!("{word} alone on its line"))) };
+    match word {
+        "say" => Ok(Command::Say(unescape(rest))),
+        "sleep" => match rest.trim_end_matches('s').parse::<f64>() {
+            Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Command::Sleep(Duration::from_secs_f64(seconds))),
+            _ => Err(wrong("sleep SECONDS")),
+        },
+        "ask" => question(rest).map(Command::Ask).ok_or_else(|| wrong(ASK)),
+        "ask-stdio" => question(rest).map(Command::AskStdio).ok_or_else(|| wrong(ASK)),
+        "asks" => {
+            let mut words = rest.splitn(2, ' ');
+            let count = words.next().and_then(|n| n.parse().ok()).ok_or_else(|| wrong("asks NUMBER [nowait] [TEXT]"))?;
+            let rest = words.next().unwrap_or("").trim();
+            let (wait, text) = match rest.strip_prefix("nowait") {
+                Some(text) => (false, text.trim()),
+                None => (true, rest),
+            };
+            Ok(Command::Asks { count, text: text.to_string(), wait })
+        }
+        "check" => match rest {
+            "" => Ok(Command::Check { wait: false }),
+            "wait" => Ok(Command::Check { wait: true }),
+            _ => Err(wrong("check [wait]")),
+        },
+        "status" => alone(Command::Status),
+        "progress" => {
+            let (percent, note) = rest.split_once(' ').unwrap_or((rest, ""));
+            let percent = percent.trim_end_matches('%').parse().map_err(|_| wrong("progress PERCENT NOTE"))?;
+            Ok(Command::Progress { percent, note: note.to_string() })
+        }
+        "report" => match rest.split_once(' ').unwrap_or((rest, "")) {
+            (status @ ("success" | "completed" | "error"), text) => Ok(Command::Report { status: status.to_string(), text: unescape(text) }),
+            _ => Err(wrong("report success|error TEXT")),
+        },
+        "write" => two(rest).map(|(path, text)| Command::Write { path, text: unescape(&text) }).ok_or_else(|| wrong("write PATH TEXT")),
+        "journal" => {
+            let (path, text) = two(rest).unwrap_or_else(|| (rest.to_string(), String::new()));
+            if path.is_empty() { Err(wrong("journal PATH [TEXT]")) } else { Ok(Command::Journal { path, text }) }
+        }
+        "print-env" => alone(Command::PrintEnv),
+        "spawn" => {
+            let mut words = rest.split_whitespace();
+            let kind =
+                words.next().and_then(Kind::parse).ok_or_else(|| wrong("spawn group|setsid|doublefork|closedfds|keep-stdout [ignore-term]"))?;
+            Ok(Command::Spawn { kind, ignore_term: words.next() == Some("ignore-term") })
+        }
+        "adj" => Ok(Command::Adj(words(rest))),
+        "scrub-adj" => Ok(Command::ScrubAdj(words(rest))),
+        "tool" => tool_call(rest).map(Command::Tool).ok_or_else(|| wrong("tool NAME [JSON]")),
+        "stdio-tool" => tool_call(rest).map(Command::StdioTool).ok_or_else(|| wrong("stdio-tool NAME [JSON]")),
+        "steal" | "steal-http" | "steal-socket" => {
+            let (access, call) = two(rest).and_then(|(path, rest)| Some((path, tool_call(&rest)?))).ok_or_else(|| wrong("steal PATH NAME [JSON]"))?;
+            Ok(match word {
+                "steal" => Command::Steal { access, call },
+                "steal-http" => Command::StealHttp { access, call },
+                _ => Command::StealSocket { access, call },
+            })
+        }
+        "flood" => rest.parse().map(Command::Flood).map_err(|_| wrong("flood BYTES")),
+        "line" => rest.parse().map(Command::Line).map_err(|_| wrong("line BYTES")),
+        "binary" => alone(Command::Binary),
+        "hang" => alone(Command::Hang),
+        "ignore-term" => alone(Command::IgnoreTerm),
+        "fail" => rest.parse().map(Command::Fail).map_err(|_| wrong("fail CODE")),
+        "crash" => alone(Command::Crash),
+        "expect-message" => alone(Command::ExpectMessage),
+        "done" => Ok(Command::Done(unescape(rest))),
+        _ => Err(format!("{word:?} is no command of the echo agent")),
+    }
+}
+
+const ASK: &str = r#"ask "QUESTION" [options: a|b|c] [default: x] [expires: 5s] [nonblocking]"#;
+
+/// Reads `"QUESTION" [options: a|b] [default: x] [expires: 5s] [nonblocking]`, the parts with or
+/// without their brackets.
+fn question(text: &str) -> Option<Question> {
+    let rest = text.strip_prefix('"')?;
+    let end = rest.char_indices().find(|(at, c)| *c == '"' && !rest[..*at].ends_with('\\')).map(|(at, _)| at)?;
+    let mut question = Question { text: unescape(&rest[..end].replace("\\\"", "\"")), ..Question::default() };
+    let tail = rest[end + 1..].replace(['[', ']'], "\u{1f}");
+    let mut tail = tail.trim().to_string();
+    for key in ["options:", "default:", "expires:", "nonblocking"] {
+        tail = tail.replace(key, &format!("\u{1f}{key}"));
+    }
+    for part in tail.split('\u{1f}').map(str::trim).filter(|part| !part.is_empty()) {
+        if let Some(options) = part.strip_prefix("options:") {
+            question.options = options.split('|').map(|option| option.trim().to_string()).collect();
+        } else if let Some(default) = part.strip_prefix("default:") {
+            question.default = Some(default.trim().to_string());
+        } else if let Some(expires) = part.strip_prefix("expires:") {
+            question.expires_s = Some(expires.trim().trim_end_matches('s').parse().ok()?);
+        } else if part == "nonblocking" {
+            question.nonblocking = true;
+        } else {
+            return None;
+        }
+    }
+    Some(question)
+}
+
+fn tool_call(text: &str) -> Option<ToolCall> {
+    let (name, json) = text.split_once(char::is_whitespace).unwrap_or((text, "{}"));
+    let arguments = serde_json::from_str(json.trim()).ok()?;
+    (!name.is_empty()).then(|| ToolCall { name: name.to_string(), arguments })
+}
+
+/// Splits off the first word.
+fn two(text: &str) -> Option<(String, String)> {
+    let (first, rest) = text.split_once(char::is_whitespace)?;
+    Some((first.to_string(), rest.trim_start().to_string()))
+}
+
+/// Splits at blanks; double quotes keep blanks together.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quoted = false;
+    let mut begun = false;
+    for c in text.chars() {
+        match c {
+            '"' => {
+                quoted = !quoted;
+                begun = true;
+            }
+            c if c.is_whitespace() && !quoted => {
+                if begun {
+                    words.push(std::mem::take(&mut word));
+                    begun = false;
+                }
+            }
+            c => {
+                word.push(c);
+                begun = true;
+            }
+        }
+    }
+    if begun {
+        words.push(word);
+    }
+    words
+}
+
+/// `\n`, `\t` and `\e` stand for a new line, a tab and an escape character.
+fn unescape(text: &str) -> String {
+    text.replace("\\n", "\n").replace("\\t", "\t").replace("\\e", "\u{1b}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_carries_its_options_default_and_deadline() {
+        let expected = Question {
+            text: "which \"one\"?".to_string(),
+            options: vec!["a".to_string(), "b c".to_string()],
+            default: Some("a".to_string()),
+            expires_s: Some(5),
+            nonblocking: true,
+        };
+        let bracketed = r#"ask "which \"one\"?" [options: a|b c] [default: a] [expires: 5s] [nonblocking]"#;
+        let bare = r#"ask "which \"one\"?" options: a|b c default: a expires: 5s nonblocking"#;
+        assert_eq!(parse(bracketed), Ok(Command::Ask(expected.clone())));
+        assert_eq!(parse(bare), Ok(Command::Ask(expected)));
+        assert!(parse("ask why").is_err());
+    }
+
+    #[test]
+    fn what_follows_the_last_rule_is_the_script() {
+        let prompt = "You are a run.\nsay no\n---\nsay yes\nfail 3\n";
+        assert_eq!(plan(prompt), Ok(Plan::Script(vec![Command::Say("yes".to_string()), Command::Fail(3)])));
+        assert!(plan("---\nsay yes\nsing\n").is_err());
+    }
+
+    #[test]
+    fn a_prompt_without_a_command_is_said_back() {
+        assert_eq!(plan("---\nFix the bug.\n"), Ok(Plan::SayBack("Fix the bug.".to_string())));
+        assert_eq!(plan(""), Ok(Plan::SayBack(String::new())));
+        assert_eq!(plan("Please:\nsay hello\nThank you"), Ok(Plan::Script(vec![Command::Say("hello".to_string())])));
+    }
+
+    #[test]
+    fn words_keep_what_is_quoted_together() {
+        assert_eq!(words(r#"reply x "a b" """#), ["reply", "x", "a b", ""]);
+    }
+}
