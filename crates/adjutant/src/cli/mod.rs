@@ -3,15 +3,26 @@
 
 mod age;
 mod args;
+mod attend;
+mod context;
+mod control;
 mod exit;
+mod follow;
 mod help;
+mod logs;
+mod look;
 mod out;
+mod setup;
+mod start;
+mod state;
 mod style;
 mod table;
+mod waiting;
 
 use crate::config::text_variable;
 use args::{Cli, Command};
 use clap::Parser;
+use context::Context;
 use exit::Exit;
 use out::{Ended, Out, Stop, fail};
 use std::ffi::OsString;
@@ -68,8 +79,36 @@ fn columns() -> usize {
 
 fn perform(cli: Cli, out: &Out) -> Ended {
     match cli.command {
-        Some(Command::Help { topic }) => help::print(&topic, out),
-        Some(Command::Completions { shell }) => help::completions(shell, out),
-        _ => Err(fail(crate::view::codes::INTERNAL, "this command is not built yet")),
+        // These own their event loops.
+        Some(Command::Serve(_) | Command::Mcp(_) | Command::Demo | Command::Doctor) => Err(fail(crate::view::codes::INTERNAL, "this command is not built yet")),
+        command => context::block_on(ask_the_hub(command, out))?,
+    }
+}
+
+async fn ask_the_hub(command: Option<Command>, out: &Out) -> Ended {
+    let Some(command) = command else { return setup::greet(&Context::new(out)?).await };
+    let cx = || Context::new(out);
+    match command {
+        Command::Run(args) => start::run(&args, &cx()?).await,
+        Command::Ps(args) => look::ps(&args, &cx()?).await,
+        Command::Show(args) => look::show(&args.run, &cx()?).await,
+        Command::Logs(args) => logs::logs(&args, &cx()?).await,
+        Command::Attach(args) => logs::logs(&args::LogsArgs { follow: true, lines: None, grep: None, run: args.run }, &cx()?).await,
+        Command::Wait(args) => waiting::wait(&args, &cx()?).await,
+        Command::Inbox(args) => attend::inbox(&args, &cx()?).await,
+        Command::Reply(args) => attend::reply(&args, &cx()?).await,
+        Command::Next => attend::next(&cx()?).await,
+        Command::Cancel(args) => control::cancel(&args, &cx()?).await,
+        Command::Retry(args) => control::retry(&args, &cx()?).await,
+        Command::Send(args) => control::send(&args, &cx()?).await,
+        Command::Agents => setup::agents(&cx()?).await,
+        Command::Adopt(args) => control::adopt(&args, &cx()?).await,
+        Command::Events(args) => look::events(&args, &cx()?).await,
+        Command::Stop => control::stop(&cx()?).await,
+        Command::Clean(args) => control::clean(&args, &cx()?).await,
+        Command::Config(args) => setup::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
+        Command::Completions { shell } => help::completions(shell, out),
+        Command::Help { topic } => help::print(&topic, out),
+        Command::Serve(_) | Command::Mcp(_) | Command::Demo | Command::Doctor => unreachable!("performed without a hub"),
     }
 }

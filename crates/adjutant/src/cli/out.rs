@@ -30,6 +30,12 @@ impl From<io::Error> for Stop {
     }
 }
 
+impl From<std::fmt::Error> for Stop {
+    fn from(error: std::fmt::Error) -> Self {
+        fail(words::IO, format!("cannot lay out the output: {error}"))
+    }
+}
+
 /// Makes a failure of the command line itself.
 pub fn fail(code: &str, message: impl Into<String>) -> Stop {
     Stop::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: None })

@@ -1,0 +1,153 @@
+//! Attending: `inbox`, `reply`, `next`.
+
+use super::args::{InboxArgs, ReplyArgs};
+use super::context::{Context, now, text_argument};
+use super::exit::{Exit, words};
+use super::out::{Ended, Stop, fail, fail_hint};
+use super::style::Style;
+use super::table::{Cell, painted, plain, render};
+use super::{age, look, state};
+use crate::text;
+use crate::view::{AnswerOne, AnswerRequests, Answered, ListRequests, ReadRequest, RequestView, codes};
+use adjutant_core::RequestNo;
+use std::io::{BufRead, Write};
+
+/// Lists questions, oldest first.
+pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
+    let list = cx.hub.call(&ListRequests { run: args.run.clone(), all: args.all, limit: None }).await?;
+    if cx.out.json {
+        cx.out.data(&list)?;
+        return Ok(Exit::Done);
+    }
+    if list.requests.is_empty() {
+        cx.out.say("no open questions")?;
+        return Ok(Exit::Done);
+    }
+    let since = if cx.out.terminal { "WAITS" } else { "ASKED" };
+    let rows: Vec<Vec<Cell>> = list
+        .requests
+        .iter()
+        .map(|request| {
+            let number = painted(&request.number, Style::Attention);
+            let run = painted(&request.run_name, Style::Strong);
+            vec![number, run, plain(&request.status), plain(&cx.time(&request.asked_at)), plain(&with_options(request))]
+        })
+        .collect();
+    cx.out.text(&render(&["NO", "RUN", "STATUS", since, "QUESTION"], &rows, cx.out.columns, cx.out.paint))?;
+    if list.more > 0 {
+        cx.out.say(&format!("… {} more", list.more))?;
+    }
+    if let Some(oldest) = list.requests.iter().find(|r| r.status == "pending") {
+        let way = if cx.out.interactive { "adj next".to_owned() } else { format!("adj reply {} \"…\"", text::line(&oldest.number)) };
+        cx.out.next(&way)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn with_options(request: &RequestView) -> String {
+    let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
+    [request.question.clone(), options.join(" ")].join("  ").trim_end().to_owned()
+}
+
+/// Answers one question.
+pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
+    let given = text_argument(&args.text, "the answer")?;
+    let given = if args.text == "-" { given.trim_end_matches(['\n', '\r']).to_owned() } else { given };
+    let is_number = given.trim().parse::<usize>().is_ok();
+    let by_request = RequestNo::parse(&args.to).is_ok() || adjutant_core::RequestId::parse(&args.to).is_ok();
+    let mut answer = AnswerOne { answer: given.clone(), ..AnswerOne::default() };
+    if by_request {
+        answer.message_id = Some(args.to.clone());
+    } else {
+        answer.run = Some(args.to.clone());
+    }
+    // Only a number can mean an option, so only then the question is looked up first.
+    if is_number {
+        let request = match &answer.message_id {
+            Some(id) => Some(cx.hub.call(&ReadRequest { message_id: id.clone(), wait_ms: 0 }).await?),
+            None => {
+                let open = cx.hub.call(&ListRequests { run: answer.run.clone(), all: false, limit: None }).await?;
+                open.requests.into_iter().find(|request| request.status == "pending")
+            }
+        };
+        if let Some(request) = request {
+            answer.answer = state::chosen(&request, &given);
+        }
+    }
+    let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
+    if cx.out.json {
+        cx.out.data(&answered)?;
+        return Ok(Exit::Done);
+    }
+    say_answered(&answered, cx)?;
+    Ok(Exit::Done)
+}
+
+fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
+    for request in &answered.requests {
+        let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
+        let line = format!("{} answered {} of {}: {answer}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number), text::line(&request.run_name));
+        cx.out.line(&line)?;
+    }
+    for run in &answered.runs {
+        if let Some(open) = run.pending.first() {
+            cx.out.next(&format!("adj reply {} \"…\"   ({} asks {} more)", text::line(&open.number), text::line(&run.name), run.pending.len()))?;
+        } else {
+            cx.out.next(&format!("adj logs -f {}", text::line(&run.name)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks the user the oldest open question.
+pub async fn next(cx: &Context) -> Ended {
+    if !cx.out.interactive {
+        return Err(fail_hint(words::USAGE, "adj next needs a terminal to ask on", "adj inbox lists the questions; adj reply Q1 \"…\" answers one"));
+    }
+    let open = cx.hub.call(&ListRequests::default()).await?.requests;
+    let Some(oldest) = open.iter().find(|request| request.status == "pending") else {
+        cx.out.say("no open questions")?;
+        return Ok(Exit::Done);
+    };
+    cx.out.text(&look::question(oldest, cx)?)?;
+    if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
+        cx.out.line(&cx.out.paint.apply(Style::Dim, &format!("  (open for {} more)", age::short(-seconds))))?;
+    }
+    let Some(line) = ask("> ")? else {
+        cx.out.say("nothing answered")?;
+        return Err(Stop::Quiet(Exit::Interrupted));
+    };
+    if line.trim().is_empty() {
+        cx.out.say("nothing answered")?;
+        return Ok(Exit::Done);
+    }
+    let answer = AnswerOne { run: None, message_id: Some(oldest.message_id.clone()), answer: state::chosen(oldest, &line) };
+    let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
+    for request in &answered.requests {
+        let chosen = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
+        cx.out.line(&format!("{} answered {}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
+    }
+    let left: Vec<String> = open.iter().filter(|r| r.message_id != oldest.message_id).map(|r| format!("{} ({})", text::line(&r.number), text::line(&r.run_name))).collect();
+    if left.is_empty() {
+        cx.out.say("none left")?;
+    } else {
+        cx.out.say(&format!("{} left: {}", left.len(), left.join(", ")))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Asks for one line on the terminal; `None` at the end of input.
+pub fn ask(prompt: &str) -> Result<Option<String>, Stop> {
+    let mut err = std::io::stderr().lock();
+    write!(err, "{prompt}").and_then(|()| err.flush())?;
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => fail(codes::INVALID, "what was typed is not UTF-8"),
+        _ => fail(words::IO, format!("cannot read the terminal: {e}")),
+    })?;
+    if read == 0 {
+        writeln!(err)?;
+        return Ok(None);
+    }
+    Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
+}

@@ -1,0 +1,70 @@
+//! What every command has at hand: the home, the hub, the output.
+
+use super::exit::words;
+use super::out::{Out, Stop, fail, fail_hint};
+use crate::client::Client;
+use crate::config::Home;
+use crate::view::codes;
+use jiff::Timestamp;
+use std::io::Read;
+
+/// Largest text that is read from a file or standard input: the hub's own limit tells the user, so
+/// one byte more than it allows is enough.
+const INPUT_BYTES_MAX: u64 = adjutant_core::limits::PROMPT_BYTES_MAX as u64 + 1;
+
+/// What every command has at hand.
+#[derive(Debug)]
+pub struct Context {
+    pub home: Home,
+    pub hub: Client,
+    pub out: Out,
+}
+
+impl Context {
+    /// Finds the home. The hub is started with the first call.
+    pub fn new(out: &Out) -> Result<Self, Stop> {
+        let home = home()?;
+        Ok(Self { hub: Client::hub(&home, None), home, out: out.clone() })
+    }
+
+    /// Writes a time as the output wants it: how long ago for a terminal, else as it is.
+    pub fn time(&self, time: &str) -> String {
+        super::age::shown(time, now(), self.out.terminal)
+    }
+}
+
+/// Finds the home.
+pub fn home() -> Result<Home, Stop> {
+    Home::from_env().map_err(|e| fail_hint(codes::INVALID, e.to_string(), "set ADJ_HOME to a directory of yours"))
+}
+
+/// The wall clock, for ages on the screen.
+pub fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// Makes a current-thread runtime and runs a command on it.
+pub fn block_on<F: Future>(command: F) -> Result<F::Output, Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| fail(words::IO, format!("cannot start the event loop: {e}")))?;
+    Ok(runtime.block_on(command))
+}
+
+/// Takes a text given as an argument, or from standard input for `-`.
+pub fn text_argument(text: &str, what: &str) -> Result<String, Stop> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    read_text(std::io::stdin().lock(), what, "standard input")
+}
+
+/// Reads a text, bounded.
+pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Stop> {
+    let mut bytes = Vec::new();
+    from.take(INPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| fail(words::IO, format!("cannot read {what} from {place}: {e}")))?;
+    String::from_utf8(bytes).map_err(|e| {
+        fail_hint(codes::INVALID, format!("{what} from {place} is not UTF-8 (byte {})", e.utf8_error().valid_up_to()), "convert it to UTF-8 first")
+    })
+}

@@ -1,0 +1,149 @@
+//! Control: `cancel`, `retry`, `send`, `adopt`, `stop`, `clean`.
+
+use super::args::{AdoptArgs, CancelArgs, CleanArgs, RetryArgs, SendArgs};
+use super::attend::ask;
+use super::context::{Context, text_argument};
+use super::exit::{Exit, words};
+use super::out::{Ended, Stop, fail_hint};
+use super::style::Style;
+use crate::client::Client;
+use crate::text;
+use crate::view::{Adopt, Cancel, Clean, ErrorView, Retry, RunView, SendToRun, StopHub, codes};
+
+/// Names shown of a list of removed runs.
+const NAMES_SHOWN_MAX: usize = 20;
+
+/// Ends runs. Each is tried; the first refusal is the command's failure.
+pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
+    let mut ended: Vec<RunView> = Vec::new();
+    let mut refused: Option<ErrorView> = None;
+    for run in &args.runs {
+        match cx.hub.call(&Cancel { run: run.clone(), reason: args.reason.clone() }).await {
+            Ok(run) => {
+                if !cx.out.json {
+                    let word = if run.state == "finished" { "cancelled" } else { "cancelling" };
+                    cx.out.line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+                }
+                ended.push(run);
+            }
+            Err(error) => {
+                if let Some(earlier) = refused.replace(error) {
+                    cx.out.say(&format!("error[{}]: {}", text::line(&earlier.code), text::line(&earlier.message)))?;
+                }
+            }
+        }
+    }
+    if cx.out.json {
+        cx.out.data(&ended)?;
+    }
+    match refused {
+        Some(error) => Err(Stop::Error(error)),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// Starts an ended run's task again.
+pub async fn retry(args: &RetryArgs, cx: &Context) -> Ended {
+    let prompt = args.prompt.as_deref().map(|prompt| text_argument(prompt, "the prompt")).transpose()?;
+    let run = cx.hub.call(&Retry { run: args.run.clone(), prompt }).await?;
+    if cx.out.json {
+        cx.out.data(&run)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.line(&text::line(&run.name))?;
+    cx.out.next(&format!("adj logs -f {name}   or   adj wait {name}", name = text::line(&run.name)))?;
+    Ok(Exit::Done)
+}
+
+/// Sends a message to a live run.
+pub async fn send(args: &SendArgs, cx: &Context) -> Ended {
+    let message = cx.hub.call(&SendToRun { run: args.run.clone(), text: text_argument(&args.text, "the message")? }).await?;
+    if cx.out.json {
+        cx.out.data(&message)?;
+        return Ok(Exit::Done);
+    }
+    let how = match message.delivery.as_str() {
+        "live" => "delivered to the running agent",
+        _ => "it gets it with its next tool call, or when it reads its input",
+    };
+    cx.out.line(&format!("{} sent to {}: {how}", cx.out.paint.apply(Style::Good, "✓"), text::line(&message.run_name)))?;
+    Ok(Exit::Done)
+}
+
+/// Moves runs to another client.
+pub async fn adopt(args: &AdoptArgs, cx: &Context) -> Ended {
+    let moved = cx.hub.call(&Adopt { runs: args.runs.clone(), client: args.client.clone().unwrap_or_default() }).await?;
+    if cx.out.json {
+        cx.out.data(&moved)?;
+        return Ok(Exit::Done);
+    }
+    for run in &moved.runs {
+        cx.out.line(&format!("{} {} now belongs to {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name), text::line(&run.owner)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Ends the hub, and starts none to do so.
+pub async fn stop(cx: &Context) -> Ended {
+    let hub = match Client::running_hub(&cx.home).call(&StopHub {}).await {
+        Ok(hub) => hub,
+        Err(error) if error.code == codes::UNREACHABLE => {
+            if cx.out.json {
+                cx.out.data(&serde_json::json!({"running": false}))?;
+            }
+            cx.out.say("no hub is running")?;
+            return Ok(Exit::Done);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if cx.out.json {
+        cx.out.data(&hub)?;
+        return Ok(Exit::Done);
+    }
+    let runs = if hub.live_runs > 0 { format!("; {} live runs go on, the next command starts a hub for them", hub.live_runs) } else { String::new() };
+    cx.out.line(&format!("{} hub stopped (pid {}){runs}", cx.out.paint.apply(Style::Good, "✓"), hub.pid))?;
+    Ok(Exit::Done)
+}
+
+/// Removes finished runs, after asking.
+pub async fn clean(args: &CleanArgs, cx: &Context) -> Ended {
+    let older_than_s = args.older_than.as_secs();
+    let would = cx.hub.call(&Clean { older_than_s, dry_run: true }).await?;
+    if args.dry_run || would.runs.is_empty() {
+        return cleaned(&would, args.dry_run, cx);
+    }
+    if !args.yes {
+        if !cx.out.interactive {
+            return Err(fail_hint(
+                words::USAGE,
+                format!("this would remove {} finished runs and their files", would.runs.len()),
+                "repeat it with --yes, or look first with --dry-run",
+            ));
+        }
+        let answer = ask(&format!("Remove {} finished runs and their files? [y/N] ", would.runs.len()))?;
+        if !answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
+            cx.out.say("nothing removed")?;
+            return Ok(Exit::Done);
+        }
+    }
+    cleaned(&cx.hub.call(&Clean { older_than_s, dry_run: false }).await?, false, cx)
+}
+
+fn cleaned(cleaned: &crate::view::Cleaned, dry_run: bool, cx: &Context) -> Ended {
+    if cx.out.json {
+        cx.out.data(cleaned)?;
+        return Ok(Exit::Done);
+    }
+    if cleaned.runs.is_empty() {
+        cx.out.say("nothing to remove")?;
+        return Ok(Exit::Done);
+    }
+    cx.out.line(&format!("{} {} runs", if dry_run { "would remove" } else { "removed" }, cleaned.runs.len()))?;
+    for run in cleaned.runs.iter().take(NAMES_SHOWN_MAX) {
+        cx.out.line(&format!("  {}", text::line(run)))?;
+    }
+    if cleaned.runs.len() > NAMES_SHOWN_MAX {
+        cx.out.line(&format!("  … {} more", cleaned.runs.len() - NAMES_SHOWN_MAX))?;
+    }
+    Ok(Exit::Done)
+}

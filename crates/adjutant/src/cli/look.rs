@@ -1,0 +1,209 @@
+//! Looking: `ps`, `show`, `events`.
+
+use super::args::{EventsArgs, PsArgs};
+use super::context::{Context, now};
+use super::exit::Exit;
+use super::out::Ended;
+use super::state;
+use super::style::Style;
+use super::table::{Cell, painted, plain, render};
+use crate::text;
+use crate::view::{EventView, GetRun, ListRuns, ReadEvents, RequestView, RunView, Wait};
+use std::fmt::Write as _;
+
+/// Most runs that are listed when nothing else is said.
+const RUNS_SHOWN_MAX: u32 = 200;
+/// How long one look for more events waits at the hub.
+const EVENTS_WAIT_MS: u64 = 30_000;
+
+/// Lists runs, those that need the user first.
+pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
+    let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)) }).await?;
+    let now = now();
+    list.runs.sort_by_key(|run| state::look(run, now).rank);
+    if cx.out.json {
+        cx.out.data(&list)?;
+        return Ok(Exit::Done);
+    }
+    if args.quiet {
+        for run in &list.runs {
+            cx.out.line(&text::line(&run.name))?;
+        }
+        return Ok(Exit::Done);
+    }
+    if list.runs.is_empty() {
+        cx.out.say(if args.all { "no runs yet" } else { "no live runs" })?;
+        cx.out.next(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<Cell>> = list.runs.iter().map(|run| row(run, cx)).collect();
+    let since = if cx.out.terminal { "AGE" } else { "CREATED" };
+    cx.out.text(&render(&["RUN", "AGENT", "STATE", "PROGRESS", since, "TASK"], &rows, cx.out.columns, cx.out.paint))?;
+    if list.more > 0 {
+        cx.out.say(&format!("… {} more: adj ps{} -n {}", list.more, if args.all { " -a" } else { "" }, list.more + list.runs.len() as u64))?;
+    }
+    let open: Vec<&RequestView> = list.runs.iter().flat_map(|run| &run.pending).collect();
+    if let Some(oldest) = open.first() {
+        let way = if cx.out.interactive { "adj next".to_owned() } else { format!("adj reply {} \"…\"", text::line(&oldest.number)) };
+        cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("Needs you: {} → {way}", open.len())))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(run: &RunView, cx: &Context) -> Vec<Cell> {
+    let look = state::look(run, now());
+    let time = run.ended_at.as_deref().filter(|_| cx.out.terminal).unwrap_or(&run.created_at);
+    vec![
+        painted(&run.name, Style::Strong),
+        plain(&run.agent),
+        painted(&look.text, look.style),
+        plain(&progress(run.percent, cx.out.terminal)),
+        plain(&cx.time(time)),
+        plain(&run.task),
+    ]
+}
+
+fn progress(percent: Option<u8>, bar: bool) -> String {
+    match percent.map(|p| p.min(100)) {
+        None => "–".to_owned(),
+        Some(percent) if bar => {
+            let full = usize::from(percent) * 8 / 100;
+            format!("{}{} {percent}%", "█".repeat(full), "░".repeat(8 - full))
+        }
+        Some(percent) => format!("{percent}%"),
+    }
+}
+
+/// Shows everything about one run.
+pub async fn show(run: &str, cx: &Context) -> Ended {
+    let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
+    if cx.out.json {
+        cx.out.data(&run)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.text(&details(&run, cx)?)?;
+    let name = text::line(&run.name);
+    match run.pending.first() {
+        Some(request) => cx.out.next(&format!("adj reply {} \"…\"", text::line(&request.number)))?,
+        None if run.state == "finished" => cx.out.next(&format!("adj logs {name}   or   adj retry {name}"))?,
+        None => cx.out.next(&format!("adj logs -f {name}"))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let paint = cx.out.paint;
+    let look = state::look(run, now());
+    let mut out = String::new();
+    writeln!(out, "{}  {}", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(look.style, &text::line(&look.text)))?;
+    let mut field = |label: &str, value: Option<&str>| match value {
+        Some(value) if !value.is_empty() => writeln!(out, "  {} {}", paint.apply(Style::Dim, &format!("{label:<10}")), text::line(value)),
+        _ => Ok(()),
+    };
+    let when = |time: &Option<String>| time.as_deref().map(|t| if cx.out.terminal { format!("{} ago", cx.time(t)) } else { t.to_owned() });
+    field("id", Some(&run.run_id))?;
+    field("status", Some(&run.status))?;
+    field("reason", run.reason.as_deref())?;
+    field("task", Some(&run.task))?;
+    field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
+    field("directory", Some(&run.cwd))?;
+    field("shared by", Some(&run.shares_directory_with.join(", ")))?;
+    field("owner", Some(&run.owner))?;
+    field("parent", run.parent.as_deref())?;
+    field("retry of", run.retry_of.as_deref())?;
+    field("created", when(&Some(run.created_at.clone())).as_deref())?;
+    field("started", when(&run.started_at).as_deref())?;
+    field("ended", when(&run.ended_at).as_deref())?;
+    field("exit code", run.exit_code.map(|code| code.to_string()).as_deref())?;
+    field("progress", Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()))?;
+    field("summary", run.summary.as_deref())?;
+    field("remark", run.annotation.as_deref())?;
+    field("held by", run.containment.as_deref())?;
+    field("swept", run.swept.filter(|n| *n > 0).map(|n| format!("{n} processes that were left behind")).as_deref())?;
+    field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;
+    field("log", Some(&run.log_path))?;
+    for request in &run.pending {
+        out.push_str(&question(request, cx)?);
+    }
+    if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
+        writeln!(out, "{}", paint.apply(Style::Dim, "last words"))?;
+        out.push_str(&indented(result));
+    }
+    Ok(out)
+}
+
+/// Writes an open question with its options, for people.
+pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let head = format!("{} from {}, asked {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
+    writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
+    out.push_str(&indented(&request.question));
+    if let Some(context) = &request.context {
+        out.push_str(&indented(&format!("why: {context}")));
+    }
+    for (n, option) in request.options.iter().enumerate() {
+        let default = if request.default.as_ref() == Some(option) { "   (when nobody answers)" } else { "" };
+        writeln!(out, "  {}) {}{default}", n + 1, text::line(option))?;
+    }
+    if let Some(default) = request.default.as_ref().filter(|default| !request.options.contains(default)) {
+        writeln!(out, "  when nobody answers: {}", text::line(default))?;
+    }
+    Ok(out)
+}
+
+fn ago(time: &str, cx: &Context) -> String {
+    if cx.out.terminal { format!("{} ago", cx.time(time)) } else { time.to_owned() }
+}
+
+fn indented(block: &str) -> String {
+    text::block(block).trim_end().lines().fold(String::new(), |out, line| out + "  " + line + "\n")
+}
+
+/// Prints the event history.
+pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
+    let end = cx.hub.call(&Wait::default()).await?.cursor;
+    let mut after = if args.run.is_some() { 0 } else { end.saturating_sub(i64::from(args.last)).max(0) };
+    let mut shown: Vec<EventView> = Vec::new();
+    loop {
+        let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: 0 }).await?;
+        let done = page.events.is_empty() || page.cursor <= after;
+        after = page.cursor.max(after);
+        shown.extend(page.events);
+        let surplus = shown.len().saturating_sub(args.last as usize);
+        shown.drain(..surplus);
+        if done {
+            break;
+        }
+    }
+    if cx.out.json && !args.follow {
+        cx.out.data(&shown)?;
+        return Ok(Exit::Done);
+    }
+    print_events(&shown, cx)?;
+    while args.follow {
+        let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: EVENTS_WAIT_MS }).await?;
+        after = page.cursor.max(after);
+        print_events(&page.events, cx)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn print_events(events: &[EventView], cx: &Context) -> Result<(), super::out::Stop> {
+    for event in events {
+        if cx.out.json {
+            cx.out.data(event)?;
+            continue;
+        }
+        let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
+        let line = format!(
+            "{} {} {:<17} {} {}",
+            cx.out.paint.apply(Style::Dim, &text::line(at)),
+            cx.out.paint.apply(Style::Strong, &text::line(&event.run_name)),
+            text::line(&event.kind),
+            text::line(&event.text),
+            cx.out.paint.apply(Style::Dim, &format!("({})", text::line(&event.by))),
+        );
+        cx.out.line(&line)?;
+    }
+    Ok(())
+}

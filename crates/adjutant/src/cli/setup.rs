@@ -1,0 +1,136 @@
+//! Setting up: `adj` alone, `agents`, `config`.
+
+use super::args::ConfigWhat;
+use super::context::{Context, home};
+use super::exit::Exit;
+use super::out::{Ended, Out, Stop, fail_hint};
+use super::style::Style;
+use super::table::{Cell, painted, plain, render};
+use crate::client::VERSION;
+use crate::config::{Config, Home};
+use crate::text;
+use crate::view::{AgentView, ListAgents, codes};
+use serde_json::json;
+
+/// Greets: what was found, and three commands to try.
+pub async fn greet(cx: &Context) -> Ended {
+    let agents = cx.hub.call(&ListAgents {}).await?;
+    if cx.out.json {
+        cx.out.data(&json!({"version": VERSION, "agents": agents.agents, "warnings": agents.warnings}))?;
+        return Ok(Exit::Done);
+    }
+    let paint = cx.out.paint;
+    cx.out.line(&format!("{} {VERSION} – hands tasks to your coding agents and stays in contact with them", paint.apply(Style::Strong, "adj")))?;
+    let found: Vec<String> = agents.agents.iter().map(|a| if a.found { format!("{} ✓", a.name) } else { format!("{} (not found)", a.name) }).collect();
+    cx.out.line(&format!("  {}  {}", paint.apply(Style::Dim, "agents"), text::line(&found.join("  "))))?;
+    cx.out.line(&format!("  {}  adj demo                       see it work, no keys needed", paint.apply(Style::Dim, "try   ")))?;
+    let real = agents.agents.iter().find(|a| a.found && a.harness != "echo").map_or("echo", |a| a.name.as_str());
+    let run = if real == "echo" { "adj run -a echo \"say hello\"".to_owned() } else { format!("adj run -a {} \"…\"", text::line(real)) };
+    cx.out.line(&format!("          {run:<29}  give an agent a task"))?;
+    cx.out.line("          adj help                       everything else")?;
+    for warning in &agents.warnings {
+        cx.out.say(&format!("warning: {}", text::line(warning)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Lists the agents.
+pub async fn agents(cx: &Context) -> Ended {
+    let list = cx.hub.call(&ListAgents {}).await?;
+    if cx.out.json {
+        cx.out.data(&list)?;
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<Cell>> = list.agents.iter().map(row).collect();
+    cx.out.text(&render(&["AGENT", "HARNESS", "STATE", "SOURCE", "DESCRIPTION"], &rows, cx.out.columns, cx.out.paint))?;
+    for agent in list.agents.iter().filter(|a| !a.found) {
+        let problem = agent.problem.as_deref().unwrap_or("its program was not found");
+        cx.out.say(&format!("{}: {}", text::line(&agent.name), text::line(problem)))?;
+    }
+    for warning in &list.warnings {
+        cx.out.say(&format!("warning: {}", text::line(warning)))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(agent: &AgentView) -> Vec<Cell> {
+    let state = if agent.found { painted("✓ found", Style::Good) } else { painted("✗ missing", Style::Bad) };
+    vec![painted(&agent.name, Style::Strong), plain(&agent.harness), state, plain(&agent.source), plain(&agent.description)]
+}
+
+/// Shows where the configuration is, or what it says.
+pub fn config(what: ConfigWhat, out: &Out) -> Ended {
+    let home = home()?;
+    match what {
+        ConfigWhat::Path => paths(&home, out),
+        ConfigWhat::Show => show(&home, out),
+    }
+}
+
+fn paths(home: &Home, out: &Out) -> Ended {
+    let file = Config::path(home);
+    if out.json {
+        out.data(&json!({"config": file, "exists": file.exists(), "home": home.dir, "logs": home.logs_dir(), "hub_log": home.hub_log(), "socket": home.socket()}))?;
+        return Ok(Exit::Done);
+    }
+    let there = if file.exists() { "" } else { "   (not there: built-in values)" };
+    out.line(&format!("config  {}{there}", text::line(&file.display().to_string())))?;
+    out.line(&format!("home    {}", text::line(&home.dir.display().to_string())))?;
+    out.line(&format!("logs    {}", text::line(&home.logs_dir().display().to_string())))?;
+    Ok(Exit::Done)
+}
+
+fn show(home: &Home, out: &Out) -> Ended {
+    let config = load(home)?;
+    let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), |ms| super::age::short(ms / 1000));
+    let agents: Vec<_> = config
+        .agents
+        .iter()
+        .map(|(name, entry)| json!({"name": name.as_str(), "command": entry.spec.command, "args": entry.spec.args, "description": entry.spec.description, "source": entry.source}))
+        .collect();
+    if out.json {
+        out.data(&json!({
+            "path": config.path,
+            "exists": config.exists,
+            "live_runs_max": config.live_runs_max,
+            "idle_exit_ms": config.idle_exit_ms,
+            "expiry_ms": config.expiry_ms,
+            "stopped_retention_ms": config.stopped_retention_ms,
+            "finished_retention_ms": config.finished_retention_ms,
+            "log_bytes_max": config.log_bytes_max,
+            "containment": config.containment.word(),
+            "refuse_shared_directory": config.refuse_shared_directory,
+            "default_agent": config.default_agent,
+            "agents": agents,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    out.line(&format!("# {}{}", text::line(&config.path.display().to_string()), if config.exists { "" } else { " (not there: built-in values)" }))?;
+    out.line(&format!("live_runs_max = {}", config.live_runs_max))?;
+    out.line(&format!("idle_exit = \"{}\"", length(config.idle_exit_ms)))?;
+    out.line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;
+    out.line(&format!("stopped_retention = \"{}\"", length(Some(config.stopped_retention_ms))))?;
+    out.line(&format!("finished_retention = \"{}\"", length(config.finished_retention_ms)))?;
+    out.line(&format!("log_bytes_max = {}", config.log_bytes_max))?;
+    out.line(&format!("containment = \"{}\"", config.containment.word()))?;
+    out.line(&format!("refuse_shared_directory = {}", config.refuse_shared_directory))?;
+    if let Some(agent) = &config.default_agent {
+        out.line(&format!("default_agent = \"{}\"", text::line(agent)))?;
+    }
+    for (name, entry) in &config.agents {
+        let argv: Vec<&str> = entry.spec.command.iter().chain(&entry.spec.args).map(String::as_str).collect();
+        out.line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
+        if !argv.is_empty() {
+            out.line(&format!("command = {}", text::line(&serde_json::to_string(&argv).unwrap_or_else(|_| argv.join(" ")))))?;
+        }
+        if !entry.spec.description.is_empty() {
+            out.line(&format!("description = {:?}", text::line(&entry.spec.description)))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Reads the configuration.
+pub fn load(home: &Home) -> Result<Config, Stop> {
+    Config::load(home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "correct that line, or move the file away"))
+}

@@ -1,0 +1,121 @@
+//! `run`: a task, an agent, a directory; then following, waiting, or neither.
+
+use super::args::RunArgs;
+use super::context::{Context, read_text, text_argument};
+use super::exit::{Exit, words};
+use super::follow::{Follow, What};
+use super::out::{Ended, Stop, fail, fail_hint};
+use super::waiting::{self, wait_for};
+use crate::config::{Config, dispatch_env};
+use crate::text;
+use crate::view::{Dispatch, GetRun, ListAgents, RunView, WaitUntil, codes};
+use std::path::Path;
+
+/// Gives a task to an agent.
+pub async fn run(args: &RunArgs, cx: &Context) -> Ended {
+    let prompt = prompt(args)?;
+    let agent = match &args.agent {
+        Some(agent) => agent.clone(),
+        None => only_agent(cx).await?,
+    };
+    let dispatch = Dispatch {
+        agent,
+        prompt,
+        cwd: directory(args.cwd.as_deref())?,
+        name: args.name.clone(),
+        timeout_s: args.timeout.map(|limit| limit.as_secs().max(1)),
+        env: dispatch_env(),
+    };
+    let run = cx.hub.call(&dispatch).await?;
+    if args.wait {
+        return wait(&run, cx).await;
+    }
+    if args.detach || cx.out.json || !cx.out.terminal {
+        return started(&run, cx);
+    }
+    cx.out.say(&format!("{} started with {}. Ctrl-C detaches, the run goes on.", text::line(&run.name), text::line(&run.agent)))?;
+    shares(&run, cx)?;
+    Follow::new(cx, run, What::Everything)?.run().await
+}
+
+fn started(run: &RunView, cx: &Context) -> Ended {
+    if cx.out.json {
+        cx.out.data(run)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.line(&text::line(&run.name))?;
+    shares(run, cx)?;
+    cx.out.next(&format!("adj wait {name}   or   adj logs {name}", name = text::line(&run.name)))?;
+    Ok(Exit::Done)
+}
+
+fn shares(run: &RunView, cx: &Context) -> Result<(), Stop> {
+    if run.shares_directory_with.is_empty() {
+        return Ok(());
+    }
+    cx.out.say(&format!("note: {} work in the same directory", text::line(&run.shares_directory_with.join(", "))))
+}
+
+/// Waits until the run has ended or asks something; prints only how it ended.
+async fn wait(run: &RunView, cx: &Context) -> Ended {
+    cx.out.say(&format!("{} started; waiting. Ctrl-C stops the waiting, not the run.", text::line(&run.name)))?;
+    let waited = wait_for(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
+    let run = cx.hub.call(&GetRun { run: run.run_id.clone() }).await?;
+    if cx.out.json {
+        cx.out.data(&run)?;
+    } else {
+        cx.out.line(&waiting::ending(&run, cx))?;
+    }
+    if let Some(open) = waited.needs.first() {
+        if !cx.out.json {
+            cx.out.text(&super::look::question(open, cx)?)?;
+        }
+        return waiting::needs_input(open, cx);
+    }
+    if super::state::exit_of(&run) == Exit::Done { Ok(Exit::Done) } else { waiting::failure(&run, cx) }
+}
+
+fn prompt(args: &RunArgs) -> Result<String, Stop> {
+    if let Some(path) = &args.file {
+        if path == Path::new("-") {
+            return text_argument("-", "the prompt");
+        }
+        let file = std::fs::File::open(path).map_err(|e| fail(words::IO, format!("cannot read the prompt: {}: {e}", path.display())))?;
+        return read_text(file, "the prompt", &path.display().to_string());
+    }
+    match &args.prompt {
+        Some(prompt) => text_argument(prompt, "the prompt"),
+        None => Err(fail_hint(words::USAGE, "there is no prompt", "adj run -a AGENT \"PROMPT\", or -f FILE, or - for standard input")),
+    }
+}
+
+/// The agent when none is named: the configured one, else the only one beside the scripted one.
+async fn only_agent(cx: &Context) -> Result<String, Stop> {
+    let config = Config::load(&cx.home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "adj config path says which file it is"))?;
+    if let Some(agent) = config.default_agent {
+        return Ok(agent);
+    }
+    let agents = cx.hub.call(&ListAgents {}).await?.agents;
+    let real: Vec<&str> = agents.iter().filter(|a| a.found && a.harness != "echo").map(|a| a.name.as_str()).collect();
+    match real.as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => Err(fail_hint(words::USAGE, "no agent is configured or found", "adj agents lists them; -a echo is the scripted one; adj config path says where to add yours")),
+        several => {
+            Err(fail_hint(words::USAGE, "several agents could take this", format!("name one with -a: {} (or set default_agent in the configuration)", several.join(", "))))
+        }
+    }
+}
+
+/// The agent's working directory, absolute.
+fn directory(given: Option<&Path>) -> Result<String, Stop> {
+    let dir = given.unwrap_or(Path::new("."));
+    let absolute = std::path::absolute(dir).map_err(|e| fail(codes::INVALID, format!("{}: {e}", dir.display())))?;
+    let absolute = match absolute.canonicalize() {
+        Ok(real) => real,
+        Err(e) => return Err(fail_hint(codes::INVALID, format!("working directory {}: {e}", absolute.display()), "give an existing directory with -C")),
+    };
+    match absolute.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(fail_hint(codes::INVALID, format!("working directory {} is not UTF-8", absolute.display()), "use a directory whose name is UTF-8")),
+    }
+}

@@ -1,0 +1,92 @@
+//! What a run's state looks like: a glyph and a word, and a colour on top.
+
+use super::age;
+use super::exit::Exit;
+use super::style::Style;
+use crate::view::{RequestView, RunView};
+use jiff::Timestamp;
+
+/// How a run looks in one cell.
+#[derive(Debug)]
+pub struct Look {
+    pub text: String,
+    pub style: Style,
+    /// Its place in a list: who needs you, who works, who is done.
+    pub rank: u8,
+}
+
+/// Returns how a run looks.
+pub fn look(run: &RunView, now: Timestamp) -> Look {
+    let made = |text: String, style, rank| Look { text, style, rank };
+    if let Some(oldest) = run.pending.first() {
+        let waits = age::seconds_since(&oldest.asked_at, now).map(age::short).unwrap_or_default();
+        let more = run.pending.len() - 1;
+        let others = if more > 0 { format!(" +{more}") } else { String::new() };
+        return made(format!("? asks {}{others} {waits}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
+    }
+    let because = |word: &str| run.reason.as_deref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
+    match (run.state.as_str(), run.outcome.as_deref()) {
+        ("queued", _) => made(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued, {place}.")), Style::Dim, 3),
+        ("starting", _) => made("● starting".to_owned(), Style::Good, 2),
+        ("running", _) => made("● working".to_owned(), Style::Good, 2),
+        ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
+        ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),
+        ("finished", Some("succeeded")) => made("✓ done".to_owned(), Style::Good, 4),
+        ("finished", Some("cancelled")) => made("× cancelled".to_owned(), Style::Dim, 4),
+        ("finished", Some("spawn_failed")) => made("✗ not started".to_owned(), Style::Bad, 4),
+        ("finished", Some("lost")) => made("✗ lost".to_owned(), Style::Bad, 4),
+        ("finished", _) => made(because("✗ failed"), Style::Bad, 4),
+        (other, _) => made(other.to_owned(), Style::Plain, 2),
+    }
+}
+
+/// Tells whether nothing more happens to the run by itself.
+pub fn is_over(run: &RunView) -> bool {
+    matches!(run.state.as_str(), "finished" | "stopped")
+}
+
+/// Returns the ending that a run means for whoever waited for it.
+pub fn exit_of(run: &RunView) -> Exit {
+    match (run.state.as_str(), run.outcome.as_deref()) {
+        ("finished", Some("succeeded")) => Exit::Done,
+        ("finished", Some("spawn_failed")) => Exit::NotStarted,
+        ("finished" | "stopped", _) => Exit::Failed,
+        _ if !run.pending.is_empty() => Exit::NeedsInput,
+        _ => Exit::Done,
+    }
+}
+
+/// Returns the answer that was meant: an option's text as it is, an option's number, or free text.
+pub fn chosen(request: &RequestView, given: &str) -> String {
+    let word = given.trim();
+    if request.options.iter().any(|option| option == word) {
+        return word.to_owned();
+    }
+    let by_number = word.parse::<usize>().ok().and_then(|n| request.options.get(n.checked_sub(1)?));
+    by_number.cloned().unwrap_or_else(|| given.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_is_chosen_by_number_unless_it_is_spelled_out() {
+        let request = |options: &[&str]| RequestView { options: options.iter().map(|&o| o.to_owned()).collect(), ..RequestView::default() };
+        assert_eq!(chosen(&request(&["per user", "per key"]), "2"), "per key");
+        assert_eq!(chosen(&request(&["2", "1"]), "1"), "1");
+        assert_eq!(chosen(&request(&["a", "b"]), "3"), "3");
+        assert_eq!(chosen(&request(&["a", "b"]), "0"), "0");
+        assert_eq!(chosen(&request(&[]), " 1 "), " 1 ");
+    }
+
+    #[test]
+    fn who_needs_you_comes_first() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut run = RunView { state: "running".to_owned(), ..RunView::default() };
+        let working = look(&run, now);
+        run.pending = vec![RequestView { number: "Q3".to_owned(), ..RequestView::default() }];
+        let asking = look(&run, now);
+        assert!(asking.rank < working.rank && asking.text == "? asks Q3");
+    }
+}

@@ -1,0 +1,105 @@
+//! `wait`: long polls with a cursor, and what the end means for the exit code.
+
+use super::args::{Until, WaitArgs};
+use super::context::{Context, now};
+use super::exit::{Exit, words};
+use super::look;
+use super::out::{Ended, Stop};
+use super::state;
+use crate::text;
+use crate::view::{ErrorView, RequestView, RunView, Wait, WaitUntil, Waited};
+use std::time::{Duration, Instant};
+
+/// How long one wait stays at the hub before it is renewed, in milliseconds.
+const WAIT_MS: u64 = 30_000;
+
+/// Waits for runs.
+pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
+    let until = match args.until {
+        Until::Attention => WaitUntil::Attention,
+        Until::Any => WaitUntil::Any,
+        Until::All => WaitUntil::All,
+    };
+    let waited = wait_for(args.runs.clone(), until, args.timeout, cx).await?;
+    report(&waited, until, cx)
+}
+
+/// Waits until something of what is wanted has happened, or the time is over.
+pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Stop> {
+    let began = Instant::now();
+    loop {
+        let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+        let wait_ms = left.map_or(WAIT_MS, |left| u64::try_from(left.as_millis()).unwrap_or(WAIT_MS).min(WAIT_MS));
+        let waited = cx.hub.call(&Wait { runs: runs.clone(), until, after: None, wait_ms }).await?;
+        let over = left.is_some_and(|left| left <= Duration::from_millis(WAIT_MS));
+        if waited.outcome != "timeout" || over {
+            return Ok(waited);
+        }
+    }
+}
+
+/// Prints what a wait found, and ends accordingly.
+fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
+    if cx.out.json {
+        cx.out.data(waited)?;
+    } else {
+        for run in &waited.ended {
+            cx.out.line(&ending(run, cx))?;
+        }
+        for request in &waited.needs {
+            cx.out.text(&look::question(request, cx)?)?;
+        }
+        if waited.outcome == "idle" && waited.ended.is_empty() && waited.needs.is_empty() {
+            cx.out.say("nothing to wait for")?;
+        }
+    }
+    let failed: Vec<&RunView> = waited.ended.iter().filter(|run| state::exit_of(run) != Exit::Done).collect();
+    match waited.needs.first() {
+        Some(open) if until == WaitUntil::Attention => return needs_input(open, cx),
+        _ => {}
+    }
+    if waited.outcome == "timeout" {
+        let working = waited.working.len();
+        return ended(words::TIMED_OUT, format!("the time is over; {working} runs are still at work"), "adj wait".to_owned(), cx);
+    }
+    match failed.first() {
+        Some(run) => failure(run, cx),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// One line on how a run ended, with its summary or last words.
+pub fn ending(run: &RunView, cx: &Context) -> String {
+    let look = state::look(run, now());
+    let said = run.summary.as_deref().or(run.result.as_deref()).unwrap_or_default();
+    let first = text::line(said.trim().lines().next().unwrap_or_default());
+    let head = format!("{} {}", cx.out.paint.apply(look.style, &text::line(&look.text)), text::line(&run.name));
+    if first.is_empty() { head } else { format!("{head}: {}", text::cut(&first, 120)) }
+}
+
+/// Ends a wait because a run asks something.
+pub fn needs_input(open: &RequestView, cx: &Context) -> Ended {
+    let number = text::line(&open.number);
+    ended(words::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), format!("adj reply {number} \"…\""), cx)
+}
+
+/// Ends a wait because a run did not succeed.
+pub fn failure(run: &RunView, cx: &Context) -> Ended {
+    let exit = state::exit_of(run);
+    let code = if exit == Exit::NotStarted { words::NOT_STARTED } else { words::RUN_FAILED };
+    let why = run.reason.as_deref().or(run.outcome.as_deref()).unwrap_or(&run.state);
+    let name = text::line(&run.name);
+    ended(code, format!("{name}: {}", text::line(why)), format!("adj logs {name}   or   adj retry {name}"), cx)
+}
+
+/// Ends with a code that is no error of ours: people see the next command, scripts one JSON line.
+fn ended(code: &str, message: String, next: String, cx: &Context) -> Ended {
+    if cx.out.json {
+        return Err(Stop::Error(ErrorView { code: code.to_owned(), message, hint: Some(next) }));
+    }
+    if code == words::TIMED_OUT {
+        cx.out.say(&message)?;
+    }
+    cx.out.next(&next)?;
+    Ok(Exit::of(code))
+}
