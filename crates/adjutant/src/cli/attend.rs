@@ -86,7 +86,12 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
 fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
     for request in &answered.requests {
         let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
-        let line = format!("{} answered {} of {}: {answer}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number), text::line(&request.run_name));
+        let line = format!(
+            "{} answered {} of {}: {answer}",
+            cx.out.paint.apply(Style::Good, "✓"),
+            text::line(&request.number),
+            text::line(&request.run_name)
+        );
         cx.out.line(&line)?;
     }
     for run in &answered.runs {
@@ -127,7 +132,11 @@ pub async fn next(cx: &Context) -> Ended {
         let chosen = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
         cx.out.line(&format!("{} answered {}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
     }
-    let left: Vec<String> = open.iter().filter(|r| r.message_id != oldest.message_id).map(|r| format!("{} ({})", text::line(&r.number), text::line(&r.run_name))).collect();
+    let left: Vec<String> = open
+        .iter()
+        .filter(|r| r.message_id != oldest.message_id)
+        .map(|r| format!("{} ({})", text::line(&r.number), text::line(&r.run_name)))
+        .collect();
     if left.is_empty() {
         cx.out.say("none left")?;
     } else {

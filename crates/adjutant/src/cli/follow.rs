@@ -9,7 +9,9 @@ use super::out::{Ended, Stop, fail};
 use super::style::Style;
 use super::{logs, look, state, waiting};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView};
+use crate::view::{
+    AnswerOne, AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
+};
 use std::io::BufRead;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -28,8 +30,6 @@ pub enum What {
     Log { after: u64, grep: Option<String> },
     /// Output, questions and progress from the beginning: `run`.
     Everything,
-    /// Only questions and the end: `run --wait`.
-    End,
 }
 
 type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
@@ -82,18 +82,15 @@ impl<'a> Follow<'a> {
             log_done: false,
             run,
         };
-        if matches!(follow.what, What::End) {
-            follow.log_done = true;
-        } else {
-            follow.poll_log(after);
-        }
+        follow.poll_log(after);
         follow.poll_events(0);
         Ok(follow)
     }
 
     fn poll_log(&mut self, after: u64) {
         let grep = if let What::Log { grep, .. } = &self.what { grep.clone() } else { None };
-        let call = ReadLogs { run: self.run.run_id.clone(), after: Some(after), max_bytes: None, grep, wait_ms: if self.over { 0 } else { POLL_WAIT_MS } };
+        let call =
+            ReadLogs { run: self.run.run_id.clone(), after: Some(after), max_bytes: None, grep, wait_ms: if self.over { 0 } else { POLL_WAIT_MS } };
         let hub = self.cx.hub.clone();
         self.log = Box::pin(async move { hub.call(&call).await });
     }
@@ -195,7 +192,14 @@ impl<'a> Follow<'a> {
         self.fresh_line()?;
         self.cx.out.say(look::question(&request, self.cx)?.trim_end())?;
         if self.cx.out.interactive {
-            self.cx.out.say(&self.cx.out.paint_err.apply(Style::Dim, &format!("  type the answer{}, or: adj reply {} \"…\"", if request.options.is_empty() { "" } else { " or its number" }, text::line(&request.number))))?;
+            self.cx.out.say(&self.cx.out.paint_err.apply(
+                Style::Dim,
+                &format!(
+                    "  type the answer{}, or: adj reply {} \"…\"",
+                    if request.options.is_empty() { "" } else { " or its number" },
+                    text::line(&request.number)
+                ),
+            ))?;
             self.typed.get_or_insert_with(read_lines);
             self.asking.get_or_insert(request);
         } else {

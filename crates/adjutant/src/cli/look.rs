@@ -115,7 +115,10 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("started", when(&run.started_at).as_deref())?;
     field("ended", when(&run.ended_at).as_deref())?;
     field("exit code", run.exit_code.map(|code| code.to_string()).as_deref())?;
-    field("progress", Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()))?;
+    field(
+        "progress",
+        Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()),
+    )?;
     field("summary", run.summary.as_deref())?;
     field("remark", run.annotation.as_deref())?;
     field("held by", run.containment.as_deref())?;
@@ -180,12 +183,14 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
         return Ok(Exit::Done);
     }
     print_events(&shown, cx)?;
-    while args.follow {
+    if !args.follow {
+        return Ok(Exit::Done);
+    }
+    loop {
         let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: EVENTS_WAIT_MS }).await?;
         after = page.cursor.max(after);
         print_events(&page.events, cx)?;
     }
-    Ok(Exit::Done)
 }
 
 fn print_events(events: &[EventView], cx: &Context) -> Result<(), super::out::Stop> {

@@ -80,7 +80,9 @@ fn columns() -> usize {
 fn perform(cli: Cli, out: &Out) -> Ended {
     match cli.command {
         // These own their event loops.
-        Some(Command::Serve(_) | Command::Mcp(_) | Command::Demo | Command::Doctor) => Err(fail(crate::view::codes::INTERNAL, "this command is not built yet")),
+        Some(Command::Serve(_) | Command::Mcp(_) | Command::Demo | Command::Doctor) => {
+            Err(fail(crate::view::codes::INTERNAL, "this command is not built yet"))
+        }
         command => context::block_on(ask_the_hub(command, out))?,
     }
 }

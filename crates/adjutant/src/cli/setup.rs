@@ -21,7 +21,8 @@ pub async fn greet(cx: &Context) -> Ended {
     }
     let paint = cx.out.paint;
     cx.out.line(&format!("{} {VERSION} – hands tasks to your coding agents and stays in contact with them", paint.apply(Style::Strong, "adj")))?;
-    let found: Vec<String> = agents.agents.iter().map(|a| if a.found { format!("{} ✓", a.name) } else { format!("{} (not found)", a.name) }).collect();
+    let found: Vec<String> =
+        agents.agents.iter().map(|a| if a.found { format!("{} ✓", a.name) } else { format!("{} (not found)", a.name) }).collect();
     cx.out.line(&format!("  {}  {}", paint.apply(Style::Dim, "agents"), text::line(&found.join("  "))))?;
     cx.out.line(&format!("  {}  adj demo                       see it work, no keys needed", paint.apply(Style::Dim, "try   ")))?;
     let real = agents.agents.iter().find(|a| a.found && a.harness != "echo").map_or("echo", |a| a.name.as_str());

@@ -99,10 +99,16 @@ async fn only_agent(cx: &Context) -> Result<String, Stop> {
     let real: Vec<&str> = agents.iter().filter(|a| a.found && a.harness != "echo").map(|a| a.name.as_str()).collect();
     match real.as_slice() {
         [one] => Ok((*one).to_owned()),
-        [] => Err(fail_hint(words::USAGE, "no agent is configured or found", "adj agents lists them; -a echo is the scripted one; adj config path says where to add yours")),
-        several => {
-            Err(fail_hint(words::USAGE, "several agents could take this", format!("name one with -a: {} (or set default_agent in the configuration)", several.join(", "))))
-        }
+        [] => Err(fail_hint(
+            words::USAGE,
+            "no agent is configured or found",
+            "adj agents lists them; -a echo is the scripted one; adj config path says where to add yours",
+        )),
+        several => Err(fail_hint(
+            words::USAGE,
+            "several agents could take this",
+            format!("name one with -a: {} (or set default_agent in the configuration)", several.join(", ")),
+        )),
     }
 }
 
@@ -112,10 +118,14 @@ fn directory(given: Option<&Path>) -> Result<String, Stop> {
     let absolute = std::path::absolute(dir).map_err(|e| fail(codes::INVALID, format!("{}: {e}", dir.display())))?;
     let absolute = match absolute.canonicalize() {
         Ok(real) => real,
-        Err(e) => return Err(fail_hint(codes::INVALID, format!("working directory {}: {e}", absolute.display()), "give an existing directory with -C")),
+        Err(e) => {
+            return Err(fail_hint(codes::INVALID, format!("working directory {}: {e}", absolute.display()), "give an existing directory with -C"));
+        }
     };
     match absolute.to_str() {
         Some(text) => Ok(text.to_owned()),
-        None => Err(fail_hint(codes::INVALID, format!("working directory {} is not UTF-8", absolute.display()), "use a directory whose name is UTF-8")),
+        None => {
+            Err(fail_hint(codes::INVALID, format!("working directory {} is not UTF-8", absolute.display()), "use a directory whose name is UTF-8"))
+        }
     }
 }
