@@ -7,6 +7,7 @@ pub mod config;
 pub mod echo;
 pub mod failpoint;
 pub mod link;
+pub mod mcp;
 pub mod sock;
 pub mod text;
 pub mod view;
