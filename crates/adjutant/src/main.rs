@@ -11,6 +11,7 @@ fn main() -> ExitCode {
         // Some("__guard") => adjutant::guard::main(&args[2..]),
         Some("__echo") => adjutant::echo::main(&args[2..]),
         Some("__echo-scrubbed") => adjutant::echo::scrubbed_main(&args[2..]),
+        Some("mcp") => adjutant::mcp::main(&args[2..]),
         _ => adjutant::cli::main(args),
     }
 }

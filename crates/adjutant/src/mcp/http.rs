@@ -33,7 +33,6 @@ const HEADERS_AFTER: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Serves a worker's tools at `/mcp`, to whoever shows the token and comes from this machine.
-#[must_use]
 pub fn http_router(client: Client, token: &str) -> Router {
     let setup = Setup {
         client,

@@ -12,6 +12,7 @@ mod args;
 mod caller;
 pub mod caps;
 pub mod catalog;
+pub mod command;
 mod http;
 mod parent;
 mod refusal;
@@ -22,6 +23,7 @@ mod tasks;
 mod text;
 mod worker;
 
+pub use command::main;
 pub use http::http_router;
 pub use server::{Role, Server, Setup};
 pub use stdio::{StdioArgs, stdio};

@@ -13,7 +13,7 @@ use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
     InitializeResult, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
-    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
@@ -168,10 +168,10 @@ impl Server {
         self.0.own_names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn listed(&self) -> ListToolsResult {
+    async fn listed(&self) -> Vec<Tool> {
         let role = self.role().await;
         let agents = if self.compat() && role == Role::Parent { self.agents().await } else { Vec::new() };
-        ListToolsResult::with_all_items(catalog::list(role, self.compat(), &agents)).with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private)
+        catalog::list(role, self.compat(), &agents)
     }
 
     async fn agents(&self) -> Vec<(String, String)> {
@@ -259,7 +259,10 @@ impl ServerHandler for Server {
     }
 
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
-        let mut result = self.listed().await;
+        let mut result = ListToolsResult::with_all_items(self.listed().await);
+        if caller::is_modern(&context) {
+            result = result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private);
+        }
         stamp(&mut result.meta, &context);
         Ok(result)
     }
