@@ -54,7 +54,10 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool) -> Result<
         }
     }
     if problems.is_empty() {
-        println!("nothing lost, nothing doubled, nothing started twice, every state right, nothing left running ({:.0} s)", start.elapsed().as_secs_f64());
+        println!(
+            "nothing lost, nothing doubled, nothing started twice, every state right, nothing left running ({:.0} s)",
+            start.elapsed().as_secs_f64()
+        );
         return Ok(());
     }
     for problem in &problems {
@@ -104,7 +107,9 @@ async fn one_run(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, random: 
     let script = if hangs {
         format!("journal {journal}\nspawn setsid ignore-term\nspawn doublefork ignore-term\nspawn closedfds\nsay hanging\nhang")
     } else {
-        format!("journal {journal}\nspawn setsid\nask \"first of {key}?\"\nprogress 50 half\nspawn keep-stdout ignore-term\nask \"second of {key}?\"\ndone fine")
+        format!(
+            "journal {journal}\nspawn setsid\nask \"first of {key}?\"\nprogress 50 half\nspawn keep-stdout ignore-term\nask \"second of {key}?\"\ndone fine"
+        )
     };
     let order = lab.order(if hangs { "stubborn" } else { "echo" }, format!("---\n{script}\n"));
     let run = match lab.persist(&client, &order, key).await {
@@ -168,7 +173,8 @@ async fn answer_all(lab: &Lab, ledger: &Shared, stopped: &tokio::sync::watch::Re
             while let Some(Ok((answer, result))) = tries.join_next().await {
                 match result {
                     Ok(_) => accepted.push(answer),
-                    Err(error) if [codes::UNREACHABLE, codes::ALREADY_ANSWERED, codes::WITHDRAWN, codes::RUN_FINISHED].contains(&error.code.as_str()) => {}
+                    Err(error)
+                        if [codes::UNREACHABLE, codes::ALREADY_ANSWERED, codes::WITHDRAWN, codes::RUN_FINISHED].contains(&error.code.as_str()) => {}
                     Err(error) => lock(ledger).problems.push(format!("answer {}: {}: {error}", request.message_id, error.code)),
                 }
             }
@@ -219,7 +225,11 @@ async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -> [u
         // Noted before it is done: who looks at the run afterwards has to know.
         if let Some(run) = run {
             let mut ledger = lock(ledger);
-            if kind == 1 { ledger.supervisor_killed.insert(run) } else { ledger.guard_killed.insert(run) };
+            if kind == 1 {
+                ledger.supervisor_killed.insert(run)
+            } else {
+                ledger.guard_killed.insert(run)
+            };
         }
         if is_ours(lab, pid) && kill(pid) {
             done[kind] += 1;

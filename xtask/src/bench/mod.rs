@@ -36,16 +36,8 @@ const FULL: Scale = Scale {
     idle_s: 10,
 };
 
-const QUICK: Scale = Scale {
-    starts: 20,
-    questions: &[10, 1_000],
-    answers: 100,
-    load_s: 3,
-    finished_runs: 300,
-    flood_bytes: 200_000_000,
-    live_runs: 30,
-    idle_s: 3,
-};
+const QUICK: Scale =
+    Scale { starts: 20, questions: &[10, 1_000], answers: 100, load_s: 3, finished_runs: 300, flood_bytes: 200_000_000, live_runs: 30, idle_s: 3 };
 
 /// What each measurement gets.
 #[derive(Debug)]

@@ -33,7 +33,10 @@ fn nor_can_it_from_a_scrubbed_process() {
 #[test]
 fn a_run_does_not_answer_its_own_question() {
     let home = TestHome::new();
-    home.start("selfish", "tool ask_parent {\"question\":\"May I?\",\"wait_s\":0,\"blocking\":false}\nadj reply selfish yes\nscrub-adj reply selfish yes\nsay end");
+    home.start(
+        "selfish",
+        "tool ask_parent {\"question\":\"May I?\",\"wait_s\":0,\"blocking\":false}\nadj reply selfish yes\nscrub-adj reply selfish yes\nsay end",
+    );
     home.finished("selfish");
     let all = home.json(&["inbox", "--all"]);
     assert_eq!(all[0]["question"], "May I?", "{all}");

@@ -79,9 +79,8 @@ fn a_dead_guard_changes_nothing_for_the_run() {
 #[test]
 fn racing_starts_leave_one_hub() {
     let home = TestHome::new();
-    let starters: Vec<_> = (0..8)
-        .map(|_| home.command(&["ps"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("adj can be started"))
-        .collect();
+    let starters: Vec<_> =
+        (0..8).map(|_| home.command(&["ps"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("adj can be started")).collect();
     for starter in starters {
         let output = starter.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -31,7 +31,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The worker's MCP endpoint is served by its supervisor.
     ("supervisor", &["view", "text", "clock", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"]),
     ("echo", &["view", "link", "client"]),
-    ("cli", &["view", "text", "clock", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"]),
+    (
+        "cli",
+        &["view", "text", "clock", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"],
+    ),
 ];
 
 /// Words that only the named modules may use in their sources.

@@ -219,9 +219,9 @@ impl TestHome {
     /// Processes of one run: by their arguments or environment.
     pub fn processes_of(&self, run_id: &str) -> Vec<(u32, String)> {
         let has = |pid: u32| {
-            ["cmdline", "environ"].iter().any(|file| {
-                std::fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(run_id))
-            })
+            ["cmdline", "environ"]
+                .iter()
+                .any(|file| std::fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(run_id)))
         };
         let all = std::fs::read_dir("/proc").expect("there is a /proc").flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
