@@ -7,6 +7,7 @@ pub mod agent;
 pub mod denied;
 pub mod event;
 pub mod id;
+pub mod identity;
 pub mod limits;
 pub mod name;
 pub mod principal;

@@ -15,21 +15,8 @@ use std::path::{Path, PathBuf};
 /// Variables of the dispatcher that an agent gets; everything else stays behind.
 const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
 /// Variables that a hub is started with.
-const HUB_VARIABLES: [&str; 13] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "TMPDIR",
-    "ADJ_HOME",
-    "ADJ_CONFIG",
-    "ADJ_LOG",
-    "ADJ_FAILPOINT",
-    "XDG_STATE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_RUNTIME_DIR",
-];
+const HUB_VARIABLES: [&str; 11] =
+    ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "ADJ_LOG", "ADJ_FAILPOINT", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
 
 #[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
 fn variable(name: &str) -> Option<OsString> {
@@ -60,6 +47,19 @@ pub fn dispatch_env() -> BTreeMap<String, String> {
 #[must_use]
 pub fn hub_env() -> Vec<(OsString, OsString)> {
     HUB_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+}
+
+/// Returns the environment that a guard and a supervisor are started with: nothing that an agent
+/// could be told by, since the order says everything.
+#[must_use]
+pub fn guard_env() -> Vec<(OsString, OsString)> {
+    ["ADJ_LOG", "ADJ_FAILPOINT"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+}
+
+/// Returns this process' whole environment, for a process that only passes it on.
+#[must_use]
+pub fn whole_env() -> Vec<(OsString, OsString)> {
+    variables().collect()
 }
 
 /// Where everything lives.
@@ -326,6 +326,12 @@ impl Config {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::parse(path, "", false),
             Err(source) => Err(ConfigError::Io { path, source }),
         }
+    }
+
+    /// Returns what holds without a file.
+    #[must_use]
+    pub fn builtin(home: &Home) -> Self {
+        Self::parse(Self::path(home), "", false).expect("an empty configuration is a good one")
     }
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {

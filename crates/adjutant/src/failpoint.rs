@@ -48,7 +48,6 @@ macro_rules! failpoint {
         $crate::failpoint::reach($name);
     }};
 }
-#[expect(unused_imports, reason = "the first place comes with the hub")]
 pub(crate) use failpoint;
 
 /// Whether `name` is listed; for the macro.

@@ -3,11 +3,18 @@
 
 pub mod cli;
 pub mod client;
+pub mod clock;
 pub mod config;
 pub mod echo;
 pub mod failpoint;
+pub mod guard;
+pub mod hub;
 pub mod link;
-pub mod mcp;
+pub mod logs;
+pub mod ops;
+pub mod process;
 pub mod sock;
+pub mod store;
 pub mod text;
+pub mod trace;
 pub mod view;

@@ -8,10 +8,11 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     match args.get(1).and_then(|arg| arg.to_str()) {
         // One line for each hidden process, as its module comes:
-        // Some("__guard") => adjutant::guard::main(&args[2..]),
+        Some("__guard") => adjutant::guard::main(&args[2..]),
+        Some("__detach") => adjutant::process::start::detach(&args[2..]),
+        Some("__hub") => adjutant::hub::main(&args[2..]),
         Some("__echo") => adjutant::echo::main(&args[2..]),
         Some("__echo-scrubbed") => adjutant::echo::scrubbed_main(&args[2..]),
-        Some("mcp") => adjutant::mcp::main(&args[2..]),
         _ => adjutant::cli::main(args),
     }
 }

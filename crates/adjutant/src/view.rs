@@ -194,6 +194,9 @@ pub struct RunView {
     /// Every open request, oldest first.
     #[serde(default)]
     pub pending: Vec<RequestView>,
+    /// How many there are, should there be more than `pending` carries.
+    #[serde(default)]
+    pub pending_total: u64,
     /// How the attempt's processes are held together: `pid_namespace` or `subreaper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<String>,
@@ -203,6 +206,9 @@ pub struct RunView {
     /// A descendant kept the output open after the end.
     #[serde(default)]
     pub output_left_open: bool,
+    /// Time spent at work, waiting excluded.
+    #[serde(default)]
+    pub active_ms: u64,
     /// Place in the queue, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_place: Option<u64>,
@@ -210,6 +216,12 @@ pub struct RunView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_directory_with: Vec<String>,
     pub log_path: String,
+    /// Position of the newest event about the run; a wait with `after` below it reports its end.
+    #[serde(default)]
+    pub cursor: i64,
+    /// Messages for the run that came along with its own look at itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageView>,
 }
 
 /// Reads a run's log: what the agent said, readable.

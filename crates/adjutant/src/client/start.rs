@@ -4,10 +4,10 @@
 //! readiness pipe that it accepts calls, so nobody sleeps and looks again.
 
 use crate::config::{self, Home};
+use crate::process;
 use crate::sock;
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use std::io::{self, BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::io;
 use std::time::Duration;
 
 /// Where nothing tells of a new socket, it is looked for this often.
@@ -35,29 +35,17 @@ pub async fn ensure_hub(home: &Home) -> io::Result<()> {
     .map_err(io::Error::other)?
 }
 
-#[expect(clippy::disallowed_methods, reason = "the hub is no agent: it is this same binary in the background")]
 fn start(home: &Home) -> io::Result<()> {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(home.hub_log()).map_err(|error| at(&home.hub_log(), error))?;
-    let mut child = Command::new("/proc/self/exe")
-        .arg("__hub")
-        .env_clear()
-        .envs(config::hub_env())
-        .env("ADJ_HOME", &home.dir)
-        .env("ADJ_CONFIG", config::Config::path(home))
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()?;
-    let out = child.stdout.take().ok_or_else(|| io::Error::other("no readiness pipe"))?;
-    let mut line = String::new();
-    BufReader::new(out).read_line(&mut line)?;
-    if line.trim() == "ready" {
-        return Ok(());
+    let mut env = config::hub_env();
+    env.push(("ADJ_HOME".into(), home.dir.clone().into()));
+    env.push(("ADJ_CONFIG".into(), config::Config::path(home).into()));
+    let said = process::spawn_detached_self(&["__hub".as_ref()], env, Some(&home.hub_log()))?.ready_blocking()?;
+    let said = String::from_utf8_lossy(&said);
+    match said.trim() {
+        "ready" => Ok(()),
+        "" => Err(io::Error::other("it ended while starting")),
+        problem => Err(io::Error::other(problem.to_owned())),
     }
-    let status = child.wait()?;
-    let said = line.trim();
-    Err(io::Error::other(if said.is_empty() { format!("it ended with {status} while starting") } else { said.to_owned() }))
 }
 
 fn at(path: &std::path::Path, error: io::Error) -> io::Error {

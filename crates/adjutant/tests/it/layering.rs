@@ -12,29 +12,25 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("link", &["view"]),
     ("failpoint", &[]),
     ("text", &[]),
-    ("clock", &[]),
     ("sock", &[]),
     // The outside world.
     ("config", &["view", "link"]),
     ("process", &["failpoint", "config"]),
-    ("store", &["view", "text", "clock", "config", "failpoint"]),
+    ("store", &["view", "config", "failpoint"]),
     // The way to the hub.
-    ("client", &["view", "text", "clock", "sock", "link", "config", "process"]),
+    ("client", &["view", "text", "sock", "link", "config", "process"]),
     // Beside the agent.
-    ("guard", &["view", "text", "clock", "sock", "link", "config", "process", "failpoint"]),
-    ("harness", &["view", "text", "clock", "sock", "link", "config", "process"]),
+    ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
+    ("harness", &["view", "text", "sock", "link", "config", "process"]),
     // The hub and the use cases.
-    ("hub", &["view", "text", "clock", "sock", "link", "config", "store", "process", "client", "harness", "failpoint"]),
-    ("ops", &["view", "text", "clock", "sock", "link", "config", "store", "process", "client", "hub"]),
+    ("hub", &["view", "text", "sock", "link", "config", "store", "process", "client", "harness", "failpoint"]),
+    ("ops", &["view", "text", "sock", "link", "config", "store", "process", "client", "hub"]),
     // The interfaces.
-    ("mcp", &["view", "text", "clock", "sock", "link", "config", "client"]),
+    ("mcp", &["view", "text", "sock", "link", "config", "client"]),
     // The worker's MCP endpoint is served by its supervisor.
-    ("supervisor", &["view", "text", "clock", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"]),
+    ("supervisor", &["view", "text", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"]),
     ("echo", &["view", "link", "client"]),
-    (
-        "cli",
-        &["view", "text", "clock", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"],
-    ),
+    ("cli", &["view", "text", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"]),
 ];
 
 /// Words that only the named modules may use in their sources.

@@ -1,0 +1,97 @@
+//! `adj __guard <attempt-dir>`: the small process above everything of one attempt.
+//!
+//! It starts the supervisor, reaps orphans, and, when the supervisor ends or dies, kills until
+//! nothing of the attempt is left. It has no runtime, no threads and no pipes to serve, so there is
+//! little in it that can go wrong. It writes no facts: how an attempt ended that its supervisor did
+//! not finish is for the hub to say.
+
+use crate::config;
+use crate::failpoint::failpoint;
+use crate::link::AttemptDir;
+use crate::process::start::{INHERITED, SELF_EXE};
+use crate::process::tree::{self, Reaped};
+use crate::process::{EXIT_LOCKED, Feed, Lock, Spawn, hygiene};
+use rustix::process::{Pid, WaitOptions};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs a guard: standard input holds the order, descriptor 3 its lock.
+#[must_use]
+pub fn main(args: &[OsString]) -> ExitCode {
+    let Some(dir) = args.first() else { return ExitCode::FAILURE };
+    match run(&AttemptDir(PathBuf::from(dir))) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
+    let given = hygiene::inherited(INHERITED);
+    hygiene::background()?;
+    let Some(lock) = Lock::adopt_or_take(given, &dir.guard_lock())? else {
+        return Ok(ExitCode::from(EXIT_LOCKED));
+    };
+    lock.write_pid(rustix::process::getpid())?;
+    hygiene::become_subreaper()?;
+    failpoint!("guard.before_supervisor");
+    let Some((supervisor, _lifeline)) = start_supervisor(dir)? else {
+        return Ok(ExitCode::from(EXIT_LOCKED));
+    };
+    failpoint!("guard.after_supervisor");
+    let code = watch_over(supervisor);
+    failpoint!("guard.before_sweep");
+    tree::sweep_blocking();
+    Ok(code)
+}
+
+/// Starts the supervisor. The lifeline tells it, by closing, that this guard is gone. `None` when
+/// another supervisor of this attempt lives.
+fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
+    let Some(lock) = Lock::try_take(&dir.supervisor_lock())? else { return Ok(None) };
+    let (theirs, lifeline) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let child = Spawn {
+        program: Path::new(SELF_EXE),
+        argv: vec![OsString::from("adj"), OsString::from("__supervise"), dir.0.clone().into_os_string()],
+        env: config::guard_env(),
+        cwd: Path::new("/"),
+        stdin: Feed::Fd(rustix::stdio::stdin()),
+        stdout: Feed::Fd(rustix::stdio::stdout()),
+        stderr: Feed::Fd(rustix::stdio::stderr()),
+        inherit: vec![lock.as_fd(), theirs.as_fd()],
+        umask: None,
+    }
+    .start()?;
+    lock.write_pid(child.pid)?;
+    // The order is the supervisor's alone from here on.
+    hygiene::drop_stdin()?;
+    Ok(Some((child.pid, lifeline)))
+}
+
+/// Reaps until the supervisor has ended, and passes its exit status on.
+fn watch_over(supervisor: Pid) -> ExitCode {
+    loop {
+        match tree::reap(WaitOptions::empty()) {
+            Reaped::Child(pid, status) if pid == supervisor => {
+                let code = status.exit_status().and_then(|code| u8::try_from(code).ok());
+                return code.map_or(ExitCode::FAILURE, ExitCode::from);
+            }
+            Reaped::Child(..) | Reaped::NoneEnded => {}
+            Reaped::NoneLeft => return ExitCode::FAILURE,
+        }
+    }
+}
+
+/// The one line that a guard may have to say. Its standard error is a file in the attempt's
+/// directory; when that cannot be written there is nobody left to tell.
+fn complain(error: &io::Error) {
+    let line = format!("guard: {error}\n");
+    if io::stderr().write_all(line.as_bytes()).is_err() {
+        std::process::abort();
+    }
+}

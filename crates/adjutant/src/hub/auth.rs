@@ -1,0 +1,101 @@
+//! Who calls. The connection decides: where its process lives, and what token it can show; nothing
+//! that it says about itself.
+
+use super::Hub;
+use super::connections::Counted;
+use crate::client::{SUPERVISOR_HEADER, decode_name, encode_name};
+use crate::link::{AttemptDir, headers};
+use crate::ops::{AttemptId, http_status};
+use crate::process::peer::{Peer, Place};
+use crate::view::{ErrorView, codes};
+use adjutant_core::{ClientName, Principal};
+use axum::Json;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+/// What is known about one connection.
+#[derive(Debug, Clone)]
+pub(super) struct Connection(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    peer: io::Result<Peer>,
+    /// Looked up with the first call, and true for as long as the connection lives.
+    place: OnceLock<Result<Place, String>>,
+    _counted: Counted,
+}
+
+impl Connection {
+    pub(super) fn new(peer: io::Result<Peer>, counted: Counted) -> Self {
+        Self(Arc::new(Inner { peer, place: OnceLock::new(), _counted: counted }))
+    }
+
+    fn place(&self, hub: &Hub) -> Result<Place, String> {
+        self.0
+            .place
+            .get_or_init(|| {
+                let peer = self.0.peer.as_ref().map_err(ToString::to_string)?;
+                if !peer.is_same_user() {
+                    return Err("the caller is another user".to_owned());
+                }
+                peer.place(&hub.ops.home().dir).map_err(|error| error.to_string())
+            })
+            .clone()
+    }
+}
+
+/// Who a call comes from.
+#[derive(Debug, Clone)]
+pub(super) struct Auth {
+    pub(super) who: Principal,
+    /// The attempt, when the caller is its supervisor.
+    pub(super) attempt: Option<AttemptId>,
+}
+
+fn refused(code: &str, message: &str, hint: Option<&str>) -> Box<Response> {
+    let view = ErrorView { code: code.to_owned(), message: message.to_owned(), hint: hint.map(ToOwned::to_owned) };
+    let status = StatusCode::from_u16(http_status(code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Box::new((status, Json(view)).into_response())
+}
+
+/// Finds out who calls.
+pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap) -> Result<Auth, Box<Response>> {
+    let place = connection.place(hub).map_err(|message| refused(codes::NOT_ALLOWED, &message, None))?;
+    let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());
+    match place {
+        Place::Outside if text(headers::ATTEMPT).is_some() => {
+            Err(refused(codes::NOT_ALLOWED, "only a supervisor speaks for an attempt", Some("a worker's token is good at its own supervisor only")))
+        }
+        Place::Outside => match text(headers::CLIENT) {
+            Some(name) => match decode_name(name).and_then(|name| ClientName::parse(&name).ok()) {
+                Some(name) => Ok(Auth { who: Principal::Client(name), attempt: None }),
+                None => Err(refused(codes::INVALID, "the client's name is unusable", None)),
+            },
+            None => Ok(Auth { who: Principal::Person, attempt: None }),
+        },
+        Place::Supervisor { run_id, attempt } => {
+            let claimed = text(headers::ATTEMPT).and_then(AttemptId::parse);
+            let token = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
+            let lives_under = AttemptId::parse(&format!("{run_id}/{attempt}"));
+            let (Some(claimed), Some(token)) = (claimed, token) else {
+                return Err(refused(codes::NOT_ALLOWED, "a supervisor shows its attempt and its token", None));
+            };
+            let genuine = lives_under == Some(claimed) && hub.ops.is_supervisor_of(claimed, token).unwrap_or(false);
+            if !genuine {
+                return Err(refused(codes::NOT_ALLOWED, "not the supervisor of that attempt", None));
+            }
+            Ok(Auth { who: Principal::Run(claimed.run), attempt: Some(claimed) })
+        }
+        Place::Attempt { run_id, attempt } => {
+            let socket = AttemptDir::new(&hub.ops.home().dir, &run_id, attempt).socket();
+            let hint = format!("call {} instead", socket.display());
+            let mut response = refused(codes::USE_SUPERVISOR, "you are part of a run: its supervisor carries your calls", Some(&hint));
+            if let Ok(value) = HeaderValue::from_str(&encode_name(&socket.display().to_string())) {
+                response.headers_mut().insert(SUPERVISOR_HEADER, value);
+            }
+            Err(response)
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The hub: the one process that opens the store. It schedules runs, keeps deadlines, takes facts
+//! in and wakes whoever waits. It never touches an agent's pipe, so its death disturbs no run.
+
+mod auth;
+mod connections;
+mod router;
+mod work;
+
+use crate::client::VERSION;
+use crate::config::Home;
+use crate::failpoint::failpoint;
+use crate::ops::Ops;
+use crate::process::{Lock, ReadyPipe, hygiene, watch};
+use crate::sock;
+use crate::store::Store;
+use adjutant_core::Time;
+use connections::Connections;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// How long a hub that is on its way out may keep the home from its successor.
+const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
+/// How long calls that are being answered may go on after the hub was told to end.
+const LAST_CALLS: Duration = Duration::from_millis(300);
+/// A hub log larger than this is put aside at the next start.
+const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// What the router and the loops share.
+pub(crate) struct Hub {
+    ops: Ops,
+    version: String,
+    started_at: Time,
+    connections: Arc<Connections>,
+    /// Told once when the hub is to end.
+    stop: Notify,
+}
+
+/// How a hub was asked to run.
+#[derive(Debug, Default)]
+struct Options {
+    /// Stays in the foreground and says so on stderr.
+    foreground: bool,
+    /// Says that it is of this version, for trying out how versions meet.
+    as_version: Option<String>,
+}
+
+fn options(args: &[OsString]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("--foreground") => options.foreground = true,
+            Some("--as-version") => options.as_version = args.next().and_then(|version| version.to_str()).map(ToOwned::to_owned),
+            _ => return Err(format!("unknown argument {}", arg.display())),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs the hub of the environment's home until it is told to end, or has had nothing to do for
+/// long enough.
+#[must_use]
+pub fn main(args: &[OsString]) -> ExitCode {
+    let ready = ReadyPipe::inherited();
+    crate::trace::start("info");
+    let run = || -> Result<(), String> {
+        let options = options(args)?;
+        hygiene::background().map_err(|error| error.to_string())?;
+        let home = Home::from_env().map_err(|error| error.to_string())?;
+        home.ensure().map_err(|error| error.to_string())?;
+        put_log_aside(&home);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(16)
+            .thread_keep_alive(Duration::from_secs(5))
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        runtime.block_on(serve(home, options))
+    };
+    // Declared outside so that the pipe says whatever became of the start.
+    READY.with(|cell| cell.replace(ready));
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            tracing::error!(%message, "the hub cannot run");
+            say(&message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+thread_local! {
+    /// The starter's pipe, until something was said on it.
+    static READY: std::cell::RefCell<Option<ReadyPipe>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Tells the starter once.
+fn say(message: &str) {
+    if let Some(pipe) = READY.with(|cell| cell.borrow_mut().take())
+        && let Err(error) = pipe.say(message)
+    {
+        tracing::debug!(%error, "the starter has gone");
+    }
+}
+
+fn put_log_aside(home: &Home) {
+    let log = home.hub_log();
+    if log.metadata().is_ok_and(|meta| meta.len() > LOG_BYTES_MAX)
+        && let Err(error) = std::fs::rename(&log, log.with_extension("log.1"))
+    {
+        tracing::warn!(%error, "the hub's log cannot be put aside");
+    }
+}
+
+async fn take_home(home: &Home) -> Result<Lock, String> {
+    let path = home.hub_lock();
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    loop {
+        if let Some(lock) = Lock::try_take(&path).map_err(failed)? {
+            lock.write_pid(rustix::process::getpid()).map_err(failed)?;
+            return Ok(lock);
+        }
+        match tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&path)).await {
+            Ok(released) => released.map_err(failed)?,
+            Err(_) => return Err(format!("another hub holds {}", home.dir.display())),
+        }
+    }
+}
+
+async fn serve(home: Home, options: Options) -> Result<(), String> {
+    let lock = take_home(&home).await?;
+    failpoint!("hub.locked");
+    let store = Store::open(&home).map_err(|error| error.to_string())?;
+    let hub = Arc::new(Hub {
+        ops: Ops::new(store.clone(), home.clone()),
+        version: options.as_version.unwrap_or_else(|| VERSION.to_owned()),
+        started_at: crate::clock::now(),
+        connections: Arc::new(Connections::default()),
+        stop: Notify::new(),
+    });
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+
+    let mut loops = JoinSet::new();
+    // Before anybody can call: runs of the hub before us are watched, so none is taken for lost.
+    work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
+    loops.spawn(work::schedule(Arc::clone(&hub)));
+    loops.spawn(work::keep_deadlines(Arc::clone(&hub)));
+    loops.spawn(work::render(Arc::clone(&hub)));
+
+    let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
+    let closing = Arc::new(Notify::new());
+    let server = {
+        let (hub, closing) = (Arc::clone(&hub), Arc::clone(&closing));
+        async move { router::serve(hub, listener, closing).await }
+    };
+    let mut server = Box::pin(server);
+    failpoint!("hub.listening");
+    tracing::info!(home = %home.dir.display(), version = %hub.version, "the hub is ready");
+    if options.foreground {
+        tracing::warn!("serving {}; Ctrl-C ends it, runs go on", home.dir.display());
+    }
+    say("ready");
+
+    let reason = tokio::select! {
+        ended = &mut server => match ended {
+            Ok(()) => "the socket closed".to_owned(),
+            Err(error) => format!("the socket failed: {error}"),
+        },
+        () = hub.stop.notified() => "asked to".to_owned(),
+        _ = terminate.recv() => "terminated".to_owned(),
+        _ = interrupt.recv() => "interrupted".to_owned(),
+        () = work::idle(&hub) => "idle".to_owned(),
+    };
+    tracing::info!(reason, "the hub ends; runs go on");
+    // The lock is still ours, so nobody else's socket can lie there.
+    if let Err(error) = std::fs::remove_file(home.socket()) {
+        tracing::debug!(%error, "the socket is gone already");
+    }
+    closing.notify_one();
+    if tokio::time::timeout(LAST_CALLS, server).await.is_err() {
+        tracing::debug!("waits were cut off; their callers go on with the next hub");
+    }
+    loops.shutdown().await;
+    store.close();
+    drop(lock);
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! The one router: every call of the contract, and what supervisors say.
+
+use super::Hub;
+use super::auth::{Auth, Connection, authenticate};
+use crate::failpoint::failpoint;
+use crate::link::{FactsTaken, GetOrders, PostFacts, headers};
+use crate::ops::{Caller, OpError, http_status};
+use crate::process::peer::Peer;
+use crate::store::{Key, counts};
+use crate::view::{
+    Adopt, AnswerRequests, Ask, Call, Cancel, CancelTask, Clean, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver, HubView, ListAgents,
+    ListRequests, ListRuns, ReadEvents, ReadLogs, ReadRequest, Retry, SendToRun, SetStatus, StartTask, StopHub, Wait, codes,
+};
+use adjutant_core::{Action, Denied, Principal, limits};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::serve::IncomingStream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use tokio::net::UnixListener;
+use tokio::sync::Notify;
+
+/// Largest body of a call, in bytes: a prompt of the longest kind, written in JSON.
+const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Longest wait of one call; callers that want more call again.
+const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// The hub, for what is made anew with every connection.
+static HUB: OnceLock<Arc<Hub>> = OnceLock::new();
+
+impl Connected<IncomingStream<'_, UnixListener>> for Connection {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        let hub = HUB.get().expect("set before the first connection is taken");
+        Self::new(Peer::of(stream.io()), hub.connections.opened())
+    }
+}
+
+/// Serves the socket until told to close; calls that are being answered then end by themselves.
+pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, closing: Arc<Notify>) -> io::Result<()> {
+    let hub = HUB.get_or_init(|| hub);
+    let service = router(Arc::clone(hub)).into_make_service_with_connect_info::<Connection>();
+    axum::serve(listener, service).with_graceful_shutdown(async move { closing.notified().await }).await
+}
+
+type Shared = Arc<Hub>;
+
+fn router(hub: Shared) -> Router {
+    let mut router = Router::new();
+    router = on(router, |hub, caller, call: Dispatch| async move { hub.ops.dispatch(caller, call).await });
+    router = on(router, |hub, caller, call: ListRuns| async move { hub.ops.list_runs(&caller.who, &call) });
+    router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller.who, &call).await });
+    router = on(router, |hub, caller, call: Cancel| async move { hub.ops.cancel(caller, call).await });
+    router = on(router, |hub, caller, call: Retry| async move { hub.ops.retry(caller, call).await });
+    router = on(router, |hub, caller, call: SendToRun| async move { hub.ops.send(caller, call).await });
+    router = on(router, |hub, caller, call: SetStatus| async move { hub.ops.set_status(caller, call).await });
+    router = on(router, |hub, caller, call: ReadLogs| async move { hub.ops.logs(&caller.who, &call).await });
+    router = on(router, |hub, caller, call: Ask| async move { hub.ops.ask(caller, call).await });
+    router = on(router, |hub, caller, call: ReadRequest| async move { hub.ops.read_request(caller, call).await });
+    router = on(router, |hub, caller, call: ListRequests| async move { hub.ops.list_requests(&caller.who, &call) });
+    router = on(router, |hub, caller, call: AnswerRequests| async move { hub.ops.answer(caller, call).await });
+    router = on(router, |hub, caller, call: Wait| async move { hub.ops.wait(&caller.who, &call).await });
+    router = on(router, |hub, caller, call: ReadEvents| async move { hub.ops.events(&caller, &call).await });
+    router = on(router, |hub, caller, _: ListAgents| async move { hub.ops.list_agents(&caller.who) });
+    router = on(router, |hub, caller, call: Adopt| async move { hub.ops.adopt(caller, call).await });
+    router = on(router, |hub, caller, call: Clean| async move {
+        let older_than_ms = i64::try_from(call.older_than_s).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
+        hub.ops.clean(&caller.who, older_than_ms, call.dry_run).await
+    });
+    router = on(router, |hub, caller, call: StartTask| async move { hub.ops.start_task(caller, call).await });
+    router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });
+    router = on(router, |hub, caller, call: CancelTask| async move { hub.ops.cancel_task(caller, call).await });
+    router = on(router, |hub, _, _: GetHub| async move { look(&hub) });
+    router = on(router, |hub, caller, _: StopHub| async move {
+        manage(&caller.who)?;
+        let view = look(&hub)?;
+        hub.stop.notify_one();
+        Ok(view)
+    });
+    router = on(router, |hub, caller, call: HandOver| async move {
+        // Any parent may bring a newer version along; it starts its own hub when this one has gone.
+        if matches!(caller.who, Principal::Run(_)) {
+            manage(&caller.who)?;
+        }
+        let view = look(&hub)?;
+        if crate::client::is_older(&hub.version, &call.version) {
+            tracing::info!(version = call.version, exe = call.exe, "a newer version takes over");
+            hub.stop.notify_one();
+        }
+        Ok(view)
+    });
+    router
+        .route("/link/facts", post(facts))
+        .route("/link/orders", post(orders))
+        .fallback(no_such_call)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(hub)
+}
+
+/// Adds one call of the contract to the router.
+fn on<C, F, Fut>(router: Router<Shared>, serve: F) -> Router<Shared>
+where
+    C: Call,
+    F: Fn(Shared, Caller, C) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<C::Reply, OpError>> + Send + 'static,
+{
+    let handler = move |State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes| async move {
+        let response = match authenticate(&hub, &connection, &given) {
+            Err(refusal) => *refusal,
+            Ok(Auth { who, attempt: _ }) => match parsed::<C>(&who, &given, &body) {
+                Err(refusal) => *refusal,
+                Ok((caller, call)) => reply(serve(Arc::clone(&hub), caller, call).await),
+            },
+        };
+        stamped(&hub, response)
+    };
+    router.route(&format!("/api/v1/{}", C::NAME), post(handler))
+}
+
+fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(Caller, C), Box<Response>> {
+    let key = match given.get(headers::KEY).filter(|_| C::WRITES) {
+        None => None,
+        Some(value) => match value.to_str() {
+            Ok(text) if (1..=limits::KEY_BYTES_MAX).contains(&text.len()) => Some(Key::new(text, C::NAME, body)),
+            _ => return Err(Box::new(failed(&bad("idempotency key: use 1 to 200 visible ASCII characters")))),
+        },
+    };
+    Ok((Caller { who: who.clone(), key }, body_of(body)?))
+}
+
+fn body_of<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    let mut value: serde_json::Value =
+        serde_json::from_slice(body).map_err(|error| Box::new(failed(&bad(&format!("the body is no JSON: {error}")))))?;
+    if let Some(wait_ms) = value.get("wait_ms").and_then(serde_json::Value::as_u64).filter(|wait_ms| *wait_ms > WAIT_MS_MAX) {
+        tracing::debug!(wait_ms, "a wait was shortened");
+        value["wait_ms"] = WAIT_MS_MAX.into();
+    }
+    serde_json::from_value(value).map_err(|error| Box::new(failed(&bad(&error.to_string()))))
+}
+
+fn bad(message: &str) -> ErrorView {
+    ErrorView { code: codes::INVALID.to_owned(), message: message.to_owned(), hint: None }
+}
+
+fn failed(view: &ErrorView) -> Response {
+    let status = StatusCode::from_u16(http_status(&view.code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, axum::Json(view)).into_response()
+}
+
+fn reply<T: Serialize>(result: Result<T, OpError>) -> Response {
+    match result {
+        Ok(value) => axum::Json(value).into_response(),
+        Err(error) => {
+            let view = error.view();
+            if view.code == codes::INTERNAL {
+                tracing::error!(%error, "a call failed");
+            }
+            failed(&view)
+        }
+    }
+}
+
+/// Puts our version on a response, so that a newer client can take over.
+fn stamped(hub: &Hub, mut response: Response) -> Response {
+    if let Ok(version) = HeaderValue::from_str(&hub.version) {
+        response.headers_mut().insert(headers::VERSION, version);
+    }
+    response
+}
+
+async fn no_such_call(State(hub): State<Shared>, request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(100).collect();
+    let view = ErrorView {
+        code: codes::NOT_FOUND.to_owned(),
+        message: format!("this hub (version {}) knows no {path}", hub.version),
+        hint: Some("adj stop ends it; the next command starts one of its own version".to_owned()),
+    };
+    stamped(&hub, failed(&view))
+}
+
+fn manage(who: &Principal) -> Result<(), OpError> {
+    match who {
+        Principal::Person => Ok(()),
+        Principal::Client(_) => Err(Denied::NotAllowed { who: "a client", action: Action::ManageHub.phrase() }.into()),
+        Principal::Run(_) => Err(Denied::NotAllowed { who: "a run", action: Action::ManageHub.phrase() }.into()),
+    }
+}
+
+fn look(hub: &Hub) -> Result<HubView, OpError> {
+    let counts = hub.ops.store().read(counts)?;
+    let (live_runs_max, problems) = match hub.ops.config() {
+        Ok(config) => (config.live_runs_max, Vec::new()),
+        Err(error) => (0, vec![error.to_string()]),
+    };
+    Ok(HubView {
+        version: hub.version.clone(),
+        pid: std::process::id(),
+        home: hub.ops.home().dir.display().to_string(),
+        started_at: crate::clock::rfc3339(hub.started_at),
+        live_runs: counts.live,
+        queued_runs: counts.queued,
+        live_runs_max,
+        pending_requests: counts.pending_requests,
+        sqlite_version: crate::store::sqlite_version().to_owned(),
+        problems,
+    })
+}
+
+async fn facts(State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes) -> Response {
+    let result = async {
+        let auth = authenticate(&hub, &connection, &given)?;
+        let Some(attempt) = auth.attempt else { return Err(Box::new(failed(&only_supervisors()))) };
+        let posted: PostFacts = body_of(&body)?;
+        failpoint!("hub.before_facts");
+        let cursor = hub.ops.take_facts(attempt, posted.facts).await;
+        Ok(reply(cursor.map(|cursor| FactsTaken { cursor })))
+    };
+    stamped(&hub, result.await.unwrap_or_else(|refusal: Box<Response>| *refusal))
+}
+
+async fn orders(State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes) -> Response {
+    let result = async {
+        let auth = authenticate(&hub, &connection, &given)?;
+        let Some(attempt) = auth.attempt else { return Err(Box::new(failed(&only_supervisors()))) };
+        let wanted: GetOrders = body_of(&body)?;
+        Ok(reply(hub.ops.orders(attempt, wanted.known, wanted.wait_ms).await))
+    };
+    stamped(&hub, result.await.unwrap_or_else(|refusal: Box<Response>| *refusal))
+}
+
+fn only_supervisors() -> ErrorView {
+    ErrorView { code: codes::NOT_ALLOWED.to_owned(), message: "only a supervisor speaks here".to_owned(), hint: None }
+}

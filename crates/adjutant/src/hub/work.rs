@@ -1,0 +1,174 @@
+//! What the hub does by itself: start runs, watch attempts, keep deadlines, render copies, end.
+
+use super::Hub;
+use crate::failpoint::failpoint;
+use crate::ops::{AttemptId, Launch, OpError, until};
+use crate::process::{spawn_guard, tree, watch};
+use crate::store::{Topic, changed_runs, counts, last_seq};
+use adjutant_core::EventSeq;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// The wall clock may jump, so no deadline is slept for longer than this at once.
+const NAP_MAX: Duration = Duration::from_secs(60);
+/// How often old things are looked for.
+const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
+/// A run's rendered copy is written at most this often.
+const RENDER_EVERY: Duration = Duration::from_secs(1);
+/// How far back a new hub looks for copies that the one before it may not have rendered.
+const RENDER_BACK: i64 = 1_000;
+
+/// Watches the attempts that were alive under the hub before this one.
+pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), OpError> {
+    for id in hub.ops.live_attempts()? {
+        loops.spawn(watch_attempt(Arc::clone(hub), id));
+    }
+    Ok(())
+}
+
+/// Starts queued runs whenever a place is free, and watches them.
+pub(super) async fn schedule(hub: Arc<Hub>) {
+    let bell = hub.ops.store().bells().listen(vec![Topic::Queue]);
+    let mut watched = JoinSet::new();
+    loop {
+        loop {
+            match hub.ops.claim_next().await {
+                Ok(Some(launch)) => {
+                    watched.spawn(start(Arc::clone(&hub), launch));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "no run can be started");
+                    break;
+                }
+            }
+        }
+        tokio::select! {
+            () = bell.heard() => {}
+            () = tokio::time::sleep(NAP_MAX) => {}
+        }
+        while let Some(ended) = watched.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "an attempt's watch broke off");
+            }
+        }
+    }
+}
+
+async fn start(hub: Arc<Hub>, launch: Launch) {
+    let Launch { id, dir, order } = launch;
+    failpoint!("hub.before_guard");
+    let spawned = tokio::task::spawn_blocking(move || spawn_guard(&dir, &order)).await;
+    let spawned = spawned.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    failpoint!("hub.after_guard");
+    match spawned {
+        Ok(guard) => {
+            let reaped = async {
+                if let Err(error) = guard.wait().await {
+                    tracing::warn!(attempt = %id, %error, "a guard could not be reaped");
+                }
+            };
+            tokio::join!(reaped, watch_attempt(Arc::clone(&hub), id));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => watch_attempt(hub, id).await,
+        Err(error) => {
+            tracing::error!(attempt = %id, %error, "no guard");
+            if let Err(error) = hub.ops.not_spawned(id, format!("its guard could not be started: {error}")).await {
+                tracing::error!(attempt = %id, %error, "and that could not be recorded");
+            }
+        }
+    }
+}
+
+/// Waits until nothing of an attempt is left and settles what became of it.
+async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
+    let dir = hub.ops.attempt_dir(id);
+    if let Err(error) = watch::attempt_over(&dir).await {
+        tracing::error!(attempt = %id, %error, "an attempt cannot be watched");
+        return;
+    }
+    if let Err(error) = settle(&hub, id).await {
+        tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded; the next hub tries again");
+    }
+}
+
+async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
+    if hub.ops.take_left_facts(id).await? {
+        return Ok(());
+    }
+    // Guard and supervisor are both gone without a word: whatever they held may still be there.
+    let (run, n) = (id.run.to_string(), id.n.0);
+    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&run, n)).await.map_err(|error| OpError::Io(error.to_string()))?;
+    if killed > 0 {
+        tracing::warn!(attempt = %id, killed, "what its guard and supervisor left behind was killed");
+    }
+    hub.ops.settle_without_word(id).await
+}
+
+/// Settles what is due, when it is due.
+pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
+    let bell = hub.ops.store().bells().listen(vec![Topic::Deadline]);
+    let mut forget_at = Instant::now();
+    loop {
+        if Instant::now() >= forget_at {
+            if let Err(error) = hub.ops.forget_old().await {
+                tracing::error!(%error, "old things cannot be removed");
+            }
+            forget_at = Instant::now() + FORGET_EVERY;
+        }
+        let nap = match hub.ops.settle_due().await {
+            Ok(next) => next.map(until),
+            Err(error) => {
+                tracing::error!(%error, "deadlines cannot be kept");
+                Some(NAP_MAX)
+            }
+        };
+        let wake_at = nap.map_or(forget_at, |nap| (Instant::now() + nap.min(NAP_MAX)).min(forget_at));
+        tokio::select! {
+            () = bell.heard() => {}
+            () = tokio::time::sleep_until(wake_at) => {}
+        }
+    }
+}
+
+/// Renders the copies of runs that have changed.
+pub(super) async fn render(hub: Arc<Hub>) {
+    let bell = hub.ops.store().bells().listen(vec![Topic::All]);
+    let mut cursor = match hub.ops.store().read(last_seq) {
+        Ok(last) => EventSeq((last.0 - RENDER_BACK).max(0)),
+        Err(_) => EventSeq(0),
+    };
+    loop {
+        match hub.ops.store().read(|connection| changed_runs(connection, cursor)) {
+            Ok((runs, last)) => {
+                cursor = last;
+                for run in runs {
+                    if let Err(error) = hub.ops.render_meta(run) {
+                        tracing::warn!(%run, %error, "the copy of a run cannot be written");
+                    }
+                }
+            }
+            Err(error) => tracing::error!(%error, "changed runs cannot be read"),
+        }
+        tokio::time::sleep(RENDER_EVERY).await;
+        bell.heard().await;
+    }
+}
+
+/// Returns when the hub has had nothing to do for as long as the configuration says.
+pub(super) async fn idle(hub: &Hub) {
+    loop {
+        let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
+        let nap = idle_exit_ms.map_or(NAP_MAX * 60, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        tokio::select! {
+            () = hub.connections.changed() => continue,
+            () = tokio::time::sleep(nap) => {}
+        }
+        let busy = hub.ops.store().read(counts).map_or(true, |counts| counts.live + counts.queued > 0);
+        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !busy {
+            return;
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! A run's readable log: where it lies and how any part of it is read, while it grows and after.
+//!
+//! The decoded output is one stream of bytes, addressed from 0. Its beginning is the log file
+//! itself, `<home>/logs/<run-id>.log` (`<run-id>.2.log` for the second attempt, and so on). What
+//! goes beyond half of the cap lies in segments below the attempt's directory, of which the oldest
+//! are dropped; at the end they are appended to the log file, after a line that says how much is
+//! missing. A map in the attempt's directory says which is the case.
+//!
+//! ```text
+//!  stream   |------ head ------|........ omitted ........|-- segment --|- segment -|
+//!  at last  |------ head ------| marker line |-------------- tail ------------------|
+//! ```
+
+use crate::link::AttemptDir;
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Longest line that a search keeps whole, in bytes.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// How much is read from a file at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// Returns where the readable log of an attempt lies.
+#[must_use]
+pub fn log_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
+    home.join("logs").join(file_name(run_id, attempt, "log"))
+}
+
+/// Returns where the prompt of an attempt lies, as it was sent.
+#[must_use]
+pub fn prompt_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
+    home.join("logs").join(file_name(run_id, attempt, "prompt.md"))
+}
+
+fn file_name(run_id: &str, attempt: u32, ending: &str) -> String {
+    if attempt <= 1 { format!("{run_id}.{ending}") } else { format!("{run_id}.{attempt}.{ending}") }
+}
+
+/// How the stream lies in the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Map {
+    /// The log file holds the stream's beginning up to here at most, until it is merged.
+    pub head_bytes_max: u64,
+    /// Set once the segments were appended to the log file.
+    #[serde(default)]
+    pub merged: Option<Merged>,
+}
+
+/// What a merged log file consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merged {
+    pub head_bytes: u64,
+    /// Missing from the stream after the head.
+    pub omitted_bytes: u64,
+    /// Length of the line in the file that says so.
+    pub marker_bytes: u64,
+    /// Length of the stream.
+    pub total_bytes: u64,
+}
+
+impl Map {
+    /// Reads an attempt's map. `None`: nothing was ever written.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(dir: &AttemptDir) -> io::Result<Option<Self>> {
+        match fs::read(path(dir)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces an attempt's map.
+    ///
+    /// # Errors
+    /// It cannot be written; the old one is still there then.
+    pub fn write(&self, dir: &AttemptDir) -> io::Result<()> {
+        let new = dir.0.join("log.json.new");
+        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut file = File::from(rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?);
+        io::Write::write_all(&mut file, &serde_json::to_vec(self)?)?;
+        fs::rename(new, path(dir))
+    }
+}
+
+fn path(dir: &AttemptDir) -> PathBuf {
+    dir.0.join("log.json")
+}
+
+/// Returns where the segment that begins at `start` of the stream lies.
+#[must_use]
+pub fn segment_path(dir: &AttemptDir, start: u64) -> PathBuf {
+    dir.0.join(format!("log.{start:020}"))
+}
+
+/// Returns the segments of an attempt: where in the stream each begins, and its file.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn segments(dir: &AttemptDir) -> io::Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(&dir.0) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let start = entry.file_name().to_str().and_then(|name| name.strip_prefix("log.")?.parse().ok());
+        if let Some(start) = start {
+            found.push((start, entry.path()));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The line that stands for what is missing.
+#[must_use]
+pub fn marker(omitted_bytes: u64) -> String {
+    format!("\n[adj: {omitted_bytes} bytes of output are left out here]\n")
+}
+
+/// What to read of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Want<'a> {
+    /// Position in the stream; `None`: the last part.
+    pub after: Option<u64>,
+    /// Most bytes of text to return; at least one character is.
+    pub bytes_max: u64,
+    /// Only lines that contain this.
+    pub grep: Option<&'a str>,
+    /// The stream will not grow any more: its last line is whole.
+    pub ended: bool,
+}
+
+/// A part of a log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Whole characters. Where bytes were dropped, a line says so.
+    pub text: String,
+    /// Where it begins in the stream.
+    pub from: u64,
+    /// Where to go on.
+    pub next: u64,
+    /// Length of the stream so far.
+    pub total: u64,
+    /// Bytes between `from` and `next` that were dropped because of the cap.
+    pub omitted: u64,
+}
+
+/// Reads a part of an attempt's log.
+///
+/// # Errors
+/// A file is there but cannot be read.
+pub fn read(home: &Path, run_id: &str, attempt: u32, want: Want<'_>) -> io::Result<Part> {
+    let stream = Stream::open(home, run_id, attempt)?;
+    match want.grep {
+        Some(needle) if !needle.is_empty() => stream.search(needle, want),
+        _ => stream.page(want),
+    }
+}
+
+/// Returns the length of an attempt's output so far, in bytes of decoded text.
+///
+/// # Errors
+/// A file is there but cannot be looked at.
+pub fn total_bytes(home: &Path, run_id: &str, attempt: u32) -> io::Result<u64> {
+    Ok(Stream::open(home, run_id, attempt)?.total)
+}
+
+/// A stretch of the stream that lies in one file.
+#[derive(Debug)]
+struct Piece {
+    start: u64,
+    bytes: u64,
+    file: File,
+    /// Where in the file it begins.
+    at: u64,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// In order, without overlaps; what lies between two was dropped.
+    pieces: Vec<Piece>,
+    total: u64,
+}
+
+impl Stream {
+    fn open(home: &Path, run_id: &str, attempt: u32) -> io::Result<Self> {
+        let dir = AttemptDir::new(home, run_id, attempt);
+        let Some(head) = open(&log_path(home, run_id, attempt))? else { return Ok(Self::default()) };
+        let head_len = head.metadata()?.len();
+        let mut stream = Self::default();
+        let map = Map::read(&dir)?;
+        if let Some(merged) = map.and_then(|map| map.merged) {
+            let tail_start = merged.head_bytes + merged.omitted_bytes;
+            let at = merged.head_bytes + merged.marker_bytes;
+            let tail = head.try_clone()?;
+            stream.push(Piece { start: 0, bytes: merged.head_bytes, file: head, at: 0 });
+            stream.push(Piece { start: tail_start, bytes: merged.total_bytes.saturating_sub(tail_start), file: tail, at });
+            stream.total = merged.total_bytes;
+            return Ok(stream);
+        }
+        // The log file is not limited where there is no map (the attempt's directory is gone).
+        let head_bytes = head_len.min(map.map_or(u64::MAX, |map| map.head_bytes_max));
+        stream.push(Piece { start: 0, bytes: head_bytes, file: head, at: 0 });
+        for (start, path) in segments(&dir)? {
+            // One that is gone was dropped while we looked.
+            if let Some(file) = open(&path)? {
+                let bytes = file.metadata()?.len();
+                stream.push(Piece { start, bytes, file, at: 0 });
+            }
+        }
+        Ok(stream)
+    }
+
+    fn push(&mut self, piece: Piece) {
+        if piece.bytes > 0 {
+            self.total = piece.start + piece.bytes;
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Reads up to `bytes_max` bytes that lie together, from `at` or from the first later position
+    /// that is still there. Returns that position too.
+    fn read(&self, at: u64, bytes_max: usize) -> io::Result<(u64, Vec<u8>)> {
+        let Some(piece) = self.pieces.iter().find(|piece| piece.start + piece.bytes > at) else {
+            return Ok((self.total.max(at), Vec::new()));
+        };
+        let from = at.max(piece.start);
+        let left = piece.start + piece.bytes - from;
+        let mut bytes = vec![0; bytes_max.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let offset = piece.at + (from - piece.start) + filled as u64;
+            match piece.file.read_at(&mut bytes[filled..], offset) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(filled);
+        Ok((from, bytes))
+    }
+
+    fn page(&self, want: Want<'_>) -> io::Result<Part> {
+        let bytes_max = usize::try_from(want.bytes_max.max(4)).unwrap_or(usize::MAX);
+        let asked = want.after.unwrap_or_else(|| self.total.saturating_sub(want.bytes_max));
+        let mut part = Part { from: asked.min(self.total), next: asked.min(self.total), total: self.total, ..Part::default() };
+        let mut text = Vec::new();
+        while text.len() < bytes_max {
+            let (from, mut bytes) = self.read(part.next, (bytes_max - text.len()).min(READ_BYTES))?;
+            if bytes.is_empty() {
+                break;
+            }
+            if from > part.next {
+                part.omitted += from - part.next;
+                text.extend_from_slice(marker(from - part.next).as_bytes());
+            }
+            // A position within a character moves to the next one.
+            let skip = if text.is_empty() { bytes.iter().take_while(|byte| **byte & 0xc0 == 0x80).count() } else { 0 };
+            bytes.drain(..skip);
+            let whole = whole_characters(&bytes);
+            if text.is_empty() && want.after.is_none() && part.from > 0 && skip > 0 {
+                part.from += skip as u64;
+            }
+            text.extend_from_slice(&bytes[..whole]);
+            part.next = from + (skip + whole) as u64;
+            if whole == 0 {
+                break;
+            }
+        }
+        part.text = String::from_utf8_lossy(&text).into_owned();
+        Ok(part)
+    }
+
+    /// Looks for lines from `after`, or from the beginning.
+    fn search(&self, needle: &str, want: Want<'_>) -> io::Result<Part> {
+        let finder = memchr::memmem::Finder::new(needle);
+        let mut part = Part { from: want.after.unwrap_or(0).min(self.total), total: self.total, ..Part::default() };
+        part.next = part.from;
+        // The line under way, which begins at `part.next`.
+        let mut line: Vec<u8> = Vec::new();
+        let mut at = part.from;
+        loop {
+            let (from, bytes) = self.read(at, READ_BYTES)?;
+            if bytes.is_empty() {
+                break;
+            }
+            if from > at {
+                part.omitted += from - at;
+                take_line(&mut part, &mut line, &finder);
+                part.next = from;
+            }
+            at = from + bytes.len() as u64;
+            for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+                line.extend_from_slice(piece);
+                if line.ends_with(b"\n") || line.len() > LINE_BYTES_MAX {
+                    take_line(&mut part, &mut line, &finder);
+                    if part.text.len() as u64 >= want.bytes_max {
+                        return Ok(part);
+                    }
+                }
+            }
+        }
+        if want.ended {
+            take_line(&mut part, &mut line, &finder);
+        }
+        Ok(part)
+    }
+}
+
+fn take_line(part: &mut Part, line: &mut Vec<u8>, finder: &memchr::memmem::Finder<'_>) {
+    if finder.find(line).is_some() {
+        part.text.push_str(&String::from_utf8_lossy(line));
+        if !line.ends_with(b"\n") {
+            part.text.push('\n');
+        }
+    }
+    part.next += line.len() as u64;
+    line.clear();
+}
+
+/// Returns how many of the bytes are whole characters.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => bytes.len(),
+        // What is no character at all (somebody edited the file) is passed on and shown as such.
+        Err(error) if error.error_len().is_some() => bytes.len(),
+        Err(error) => error.valid_up_to(),
+    }
+}
+
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK, Mode::empty()) {
+        Ok(fd) => Ok(Some(File::from(fd))),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(io::Error::new(io::Error::from(error).kind(), format!("{}: {error}", path.display()))),
+    }
+}

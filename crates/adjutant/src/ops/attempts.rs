@@ -1,0 +1,354 @@
+//! Attempts as the hub drives them: claiming, launching, taking facts in, saying what is wanted.
+
+use super::{OpError, Ops, render};
+
+use crate::link::{AttemptDir, Fact, FactKind, Order, Orders};
+use crate::store::{
+    Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_runs, next_queued, prompt_word, queued_messages, run_by_id, run_input,
+};
+use adjutant_core::run::Retention;
+use adjutant_core::{AttemptEnd, AttemptNo, Denied, Exit, PromptVia, RunEvent, RunId, RunState, StopReason};
+use sha2::{Digest, Sha256};
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// After this many attempts of which nothing ever came to life, a run is given up.
+const FRUITLESS_ATTEMPTS_MAX: u32 = 5;
+/// Longest line of a facts file that is believed, in bytes.
+const FACT_BYTES_MAX: usize = 1024 * 1024;
+
+/// One attempt of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AttemptId {
+    pub run: RunId,
+    pub n: AttemptNo,
+}
+
+impl AttemptId {
+    /// Parses `<run-id>/<attempt>`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (run, n) = text.split_once('/')?;
+        Some(Self { run: RunId::parse(run).ok()?, n: AttemptNo(n.parse().ok()?) })
+    }
+}
+
+impl std::fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.run, self.n)
+    }
+}
+
+/// An attempt that is on record as begun and is now to be started.
+#[derive(Debug)]
+pub struct Launch {
+    pub id: AttemptId,
+    pub dir: AttemptDir,
+    pub order: Order,
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+impl Ops {
+    /// Returns where an attempt's files are.
+    #[must_use]
+    pub fn attempt_dir(&self, id: AttemptId) -> AttemptDir {
+        AttemptDir::new(&self.home.dir, &id.run.to_string(), id.n.0)
+    }
+
+    /// Begins the next queued run, when a place is free. On record when it returns.
+    ///
+    /// # Errors
+    /// A failure of the store or of the configuration.
+    pub async fn claim_next(&self) -> Result<Option<Launch>, OpError> {
+        let config = self.config_or_builtin();
+        let retention = self.retention();
+        let token = crate::client::random_hex::<32>();
+        let token_hash = hash(&token);
+        let live_runs_max = config.live_runs_max;
+        let claimed = self
+            .store
+            .write(move |tx| {
+                if counts(tx.connection())?.live >= live_runs_max {
+                    return Ok(None);
+                }
+                let Some(run) = next_queued(tx.connection())? else { return Ok(None) };
+                let run = tx.claim(&run, &token_hash, retention)?;
+                let input = run_input(tx.connection(), run.id)?;
+                Ok(Some((run, input)))
+            })
+            .await?;
+        let Some((run, input)) = claimed else { return Ok(None) };
+        let id = AttemptId { run: run.id, n: run.attempt };
+        let mut argv = input.agent.command.clone();
+        argv.extend(input.agent.args.iter().cloned());
+        let mut env = input.env.clone();
+        for (name, value) in crate::config::dispatch_env() {
+            env.entry(name).or_insert(value);
+        }
+        env.extend(input.agent.env.clone());
+        if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
+            let entry = crate::config::AgentEntry { spec: input.agent.clone(), source: entry.source.clone() };
+            if let Ok(Some(found)) = super::agents::program(&entry, env.get("PATH").map_or("", String::as_str)) {
+                *first = found.display().to_string();
+            }
+        }
+        let order = Order {
+            home: self.home.dir.clone(),
+            run_id: run.id.to_string(),
+            run_name: run.name.clone(),
+            attempt: run.attempt.0,
+            agent: run.agent.clone(),
+            harness: harness_word(input.agent.harness).to_owned(),
+            argv,
+            prompt_via: prompt_word(input.agent.prompt).to_owned(),
+            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &input.prompt),
+            cwd: PathBuf::from(&run.cwd),
+            env,
+            timeout_ms: input.agent.timeout_ms,
+            active_ms_before: run.active_ms,
+            patience_ms: input.agent.patience_ms,
+            grace_ms: input.agent.grace_ms,
+            log_bytes_max: config.log_bytes_max,
+            token,
+            containment: config.containment.word().to_owned(),
+        };
+        Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
+    }
+
+    /// Tells whether `token` is the one that an attempt's supervisor was given.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
+        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
+        // Hashes are compared, so the time it takes says nothing about the token.
+        Ok(row.is_some_and(|row| row.token_hash == hash(token)))
+    }
+
+    /// Lists the attempts that may be alive.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
+        Ok(self.store.read(live_runs)?.into_iter().map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
+    }
+
+    /// Records that an attempt's guard could not be started.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn not_spawned(&self, id: AttemptId, message: String) -> Result<(), OpError> {
+        let retention = self.retention();
+        self.current(id, move |tx, run| {
+            tx.set_detail(run.id, &message)?;
+            tx.advance(run, RunEvent::SpawnFailed, retention, "hub", &message).map(|_| ())
+        })
+        .await
+    }
+
+    /// Runs `work` on the run of an attempt when that attempt is still its newest and live.
+    async fn current(&self, id: AttemptId, work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static) -> Result<(), OpError> {
+        Ok(self
+            .store
+            .write(move |tx| {
+                let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
+                if run.attempt == id.n && run.state.is_live() { work(tx, &run) } else { Ok(()) }
+            })
+            .await?)
+    }
+
+    /// Takes facts in: each once, in order, with its effect in the same transaction. Returns the
+    /// number of the last one taken.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn take_facts(&self, id: AttemptId, facts: Vec<Fact>) -> Result<u64, OpError> {
+        let retention = self.retention();
+        Ok(self
+            .store
+            .write(move |tx| {
+                let Some(row) = attempt_row(tx.connection(), id.run, id.n)? else {
+                    return Err(Denied::not_found("attempt", &id.to_string()).into());
+                };
+                let mut cursor = row.fact;
+                for fact in facts {
+                    if fact.n != cursor + 1 {
+                        continue;
+                    }
+                    take(tx, id, fact.what, retention)?;
+                    cursor = fact.n;
+                }
+                if cursor > row.fact {
+                    tx.set_fact(id.run, id.n, cursor)?;
+                }
+                Ok(cursor)
+            })
+            .await?)
+    }
+
+    /// Takes in what a supervisor wrote down and could not deliver. Tells whether the attempt is
+    /// settled with that.
+    ///
+    /// # Errors
+    /// A failure of the store, or the facts cannot be read.
+    pub async fn take_left_facts(&self, id: AttemptId) -> Result<bool, OpError> {
+        let settled = || -> Result<bool, OpError> {
+            let run = self.store.read(|connection| run_by_id(connection, id.run))?;
+            Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
+        };
+        if settled()? {
+            return Ok(true);
+        }
+        let facts = read_facts(&self.attempt_dir(id))?;
+        if !facts.is_empty() {
+            self.take_facts(id, facts).await?;
+        }
+        settled()
+    }
+
+    /// Settles an attempt of which no process is left and that has no last word: the run is lost,
+    /// or begins anew when nothing of it ever came to life.
+    ///
+    /// # Errors
+    /// A failure of the store, or of the attempt's directory.
+    pub async fn settle_without_word(&self, id: AttemptId) -> Result<(), OpError> {
+        let dir = self.attempt_dir(id);
+        // Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing.
+        let never_started = match std::fs::OpenOptions::new().write(true).create_new(true).open(dir.started_marker()) {
+            Ok(_) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+            // Without its directory no supervisor can start either.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            Err(error) => return Err(OpError::Io(format!("{}: {error}", dir.started_marker().display()))),
+        };
+        let retention = self.retention();
+        self.current(id, move |tx, run| {
+            let event = match never_started {
+                false => RunEvent::SupervisorLost,
+                true if id.n.0 >= FRUITLESS_ATTEMPTS_MAX => {
+                    tx.set_detail(run.id, "its supervisor ended before it could start, again and again")?;
+                    RunEvent::SpawnFailed
+                }
+                true => RunEvent::NotStarted,
+            };
+            tx.advance(run, event, retention, "hub", "").map(|_| ())
+        })
+        .await
+    }
+
+    /// Returns what is wanted of an attempt, as soon as it differs from what is known.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn orders(&self, id: AttemptId, known: i64, wait_ms: u64) -> Result<Orders, OpError> {
+        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        let listener = self.store.bells().listen(vec![Topic::Run(id.run)]);
+        loop {
+            let orders = self.wanted(id)?;
+            if orders.version != known || Instant::now() >= deadline {
+                return Ok(orders);
+            }
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                continue;
+            }
+        }
+    }
+
+    fn wanted(&self, id: AttemptId) -> Result<Orders, OpError> {
+        let mut orders = self.store.read(|connection| {
+            let run = run_by_id(connection, id.run)?;
+            let Some(run) = run.filter(|run| run.attempt == id.n) else {
+                return Ok(Orders { stop: Some(StopReason::Cancelled.word().to_owned()), ..Orders::default() });
+            };
+            let stop = match run.state {
+                RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
+                RunState::Finished(_) => Some(StopReason::Cancelled.word().to_owned()),
+                RunState::Queued | RunState::Starting | RunState::Running => None,
+            };
+            let messages = if run.prompt_via == PromptVia::Stream { queued_messages(connection, run.id)? } else { Vec::new() };
+            let messages = messages.iter().map(|message| render::message(message, &run.name)).collect();
+            Ok(Orders { version: 0, stop, waiting: run.blocking_pending > 0, messages })
+        })?;
+        let said = serde_json::to_vec(&orders).map_err(|error| OpError::Io(error.to_string()))?;
+        let digest: [u8; 32] = Sha256::digest(&said).into();
+        let [a, b, c, d, e, f, ..] = digest;
+        orders.version = 1 + i64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        Ok(orders)
+    }
+}
+
+/// Lets one fact take effect. What the rules refuse (a fact about a run that has ended otherwise)
+/// is on record in the attempt's own file and changes nothing.
+fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) -> Result<(), StoreError> {
+    let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
+    if run.attempt != id.n {
+        return Ok(());
+    }
+    let by = "supervisor";
+    let advanced = match fact {
+        FactKind::Started { pid, guard_pid: _, containment } => {
+            tx.set_containment(run.id, id.n, &containment)?;
+            tx.advance(&run, RunEvent::Started, retention, by, &format!("process {pid}"))
+        }
+        FactKind::SpawnFailed { code, message } => {
+            tx.set_detail(run.id, &message)?;
+            tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
+        }
+        FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
+        FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
+        FactKind::LimitReached { active_ms } => {
+            tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
+        }
+        FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, output_bytes: _ } => {
+            if run.state.is_finished() {
+                return Ok(());
+            }
+            let exit = match (exit_code, signal) {
+                (Some(code), _) => Exit::Code(code),
+                (None, Some(signal)) => Exit::Signal(signal),
+                (None, None) => Exit::Code(-1),
+            };
+            tx.set_end(run.id, id.n, exit, swept, output_left_open, active_ms, &result)?;
+            let end = AttemptEnd {
+                exit,
+                failure_reported: run.claim.as_deref() == Some("error"),
+                blocking_request_open: run.blocking_pending > 0,
+                can_resume: false,
+            };
+            tx.advance(&run, RunEvent::Ended(end), retention, by, "")
+        }
+    };
+    match advanced {
+        Ok(_) => Ok(()),
+        Err(StoreError::Denied(denied)) => {
+            tracing::info!(attempt = %id, %denied, "a fact came too late to change anything");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the facts that a supervisor left behind. A torn last line was never acknowledged.
+fn read_facts(dir: &AttemptDir) -> Result<Vec<Fact>, OpError> {
+    let path = dir.facts();
+    let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
+    let file = match std::fs::File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut facts = Vec::new();
+    for line in std::io::BufReader::new(file).split(b'\n') {
+        let line = line.map_err(failed)?;
+        match serde_json::from_slice(&line) {
+            Ok(fact) if line.len() <= FACT_BYTES_MAX => facts.push(fact),
+            _ => break,
+        }
+    }
+    Ok(facts)
+}

@@ -1,0 +1,156 @@
+//! What is due by itself: deadlines, retention, and the rendered copies of runs beside their logs.
+
+use super::{OpError, Ops};
+use crate::clock::{self, rfc3339};
+use crate::config::Home;
+use crate::store::{KEYS_KEPT_MS, Run, StoreError, due_stopped, next_until, requests_of, run_by_id};
+use adjutant_core::run::status_word;
+use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, Time};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Most exchanges that a run's rendered copy carries, the newest.
+const MESSAGES_RENDERED_MAX: u32 = 500;
+
+impl Ops {
+    /// Settles whatever is due now. Returns when the next is.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn settle_due(&self) -> Result<Option<Time>, OpError> {
+        let retention = self.retention();
+        self.store
+            .write(move |tx| {
+                tx.settle_due()?;
+                for run in due_stopped(tx.connection(), tx.now())? {
+                    tx.advance(&run, RunEvent::Retired, retention, "hub", "")?;
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(self.store.read(next_until)?)
+    }
+
+    /// Forgets what is old: keys, kept waits, and finished runs past their retention.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn forget_old(&self) -> Result<(), OpError> {
+        self.store
+            .write(|tx| {
+                tx.forget_keys(tx.now().plus_ms(-KEYS_KEPT_MS))?;
+                tx.forget_tasks()
+            })
+            .await?;
+        if let Some(retention_ms) = self.config()?.finished_retention_ms {
+            self.clean(&Principal::Person, retention_ms, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Renders a run's `.meta.json`, field names as the original protocol has them. It is only a
+    /// copy: the store is the truth, and nothing ever reads it back.
+    ///
+    /// # Errors
+    /// A failure of the store, or the file cannot be written.
+    pub fn render_meta(&self, id: RunId) -> Result<(), OpError> {
+        let found = self.store.read(|connection| match run_by_id(connection, id)? {
+            Some(run) => {
+                let requests = requests_of(connection, id, true, MESSAGES_RENDERED_MAX)?;
+                Ok(Some((run, requests)))
+            }
+            None => Ok::<_, StoreError>(None),
+        })?;
+        let Some((run, requests)) = found else { return Ok(()) };
+        let messages: Vec<Value> = requests
+            .iter()
+            .map(|request| {
+                let answer = request.state.answer();
+                json!({
+                    "messageId": request.id.to_string(),
+                    "questionContent": request.question,
+                    "questionTimestamp": rfc3339(request.asked_at),
+                    "answerContent": answer.map(|answer| answer.text.as_str()),
+                    "answerTimestamp": answer.map(|answer| rfc3339(answer.at)),
+                    "messageStatus": message_status(&request.state),
+                })
+            })
+            .collect();
+        let meta = json!({
+            "runId": run.id.to_string(),
+            "agentName": run.agent,
+            "command": run.agent,
+            "startTime": rfc3339(run.started_at.unwrap_or(run.created_at)),
+            "status": status_word(run.state, run.open_requests(), run.claim.as_deref() == Some("completed")),
+            "exitCode": exit_code(&run),
+            "endTime": run.ended_at.map(rfc3339),
+            "summary": run.summary.as_deref().or(run.result.as_deref()),
+            "lastUpdated": rfc3339(run.updated_at),
+            "error": error_text(&run),
+            "messages": messages,
+        });
+        let text = serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
+        let path = self.home.logs_dir().join(format!("{}.meta.json", run.id));
+        write_atomically(&path, &text).map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
+    }
+}
+
+fn message_status(state: &RequestState) -> &'static str {
+    state.message_status()
+}
+
+fn exit_code(run: &Run) -> Option<i32> {
+    match run.exit? {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(signal) => Some(128 + signal),
+    }
+}
+
+fn error_text(run: &Run) -> Option<String> {
+    match run.state {
+        RunState::Finished(adjutant_core::Outcome::Succeeded) => None,
+        RunState::Finished(outcome) => Some(run.detail.as_ref().map_or_else(|| outcome.to_string(), |detail| format!("{outcome}: {detail}"))),
+        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) | RunState::Stopped { .. } => None,
+    }
+}
+
+/// Replaces a file as a whole: a reader sees the old text or the new one, never a mixture.
+fn write_atomically(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(text)?;
+    std::fs::rename(&temporary, path)
+}
+
+/// Removes a run's files. What cannot be removed is logged; the run goes all the same.
+pub(super) fn remove_files(home: &Home, id: RunId) {
+    let prefix = format!("{id}.");
+    let entries = match std::fs::read_dir(home.logs_dir()) {
+        Ok(entries) => entries,
+        Err(error) => {
+            tracing::warn!(%error, "the logs cannot be listed");
+            return;
+        }
+    };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
+        if let Err(error) = std::fs::remove_file(entry.path()) {
+            tracing::warn!(%error, path = %entry.path().display(), "a log cannot be removed");
+        }
+    }
+    let dir = home.runs_dir().join(id.to_string());
+    match std::fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(%error, path = %dir.display(), "a run's files cannot be removed")
+        }
+        _ => {}
+    }
+}
+
+/// How long to wait for an instant that the wall clock names.
+#[must_use]
+pub fn until(at: Time) -> std::time::Duration {
+    std::time::Duration::from_millis(u64::try_from(at.ms_since(clock::now())).unwrap_or(0))
+}

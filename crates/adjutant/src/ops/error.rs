@@ -1,0 +1,106 @@
+//! What a use case says when it does not do what was asked: one table to codes, HTTP statuses and
+//! hints.
+
+use crate::config::ConfigError;
+use crate::store::StoreError;
+use crate::view::{ErrorView, codes};
+use adjutant_core::Denied;
+
+/// Why a use case was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum OpError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("no agent is called {name}")]
+    NoAgent { name: String, known: String },
+    #[error("{program} of agent {agent} was not found on PATH")]
+    ProgramNotFound { agent: String, program: String },
+    #[error("{program} of agent {agent} cannot be executed")]
+    ProgramNotExecutable { agent: String, program: String },
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<Denied> for OpError {
+    fn from(denied: Denied) -> Self {
+        Self::Store(StoreError::Denied(denied))
+    }
+}
+
+impl OpError {
+    /// Returns the failure as every interface shows it.
+    #[must_use]
+    pub fn view(&self) -> ErrorView {
+        let (code, hint) = match self {
+            Self::Store(error) => of_store(error),
+            Self::Config(error) => (codes::INVALID, Some(format!("correct the configuration file, then try again ({})", kind_of(error)))),
+            Self::NoAgent { known, .. } => (codes::AGENT_NOT_FOUND, Some(format!("configured: {known}; see: adj agents"))),
+            Self::ProgramNotFound { .. } => (codes::AGENT_NOT_FOUND, Some("install it, or set `command` for this agent; see: adj agents".to_owned())),
+            Self::ProgramNotExecutable { program, .. } => (codes::AGENT_NOT_EXECUTABLE, Some(format!("look at its permissions: ls -l {program}"))),
+            Self::Io(_) => (codes::INTERNAL, None),
+        };
+        ErrorView { code: code.to_owned(), message: self.to_string(), hint }
+    }
+
+    /// Returns the HTTP status that goes with the failure's code.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        http_status(&self.view().code)
+    }
+}
+
+/// Returns the HTTP status that goes with a code.
+#[must_use]
+pub fn http_status(code: &str) -> u16 {
+    match code {
+        codes::NOT_FOUND => 404,
+        codes::NOT_ALLOWED => 403,
+        codes::USE_SUPERVISOR => 421,
+        codes::AMBIGUOUS | codes::INVALID | codes::AGENT_NOT_FOUND | codes::AGENT_NOT_EXECUTABLE => 422,
+        codes::CONFLICT | codes::ALREADY_ANSWERED | codes::RUN_FINISHED | codes::KEY_REUSED | codes::LIMIT => 409,
+        codes::EXPIRED | codes::WITHDRAWN => 410,
+        codes::STORAGE_FULL => 507,
+        codes::STORAGE | codes::UNREACHABLE => 503,
+        _ => 500,
+    }
+}
+
+fn kind_of(error: &ConfigError) -> &'static str {
+    match error {
+        ConfigError::Io { .. } => "it cannot be read",
+        ConfigError::Syntax { .. } => "it is no TOML, or has an unknown key",
+        ConfigError::Value { .. } => "a value is not usable",
+    }
+}
+
+fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
+    let hint = |text: &str| Some(text.to_owned());
+    match error {
+        StoreError::Denied(denied) => of_denied(denied),
+        StoreError::Full => (codes::STORAGE_FULL, hint("nothing was changed; make room on the disk that holds the home and try again")),
+        StoreError::Unknown(_) => (codes::STORAGE, hint("repeat the call with the same key: it has one effect")),
+        StoreError::Sql(_) | StoreError::Corrupt(_) => (codes::INTERNAL, hint("run: adj doctor")),
+        StoreError::Newer { .. } | StoreError::NotAStore { .. } | StoreError::Closed => (codes::UNREACHABLE, None),
+    }
+}
+
+fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
+    let hint = |text: &str| Some(text.to_owned());
+    match denied {
+        Denied::NotFound { what: "run", .. } => (codes::NOT_FOUND, hint("see the runs: adj ps -a")),
+        Denied::NotFound { .. } => (codes::NOT_FOUND, hint("see what is open: adj inbox")),
+        Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("write more of it")),
+        Denied::NotAllowed { .. } => (codes::NOT_ALLOWED, None),
+        Denied::AnsweredBy(_) => (codes::ALREADY_ANSWERED, hint("the first answer counts; nothing was changed")),
+        Denied::Expired => (codes::EXPIRED, hint("the run was told that nobody answered in time")),
+        Denied::Withdrawn => (codes::WITHDRAWN, hint("its run has ended")),
+        Denied::OwnQuestion => (codes::NOT_ALLOWED, hint("only the parent or a person answers")),
+        Denied::RunFinished(_) => (codes::RUN_FINISHED, hint("a finished run never changes; adj retry makes a new one of it")),
+        Denied::WrongState { .. } => (codes::CONFLICT, None),
+        Denied::KeyReused => (codes::KEY_REUSED, hint("use a fresh key for a different call")),
+        Denied::Limit { .. } => (codes::LIMIT, None),
+        Denied::Invalid { .. } => (codes::INVALID, None),
+    }
+}

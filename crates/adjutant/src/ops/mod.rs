@@ -1,0 +1,97 @@
+//! The use cases: the only thing that the interfaces call. What two interfaces would both have to
+//! decide is decided here.
+
+mod agents;
+mod answers;
+mod attempts;
+mod chores;
+mod error;
+mod logs;
+mod pick;
+mod render;
+mod runs;
+mod tasks;
+mod waits;
+
+pub use attempts::{AttemptId, Launch};
+pub use chores::until;
+pub use error::{OpError, http_status};
+
+use crate::config::{Config, Home};
+use crate::store::{Key, Store, StoreError, Tx};
+use adjutant_core::run::Retention;
+use adjutant_core::{Action, Principal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// Who calls, and under which idempotency key.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub who: Principal,
+    pub key: Option<Key>,
+}
+
+/// The use cases over one store. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ops {
+    store: Store,
+    home: Arc<Home>,
+}
+
+impl Ops {
+    #[must_use]
+    pub fn new(store: Store, home: Home) -> Self {
+        Self { store, home: Arc::new(home) }
+    }
+
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Reads the configuration as it is now.
+    ///
+    /// # Errors
+    /// It cannot be used; the message says where.
+    pub fn config(&self) -> Result<Config, OpError> {
+        Ok(Config::load(&self.home)?)
+    }
+
+    /// Reads the configuration, or goes on with the built-in values where it cannot be used: what
+    /// is under way must not stand still for a typing error.
+    fn config_or_builtin(&self) -> Config {
+        Config::load(&self.home).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the configuration cannot be used");
+            Config::builtin(&self.home)
+        })
+    }
+
+    /// How long stopped runs are kept, as far as the configuration can be read.
+    fn retention(&self) -> Retention {
+        Retention { stopped_ms: self.config_or_builtin().stopped_retention_ms }
+    }
+
+    /// Runs one durable transaction once for the caller's key.
+    async fn write<T>(
+        &self,
+        caller: Caller,
+        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, OpError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let Caller { who, key } = caller;
+        Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
+    }
+
+    /// Refuses an action that the principal may never do, before anything is looked up.
+    fn check(who: &Principal, action: Action) -> Result<(), OpError> {
+        pick::check(who, action).map_err(OpError::from)
+    }
+}

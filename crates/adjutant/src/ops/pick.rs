@@ -1,0 +1,92 @@
+//! Finding what a caller means, within what it may see. Foreign and unknown look the same.
+
+use crate::store::Connection;
+use crate::store::{Request, Run, StoreError, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref};
+use adjutant_core::principal::{Verdict, may};
+use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo};
+
+/// Refuses an action that the principal may never do.
+pub(super) fn check(who: &Principal, action: Action) -> Result<(), Denied> {
+    // The friendliest relation: a verdict that is still "not allowed" holds for every object.
+    let best = if matches!(who, Principal::Run(_)) { Relation::Itself } else { Relation::Owner };
+    match may(who, action, best) {
+        Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }),
+        Verdict::Yes | Verdict::NotFound => Ok(()),
+    }
+}
+
+fn phrase(who: &Principal) -> &'static str {
+    match who {
+        Principal::Person => "a person",
+        Principal::Client(_) => "a client",
+        Principal::Run(_) => "a run",
+    }
+}
+
+fn relation(who: &Principal, run: &Run) -> Relation {
+    match who {
+        Principal::Run(id) if *id == run.id => Relation::Itself,
+        Principal::Client(_) if run.owner == *who => Relation::Owner,
+        Principal::Person | Principal::Client(_) | Principal::Run(_) => Relation::Foreign,
+    }
+}
+
+/// Finds the run that `given` means for an action; a worker may leave it empty for itself.
+pub(super) fn run(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<Run, StoreError> {
+    check(who, action)?;
+    let run = match who {
+        Principal::Person => run_by_ref(connection, given, None)?,
+        Principal::Client(_) => run_by_ref(connection, given, Some(who))?,
+        Principal::Run(id) => {
+            let itself = run_by_id(connection, *id)?.ok_or_else(|| Denied::not_found("run", given))?;
+            let means_itself = given.is_empty() || given == itself.id.to_string() || given == itself.name;
+            if !means_itself {
+                return Err(Denied::not_found("run", given).into());
+            }
+            itself
+        }
+    };
+    match may(who, action, relation(who, &run)) {
+        Verdict::Yes => Ok(run),
+        Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }.into()),
+        Verdict::NotFound => Err(Denied::not_found("run", given).into()),
+    }
+}
+
+/// Finds the request that `given` (an id or a short number) means for an action.
+pub(super) fn request(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<(Request, Run), StoreError> {
+    check(who, action)?;
+    let not_found = || StoreError::from(Denied::not_found("question", given));
+    let request = if let Ok(id) = RequestId::parse(given) {
+        request_by_id(connection, id)?
+    } else if let Ok(no) = RequestNo::parse(given) {
+        request_by_no(connection, no)?
+    } else {
+        None
+    };
+    let request = request.ok_or_else(not_found)?;
+    let run = run_by_id(connection, request.run)?.ok_or_else(not_found)?;
+    match may(who, action, relation(who, &run)) {
+        Verdict::Yes => Ok((request, run)),
+        Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }.into()),
+        Verdict::NotFound => Err(not_found()),
+    }
+}
+
+/// Finds the one open request of a run.
+pub(super) fn only_request(connection: &Connection, run: &Run) -> Result<Request, StoreError> {
+    let mut open = requests_of(connection, run.id, false, 6)?;
+    match open.len() {
+        0 if run.state.is_finished() => {
+            let adjutant_core::RunState::Finished(outcome) = run.state else { return Err(Denied::not_found("open question of", &run.name).into()) };
+            Err(Denied::RunFinished(outcome).into())
+        }
+        0 => Err(Denied::not_found("open question of", &run.name).into()),
+        1 => Ok(open.remove(0)),
+        _ => {
+            let list: Vec<_> =
+                open.iter().map(|request| format!("{} ({})", request.no, request.question.chars().take(60).collect::<String>())).collect();
+            Err(Denied::Ambiguous { given: run.name.clone(), candidates: list.join(", ") }.into())
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! From what the store has to the contract's shapes: one mapping for every interface.
+
+use crate::clock::rfc3339;
+use crate::config::Home;
+use crate::store::Connection;
+use crate::store::{Event, Message, Request, Run, StoreError, live_in_dir, queue_place, requests_of};
+use crate::view::{EventView, MessageView, RequestView, RunView};
+use adjutant_core::run::status_word;
+use adjutant_core::{Exit, Outcome, RequestState, RunState, Time};
+
+/// Most open requests that a run's view carries.
+const PENDING_SHOWN_MAX: u32 = 200;
+
+pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
+    let pending = if run.pending > 0 { requests_of(connection, run.id, false, PENDING_SHOWN_MAX)? } else { Vec::new() };
+    let mut view = brief(home, run);
+    view.pending = pending.iter().map(request).collect();
+    view.queue_place = if run.state == RunState::Queued { Some(queue_place(connection, run)?) } else { None };
+    view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
+    Ok(view)
+}
+
+/// The parts of a run's view that its row alone gives.
+pub(super) fn brief(home: &Home, run: &Run) -> RunView {
+    let time = |time: Option<Time>| time.map(rfc3339);
+    let reason = match run.state {
+        RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
+        RunState::Finished(Outcome::Failed(failure)) => Some(failure.to_string()),
+        RunState::Finished(Outcome::SpawnFailed | Outcome::Cancelled | Outcome::Lost | Outcome::Succeeded)
+        | RunState::Queued
+        | RunState::Starting
+        | RunState::Running => None,
+    };
+    let reason = match (reason, &run.detail) {
+        (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
+        (reason, detail) => reason.or_else(|| detail.clone()),
+    };
+    let log = if run.attempt.0 <= 1 { format!("{}.log", run.id) } else { format!("{}.{}.log", run.id, run.attempt) };
+    RunView {
+        run_id: run.id.to_string(),
+        name: run.name.clone(),
+        agent: run.agent.clone(),
+        status: status_word(run.state, run.open_requests(), run.claim.as_deref() == Some("completed")).to_owned(),
+        state: run.state.word().to_owned(),
+        outcome: if let RunState::Finished(outcome) = run.state { Some(outcome.word().to_owned()) } else { None },
+        reason,
+        exit_code: match run.exit {
+            Some(Exit::Code(code)) => Some(code),
+            Some(Exit::Signal(signal)) => Some(128 + signal),
+            None => None,
+        },
+        task: run.task.clone(),
+        cwd: run.cwd.clone(),
+        owner: run.owner.to_string(),
+        parent: run.parent.map(|id| id.to_string()),
+        root: run.root.to_string(),
+        retry_of: run.retry_of.map(|id| id.to_string()),
+        attempt: run.attempt.0,
+        created_at: rfc3339(run.created_at),
+        started_at: time(run.started_at),
+        ended_at: time(run.ended_at),
+        updated_at: rfc3339(run.updated_at),
+        summary: run.summary.clone(),
+        result: run.result.clone(),
+        percent: run.percent,
+        progress: run.progress.clone(),
+        annotation: run.annotation.clone(),
+        pending: Vec::new(),
+        pending_total: u64::try_from(run.pending).unwrap_or(0),
+        containment: run.containment.clone(),
+        swept: run.swept,
+        output_left_open: run.output_left_open,
+        active_ms: u64::try_from(run.active_ms).unwrap_or(0),
+        queue_place: None,
+        shares_directory_with: Vec::new(),
+        log_path: home.logs_dir().join(log).display().to_string(),
+        cursor: run.last_seq.0,
+        messages: Vec::new(),
+    }
+}
+
+pub(super) fn request(request: &Request) -> RequestView {
+    let answer = request.state.answer();
+    RequestView {
+        message_id: request.id.to_string(),
+        number: request.no.to_string(),
+        run_id: request.run.to_string(),
+        run_name: request.run_name.clone(),
+        kind: request.kind.word().to_owned(),
+        question: request.question.clone(),
+        context: request.context.clone(),
+        options: request.options.clone(),
+        default: request.default.clone(),
+        blocking: request.blocking,
+        status: request.state.word().to_owned(),
+        message_status: request.state.message_status().to_owned(),
+        answer: answer.map(|answer| answer.text.clone()),
+        answered_by: answer.map(|answer| answer.by.to_string()),
+        asked_at: rfc3339(request.asked_at),
+        expires_at: rfc3339(request.expires_at),
+        answered_at: answer.map(|answer| rfc3339(answer.at)),
+        retrieved_at: if let RequestState::Retrieved { at, .. } = &request.state { Some(rfc3339(*at)) } else { None },
+        ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &request.state { Some(rfc3339(*at)) } else { None },
+        patience_ms: u64::try_from(request.patience_ms).unwrap_or(0),
+        messages: Vec::new(),
+    }
+}
+
+pub(super) fn message(message: &Message, run_name: &str) -> MessageView {
+    MessageView {
+        message_id: message.id.clone(),
+        run_id: message.run.to_string(),
+        run_name: run_name.to_owned(),
+        from: message.sender.clone(),
+        text: message.text.clone(),
+        sent_at: rfc3339(message.sent_at),
+        delivery: message.delivery.clone(),
+        delivered_at: message.delivered_at.map(rfc3339),
+    }
+}
+
+pub(super) fn event(event: &Event) -> EventView {
+    EventView {
+        seq: event.seq.0,
+        at: rfc3339(event.at),
+        kind: event.kind.word().to_owned(),
+        run_id: event.run.to_string(),
+        run_name: event.run_name.clone(),
+        request_id: event.request.map(|id| id.to_string()),
+        by: event.by.clone(),
+        text: event.text.clone(),
+    }
+}

@@ -1,0 +1,327 @@
+//! Dispatching runs, looking at them, ending them.
+
+use super::answers::bounded;
+use super::{Caller, OpError, Ops, agents, pick, render};
+use crate::clock;
+use crate::store::{NewRun, Run, RunInput, StoreError, live_in_dir, run_input, runs_newest};
+use crate::view::{
+    Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, ReadLogs, Retry, RunList, RunView, SendToRun, SetStatus,
+};
+use adjutant_core::{Action, AgentName, ClientName, Denied, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits};
+use std::path::Path;
+
+/// Runs that are listed when the caller says no number.
+const LIST_DEFAULT: u32 = 200;
+const LIST_MAX: u32 = 10_000;
+/// Most variables that a dispatch can carry, and the longest of them in bytes.
+const ENV_MAX: usize = 200;
+const ENV_BYTES_MAX: usize = 128 * 1024;
+/// A prompt that is one argument has to fit into the kernel's limit for one, 128 KiB.
+const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
+
+/// Draws random bytes.
+pub(super) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0_u8; N];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    bytes
+}
+
+fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied> {
+    if prompt.trim().is_empty() {
+        return Err(Denied::invalid("prompt", "is empty: say what the run is to do"));
+    }
+    bounded("prompt", prompt, limits::PROMPT_BYTES_MAX)?;
+    if via == PromptVia::Arg {
+        bounded("prompt", prompt, PROMPT_ARG_BYTES_MAX)?;
+        if prompt.contains('\0') {
+            return Err(Denied::invalid("prompt", "contains a NUL, which an argument cannot carry"));
+        }
+    }
+    Ok(())
+}
+
+fn checked_cwd(cwd: &str) -> Result<String, Denied> {
+    let path = Path::new(cwd);
+    if !path.is_absolute() || cwd.contains('\0') {
+        return Err(Denied::invalid("cwd", "must be an absolute path"));
+    }
+    match path.metadata() {
+        Ok(meta) if meta.is_dir() => {}
+        Ok(_) => return Err(Denied::invalid("cwd", format!("{cwd} is not a directory"))),
+        Err(error) => return Err(Denied::invalid("cwd", format!("{cwd}: {error}"))),
+    }
+    let canonical = path.canonicalize().map_err(|error| Denied::invalid("cwd", format!("{cwd}: {error}")))?;
+    canonical.into_os_string().into_string().map_err(|_| Denied::invalid("cwd", "is not valid UTF-8"))
+}
+
+/// Whose the runs of a principal are.
+fn owner_of(who: &Principal) -> Principal {
+    who.clone()
+}
+
+impl Ops {
+    /// Queues a run. Durable when it returns; the hub starts it as soon as a place is free.
+    ///
+    /// # Errors
+    /// The agent, its program, the directory, the name or the prompt is unusable.
+    pub async fn dispatch(&self, caller: Caller, call: Dispatch) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Dispatch)?;
+        let config = self.config()?;
+        let known = || config.agents.keys().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
+        let wanted = match (call.agent.as_str(), &config.default_agent) {
+            ("", Some(default)) => default.clone(),
+            ("", None) => return Err(OpError::NoAgent { name: "(none given)".to_owned(), known: known() }),
+            (name, _) => name.to_owned(),
+        };
+        let Some(entry) = AgentName::parse(&wanted).ok().and_then(|name| config.agents.get(&name)) else {
+            return Err(OpError::NoAgent { name: wanted.chars().take(80).filter(|c| !c.is_control()).collect(), known: known() });
+        };
+        checked_prompt(&call.prompt, entry.spec.prompt)?;
+        let cwd = checked_cwd(&call.cwd)?;
+        let name = call.name.as_deref().map(|name| RunName::parse(name).map_err(|error| Denied::invalid("name", error.to_string()))).transpose()?;
+        let bad_name = |name: &str| name.is_empty() || name.contains(['=', '\0']) || name.starts_with("ADJ_");
+        if call.env.len() > ENV_MAX || call.env.iter().any(|(name, value)| bad_name(name) || value.contains('\0') || value.len() > ENV_BYTES_MAX) {
+            return Err(Denied::invalid("env", "holds a variable that cannot be passed on").into());
+        }
+        agents::program(entry, call.env.get("PATH").map_or("", String::as_str))?;
+        let mut agent = entry.spec.clone();
+        match call.timeout_s {
+            Some(0) => return Err(Denied::invalid("timeout_s", "at least 1").into()),
+            Some(seconds) => agent.timeout_ms = Some(i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)),
+            None => {}
+        }
+        let refuse_shared = config.refuse_shared_directory;
+        let (id, name_seed) = (RunId::new(clock::now(), random()), random());
+        let home = self.home.clone();
+        self.write(caller, move |tx, who| {
+            if refuse_shared && let Some(other) = live_in_dir(tx.connection(), &cwd, id)?.first() {
+                return Err(Denied::invalid("cwd", format!("{other} is at work there, and the configuration refuses a second run")).into());
+            }
+            let new = NewRun {
+                id,
+                name,
+                name_seed,
+                cwd,
+                owner: owner_of(who),
+                retry_of: None,
+                by: who.clone(),
+                input: RunInput { prompt: call.prompt, agent, env: call.env },
+            };
+            let run = tx.dispatch(&new)?;
+            render::run(tx.connection(), &home, &run)
+        })
+        .await
+    }
+
+    /// Lists runs that the caller may see, newest first.
+    ///
+    /// # Errors
+    /// The caller may not list.
+    pub fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
+        Self::check(who, Action::ListRuns)?;
+        let owner = if *who == Principal::Person { None } else { Some(who) };
+        let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+        Ok(self.store.read(|connection| {
+            let page = runs_newest(connection, owner, call.all, limit)?;
+            let runs = page.runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<_, _>>()?;
+            Ok(RunList { runs, more: page.more })
+        })?)
+    }
+
+    /// Looks at one run. A run that looks at itself gets its messages along.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub async fn get_run(&self, who: &Principal, call: &GetRun) -> Result<RunView, OpError> {
+        let (run, mut view) = self.store.read(|connection| {
+            let run = pick::run(connection, who, Action::See, &call.run)?;
+            let view = render::run(connection, &self.home, &run)?;
+            Ok((run, view))
+        })?;
+        if *who == Principal::Run(run.id) {
+            view.messages = self.hand_messages(&run).await?;
+        }
+        Ok(view)
+    }
+
+    /// Reads a part of a run's log, waiting for more when there is none.
+    ///
+    /// # Errors
+    /// Unknown or foreign, or the file cannot be read.
+    pub async fn logs(&self, who: &Principal, call: &ReadLogs) -> Result<LogPage, OpError> {
+        let run = self.store.read(|connection| pick::run(connection, who, Action::Logs, &call.run))?;
+        super::logs::page(self, &run, call).await
+    }
+
+    /// Ends a run.
+    ///
+    /// # Errors
+    /// Unknown, foreign or finished.
+    pub async fn cancel(&self, caller: Caller, call: Cancel) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Cancel)?;
+        bounded("reason", call.reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        let (home, retention) = (self.home.clone(), self.retention());
+        self.write(caller, move |tx, who| {
+            let run = pick::run(tx.connection(), who, Action::Cancel, &call.run)?;
+            if let Some(reason) = &call.reason {
+                tx.set_detail(run.id, reason)?;
+            }
+            let text = call.reason.as_deref().unwrap_or("");
+            let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, &who.to_string(), text)?;
+            render::run(tx.connection(), &home, &run)
+        })
+        .await
+    }
+
+    /// Makes a new run of one that has ended. A stopped one is given up with it.
+    ///
+    /// # Errors
+    /// Unknown, foreign, or still under way.
+    pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Retry)?;
+        let (id, name_seed) = (RunId::new(clock::now(), random()), random());
+        let (home, retention) = (self.home.clone(), self.retention());
+        self.write(caller, move |tx, who| {
+            let run = pick::run(tx.connection(), who, Action::Retry, &call.run)?;
+            let old = match run.state {
+                RunState::Finished(_) => run,
+                RunState::Stopped { .. } => tx.advance(&run, RunEvent::Retired, retention, &who.to_string(), "retried")?,
+                RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => {
+                    return Err(Denied::WrongState { state: run.state.word(), wanted: "retried (cancel it first)" }.into());
+                }
+            };
+            let mut input = run_input(tx.connection(), old.id)?;
+            if let Some(prompt) = call.prompt {
+                checked_prompt(&prompt, input.agent.prompt)?;
+                input.prompt = prompt;
+            }
+            let new =
+                NewRun { id, name: None, name_seed, cwd: old.cwd.clone(), owner: old.owner.clone(), retry_of: Some(old.id), by: who.clone(), input };
+            let run = tx.dispatch(&new)?;
+            render::run(tx.connection(), &home, &run)
+        })
+        .await
+    }
+
+    /// Keeps a message for a live run.
+    ///
+    /// # Errors
+    /// Unknown, foreign, finished, or the text is unusable.
+    pub async fn send(&self, caller: Caller, call: SendToRun) -> Result<MessageView, OpError> {
+        Self::check(&caller.who, Action::Message)?;
+        if call.text.trim().is_empty() {
+            return Err(Denied::invalid("text", "is empty").into());
+        }
+        bounded("text", &call.text, limits::TEXT_BYTES_MAX)?;
+        let id = RequestId::new(clock::now(), random());
+        self.write(caller, move |tx, who| {
+            let run = pick::run(tx.connection(), who, Action::Message, &call.run)?;
+            if let RunState::Finished(outcome) = run.state {
+                return Err(Denied::RunFinished(outcome).into());
+            }
+            let message = tx.send_message(&run, who, id, &call.text)?;
+            Ok(render::message(&message, &run.name))
+        })
+        .await
+    }
+
+    /// Takes a run's word about itself, or a parent's remark about a run.
+    ///
+    /// # Errors
+    /// Unknown, foreign, an unknown word, or (by the run itself) finished.
+    pub async fn set_status(&self, caller: Caller, call: SetStatus) -> Result<RunView, OpError> {
+        let action = if matches!(caller.who, Principal::Run(_)) { Action::Report } else { Action::Annotate };
+        Self::check(&caller.who, action)?;
+        if !["running", "success", "completed", "error"].contains(&call.status.as_str()) {
+            return Err(Denied::invalid("status", "use running, success, completed or error").into());
+        }
+        bounded("summary", call.summary.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        if call.percent.is_some_and(|percent| percent > 100) {
+            return Err(Denied::invalid("percent", "use 0 to 100").into());
+        }
+        let home = self.home.clone();
+        let who = caller.who.clone();
+        let (run, mut view) = {
+            let view = self
+                .write(caller, move |tx, who| {
+                    let run = pick::run(tx.connection(), who, action, &call.run)?;
+                    let run = report(tx, who, &run, &call)?;
+                    render::run(tx.connection(), &home, &run)
+                })
+                .await?;
+            (RunId::parse(&view.run_id).ok(), view)
+        };
+        if let (Principal::Run(_), Some(id)) = (&who, run) {
+            let run = self.store.read(|connection| pick::run(connection, &who, Action::See, &id.to_string()))?;
+            view.messages = self.hand_messages(&run).await?;
+        }
+        Ok(view)
+    }
+
+    /// Gives runs, with everything under them, to another client or to the person.
+    ///
+    /// # Errors
+    /// Unknown, or no usable name.
+    pub async fn adopt(&self, caller: Caller, call: Adopt) -> Result<RunList, OpError> {
+        Self::check(&caller.who, Action::Adopt)?;
+        let owner = if call.client.is_empty() { Principal::Person } else { Principal::Client(ClientName::parse(&call.client)?) };
+        if call.runs.is_empty() {
+            return Err(Denied::invalid("runs", "name at least one").into());
+        }
+        let home = self.home.clone();
+        self.write(caller, move |tx, who| {
+            let mut list = RunList::default();
+            for given in &call.runs {
+                let run = pick::run(tx.connection(), who, Action::Adopt, given)?;
+                let root = if run.root == run.id { run } else { tx.run(run.root)? };
+                let root = tx.adopt(&root, &owner, who)?;
+                list.runs.push(render::run(tx.connection(), &home, &root)?);
+            }
+            Ok(list)
+        })
+        .await
+    }
+
+    /// Removes finished runs that ended long enough ago, with their files.
+    ///
+    /// # Errors
+    /// The caller may not, or a failure of the store.
+    pub async fn clean(&self, who: &Principal, older_than_ms: i64, dry_run: bool) -> Result<Cleaned, OpError> {
+        Self::check(who, Action::Clean)?;
+        let before = clock::now().plus_ms(older_than_ms.saturating_neg());
+        let mut cleaned = Cleaned { runs: Vec::new(), dry_run };
+        loop {
+            let skip = if dry_run { u32::try_from(cleaned.runs.len()).unwrap_or(u32::MAX) } else { 0 };
+            let old = self.store.read(|connection| crate::store::old_finished(connection, before, skip.saturating_add(100)))?;
+            let old: Vec<Run> = old.into_iter().skip(skip as usize).collect();
+            if old.is_empty() {
+                return Ok(cleaned);
+            }
+            cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
+            if !dry_run {
+                // Files first: what is left over when we die in between is found by the next clean.
+                for run in &old {
+                    super::chores::remove_files(&self.home, run.id);
+                }
+                self.store.write(move |tx| old.iter().try_for_each(|run| tx.remove(run))).await?;
+            }
+        }
+    }
+}
+
+fn report(tx: &mut crate::store::Tx<'_>, who: &Principal, run: &Run, call: &SetStatus) -> Result<Run, StoreError> {
+    if !matches!(who, Principal::Run(_)) {
+        let text = match &call.summary {
+            Some(summary) => format!("{}: {summary}", call.status),
+            None => call.status.clone(),
+        };
+        return tx.annotate(run, who, &text);
+    }
+    if let RunState::Finished(outcome) = run.state {
+        return Err(Denied::RunFinished(outcome).into());
+    }
+    if call.status == "running" {
+        return tx.progress(run, call.percent, call.summary.as_deref());
+    }
+    tx.report(run, &call.status, call.summary.as_deref())
+}

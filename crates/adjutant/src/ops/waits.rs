@@ -1,0 +1,151 @@
+//! Waiting for runs and reading the history: "events after this position that match", pushed.
+
+use super::{Caller, OpError, Ops, pick, render};
+use crate::store::{Request, Run, StoreError, Topic, ended_after, events_after, last_seq, open_requests, requests_of, run_by_id, runs_newest};
+use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
+use adjutant_core::{Action, Denied, EventSeq, Principal, RunId, RunState};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Most runs that one wait can name.
+const RUNS_MAX: usize = 200;
+/// Most open requests, ended and working runs that one wait brings back.
+const SHOWN_MAX: u32 = 100;
+/// Events in one page when the caller says no number.
+const EVENTS_DEFAULT: u32 = 200;
+const EVENTS_MAX: u32 = 5_000;
+
+/// What one look at the runs of a wait shows.
+struct Look {
+    needs: Vec<Request>,
+    ended: Vec<Run>,
+    working: Vec<Run>,
+    cursor: EventSeq,
+}
+
+impl Look {
+    fn outcome(&self, until: WaitUntil, named: bool) -> Option<&'static str> {
+        // Nothing goes on until somebody answers: waiting longer would be waiting for ever.
+        let stuck = !self.working.is_empty() && self.working.iter().all(|run| run.blocking_pending > 0);
+        let nothing_left = self.working.is_empty();
+        match until {
+            WaitUntil::Attention if !self.needs.is_empty() || !self.ended.is_empty() => Some("event"),
+            WaitUntil::Any if !self.ended.is_empty() || stuck => Some("event"),
+            WaitUntil::All if (nothing_left && (named || !self.ended.is_empty())) || stuck => Some("event"),
+            _ if nothing_left && self.needs.is_empty() => Some("idle"),
+            _ => None,
+        }
+    }
+}
+
+impl Ops {
+    /// Waits until something about the runs needs the caller, or the time is over.
+    ///
+    /// # Errors
+    /// A run is unknown or foreign.
+    pub async fn wait(&self, who: &Principal, call: &Wait) -> Result<Waited, OpError> {
+        Self::check(who, Action::Wait)?;
+        if call.runs.len() > RUNS_MAX {
+            return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
+        }
+        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+        let (runs, began) = self.store.read(|connection| {
+            let runs =
+                call.runs.iter().map(|given| Ok(pick::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()?;
+            Ok((runs, last_seq(connection)?))
+        })?;
+        let topics = match who {
+            _ if !runs.is_empty() => runs.iter().map(|run| Topic::Run(*run)).collect(),
+            Principal::Person => vec![Topic::All],
+            who => vec![Topic::Owner(who.to_string())],
+        };
+        let listener = self.store.bells().listen(topics);
+        loop {
+            let look = self.look(who, &runs, call.after.map(EventSeq), began)?;
+            let outcome = look.outcome(call.until, !runs.is_empty());
+            if outcome.is_some() || Instant::now() >= deadline {
+                return self.waited(&look, outcome.unwrap_or("timeout"));
+            }
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                continue;
+            }
+        }
+    }
+
+    fn look(&self, who: &Principal, runs: &[RunId], after: Option<EventSeq>, began: EventSeq) -> Result<Look, OpError> {
+        let owner = if *who == Principal::Person { None } else { Some(who) };
+        Ok(self.store.read(|connection| {
+            let cursor = last_seq(connection)?;
+            if runs.is_empty() {
+                let ended = ended_after(connection, owner, after.unwrap_or(began), SHOWN_MAX)?;
+                let unfinished = runs_newest(connection, owner, false, 2 * SHOWN_MAX)?.runs;
+                let working = unfinished.into_iter().filter(|run| !matches!(run.state, RunState::Stopped { .. })).collect();
+                return Ok(Look { needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, cursor });
+            }
+            let mut look = Look { needs: Vec::new(), ended: Vec::new(), working: Vec::new(), cursor };
+            for id in runs {
+                // A run that was cleaned away meanwhile has ended, and was seen to.
+                let Some(run) = run_by_id(connection, *id)? else { continue };
+                if run.pending > 0 && look.needs.len() < SHOWN_MAX as usize {
+                    look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
+                }
+                match run.end_seq {
+                    Some(end) if after.is_none_or(|after| end > after) => look.ended.push(run),
+                    Some(_) => {}
+                    None => look.working.push(run),
+                }
+            }
+            look.needs.sort_by_key(|request| request.no);
+            look.ended.sort_by_key(|run| run.end_seq);
+            Ok(look)
+        })?)
+    }
+
+    fn waited(&self, look: &Look, outcome: &str) -> Result<Waited, OpError> {
+        self.store
+            .read(|connection| {
+                let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
+                Ok(Waited {
+                    outcome: outcome.to_owned(),
+                    needs: look.needs.iter().map(render::request).collect(),
+                    ended: full(&look.ended)?,
+                    working: look.working.iter().take(SHOWN_MAX as usize).map(|run| render::brief(&self.home, run)).collect(),
+                    cursor: look.cursor.0,
+                })
+            })
+            .map_err(OpError::from)
+    }
+
+    /// Reads the history after a position, waiting for more when there is none.
+    ///
+    /// # Errors
+    /// The run is unknown or foreign.
+    pub async fn events(&self, caller: &Caller, call: &ReadEvents) -> Result<EventPage, OpError> {
+        let who = &caller.who;
+        Self::check(who, Action::Events)?;
+        let limit = call.limit.unwrap_or(EVENTS_DEFAULT).clamp(1, EVENTS_MAX);
+        let run = match &call.run {
+            Some(run) => Some(self.store.read(|connection| pick::run(connection, who, Action::See, run))?.id),
+            None => None,
+        };
+        let topic = match (run, who) {
+            (Some(run), _) => Topic::Run(run),
+            (None, Principal::Person) => Topic::All,
+            (None, who) => Topic::Owner(who.to_string()),
+        };
+        let listener = self.store.bells().listen(vec![topic]);
+        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+        loop {
+            let (events, last) =
+                self.store.read(|connection| Ok((events_after(connection, who, run, EventSeq(call.after), limit)?, last_seq(connection)?)))?;
+            if !events.is_empty() || Instant::now() >= deadline {
+                let cursor =
+                    if events.len() < limit as usize { last.0.max(call.after) } else { events.last().map_or(call.after, |event| event.seq.0) };
+                return Ok(EventPage { events: events.iter().map(render::event).collect(), cursor });
+            }
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                continue;
+            }
+        }
+    }
+}

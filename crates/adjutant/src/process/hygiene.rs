@@ -1,0 +1,113 @@
+//! What a process of ours does to itself before anything else: private files, no core dumps, no
+//! descriptors for its children, no death by a closed pipe.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::FdFlags;
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// Prepares a guard, a supervisor or a hub. Signals that end a background process by accident are
+/// ignored: a closed terminal, a closed pipe, a file-size limit.
+///
+/// # Errors
+/// The kernel refuses one of it.
+pub fn background() -> io::Result<()> {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    seal_descriptors()?;
+    ignore(&[libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ, libc::SIGINT, libc::SIGQUIT]);
+    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    raise_descriptor_limit()?;
+    #[cfg(target_os = "linux")]
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+/// Makes orphans below this process its children, so that none escapes its sweep.
+///
+/// # Errors
+/// The platform cannot.
+#[cfg(target_os = "linux")]
+pub fn become_subreaper() -> io::Result<()> {
+    // Any pid means "yes".
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Leaves it at that: there is no such thing here, and survivors can only be reported.
+#[cfg(not(target_os = "linux"))]
+pub fn become_subreaper() -> io::Result<()> {
+    Ok(())
+}
+
+/// The soft limit of open descriptors goes up to the hard one, at most to this.
+const DESCRIPTORS_MAX: u64 = 65_536;
+
+fn raise_descriptor_limit() -> io::Result<()> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
+    if limit.current.is_some_and(|current| current < wanted) {
+        rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })?;
+    }
+    Ok(())
+}
+
+/// Takes over descriptor `fd` that the parent placed for us. `None` when there is none.
+/// Each may be taken once.
+#[must_use]
+#[expect(unsafe_code, reason = "a descriptor placed by the parent has no owner in this process yet")]
+pub fn inherited(fd: RawFd) -> Option<OwnedFd> {
+    // SAFETY: descriptors 3 and up at the start of the process belong to nobody in it; an unused
+    // number is found out by the first call and forgotten without being closed.
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    match rustix::io::fcntl_setfd(&owned, FdFlags::CLOEXEC) {
+        Ok(()) => Some(owned),
+        Err(_) => {
+            std::mem::forget(owned);
+            None
+        }
+    }
+}
+
+/// Points standard input at `/dev/null`, letting go of what it was.
+///
+/// # Errors
+/// As the kernel says.
+pub fn drop_stdin() -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::stdio::dup2_stdin(&null)?)
+}
+
+/// Points all three standard streams at `/dev/null`.
+///
+/// # Errors
+/// As the kernel says.
+pub fn drop_stdio() -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Marks every descriptor above the standard streams close-on-exec, whoever opened it.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "close_range has no safe wrapper")]
+fn seal_descriptors() -> io::Result<()> {
+    // SAFETY: only flags of descriptors change; nothing is closed before an exec.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    // Kernels before 5.11 do not know it; there, everything we open is close-on-exec anyway.
+    if done == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM) { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn seal_descriptors() -> io::Result<()> {
+    Ok(())
+}
+
+#[expect(unsafe_code, reason = "setting a signal's disposition has no safe wrapper")]
+fn ignore(signals: &[libc::c_int]) {
+    for signal in signals {
+        // SAFETY: SIG_IGN runs no code of ours.
+        unsafe { libc::signal(*signal, libc::SIG_IGN) };
+    }
+}

@@ -1,0 +1,171 @@
+//! Liveness by held locks: a process lives for as long as it holds its lock file. The pid written
+//! inside only says whom to look at; it is never believed by itself.
+//!
+//! A lock belongs to an open file and can be handed to a child before the child runs, so there is
+//! no moment in which a process is alive and its lock is free.
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::Pid;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// A held lock; free again when this and every copy of its descriptor is closed.
+#[derive(Debug)]
+pub struct Lock(OwnedFd);
+
+impl Lock {
+    /// Takes the lock, or returns `None` when somebody holds it.
+    ///
+    /// # Errors
+    /// The file cannot be opened or locked.
+    pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
+        let fd = open(path)?;
+        loop {
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Self(fd))),
+                Err(Errno::WOULDBLOCK) => {}
+                Err(error) => return Err(at(path, error)),
+            }
+            // A holder holds it alone; somebody who only looks (see `is_held`) shares it for an
+            // instant, and must not make us believe that there is a holder.
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
+                Ok(()) => rustix::fs::flock(&fd, FlockOperation::Unlock).map_err(|error| at(path, error))?,
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(at(path, error)),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes the lock, blocking the thread for as long as somebody else holds it.
+    ///
+    /// # Errors
+    /// The file cannot be opened or locked.
+    pub fn take_blocking(path: &Path) -> io::Result<Self> {
+        let fd = open(path)?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockExclusive)).map_err(|error| at(path, error))?;
+        Ok(Self(fd))
+    }
+
+    /// Takes over a lock that the parent took for us, where `fd` is that file; else takes it anew.
+    ///
+    /// # Errors
+    /// As [`Lock::try_take`].
+    pub fn adopt_or_take(fd: Option<OwnedFd>, path: &Path) -> io::Result<Option<Self>> {
+        if let Some(fd) = fd {
+            let (mine, named) = (rustix::fs::fstat(&fd).ok(), rustix::fs::stat(path).ok());
+            if let (Some(mine), Some(named)) = (mine, named)
+                && (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
+            {
+                return match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => Ok(Some(Self(fd))),
+                    Err(Errno::WOULDBLOCK) => Ok(None),
+                    Err(error) => Err(at(path, error)),
+                };
+            }
+        }
+        Self::try_take(path)
+    }
+
+    /// Writes down whom to look at.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_pid(&self, pid: Pid) -> io::Result<()> {
+        let text = format!("{:<10}\n", pid.as_raw_nonzero());
+        Ok(rustix::io::pwrite(&self.0, text.as_bytes(), 0).map(|_| ())?)
+    }
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Tells whether somebody holds the lock. A file that is not there is held by nobody.
+///
+/// # Errors
+/// The file cannot be opened or locked.
+pub fn is_held(path: &Path) -> io::Result<bool> {
+    let fd = match rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        Err(error) => return Err(at(path, error)),
+    };
+    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(at(path, error)),
+    }
+}
+
+/// Returns the pid written in the lock file, whether it is held or not. `None` when there is none
+/// yet.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn written_pid(path: &Path) -> io::Result<Option<Pid>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim().parse().ok().and_then(Pid::from_raw)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the pid of the lock's holder. `None` when nobody holds it, or the holder has not said
+/// yet who it is.
+///
+/// # Errors
+/// The file cannot be read or locked.
+pub fn holder_pid(path: &Path) -> io::Result<Option<Pid>> {
+    if is_held(path)? { written_pid(path) } else { Ok(None) }
+}
+
+/// Blocks the thread until nobody holds the lock.
+///
+/// # Errors
+/// The file cannot be opened or locked.
+pub fn wait_free_blocking(path: &Path) -> io::Result<()> {
+    let fd = match rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(at(path, error)),
+    };
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockShared)).map_err(|error| at(path, error))
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| at(path, error))
+}
+
+fn at(path: &Path, error: Errno) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_until_its_last_copy_is_closed() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("x.lock");
+        assert!(!is_held(&path).expect("looks"));
+        let lock = Lock::try_take(&path).expect("takes").expect("free");
+        lock.write_pid(rustix::process::getpid()).expect("writes");
+        assert_eq!(holder_pid(&path).expect("looks"), Some(rustix::process::getpid()));
+        assert!(Lock::try_take(&path).expect("looks").is_none());
+        let copy = rustix::io::dup(&lock).expect("copies");
+        drop(lock);
+        assert!(is_held(&path).expect("looks"));
+        let lock = Lock::adopt_or_take(Some(copy), &path).expect("adopts").expect("ours");
+        drop(lock);
+        assert!(!is_held(&path).expect("looks"));
+        assert_eq!(holder_pid(&path).expect("looks"), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! Everything about operating-system processes: the only module that starts any, and the only one
+//! with `unsafe` code.
+//!
+//! - [`spawn`]: an argv, no shell, a session of its own, no descriptor leaked.
+//! - [`start`]: this binary again: a guard beside an attempt, a hub in the background.
+//! - [`lock`], [`watch`]: liveness. A process lives for as long as it holds its lock; a pid is
+//!   never trusted.
+//! - [`tree`]: what a process has started, signalling it, sweeping it away.
+//! - [`peer`]: who is at the other end of a socket, and under which attempt it lives.
+//! - [`containment`], [`init`]: a PID namespace where the kernel lets us.
+//! - [`hygiene`]: what a process of ours does to itself first.
+//!
+//! It knows nothing of runs beyond the names of their directories, and never decides when to stop
+//! anything.
+
+pub mod containment;
+pub mod hygiene;
+pub mod init;
+pub mod lock;
+pub mod peer;
+pub mod spawn;
+pub mod start;
+pub mod tree;
+pub mod watch;
+
+pub use lock::Lock;
+pub use rustix::process::{Pid, Signal};
+pub use spawn::{Child, Feed, Spawn};
+pub use start::{Detached, GuardChild, ReadyPipe, spawn_detached_self, spawn_guard};
+pub use watch::attempt_over;
+
+/// Exit status of a guard or supervisor that found its lock held by another.
+pub const EXIT_LOCKED: u8 = 75;
+/// Exit status of a supervisor whose attempt was begun before: it must never begin again.
+pub const EXIT_BEGUN_BEFORE: u8 = 76;

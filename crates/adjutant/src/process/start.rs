@@ -1,0 +1,216 @@
+//! Starting this binary again: a guard beside an attempt, a hub in the background.
+
+use super::hygiene::inherited;
+use super::{Child, Feed, Lock, Spawn, watch};
+use crate::config;
+use crate::link::{AttemptDir, Order};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::ExitCode;
+use tokio::net::unix::pipe;
+
+/// This binary, even when its file was replaced or removed meanwhile.
+pub const SELF_EXE: &str = "/proc/self/exe";
+/// The first descriptor that a child of ours inherits beside its standard streams.
+pub const INHERITED: i32 = 3;
+
+/// A guard that this process has started and has to reap.
+#[derive(Debug)]
+pub struct GuardChild {
+    pub pid: Pid,
+    pidfd: OwnedFd,
+}
+
+impl GuardChild {
+    /// Waits for its end and reaps it. Everything of the attempt is gone then.
+    ///
+    /// # Errors
+    /// It cannot be watched, or was reaped by somebody else.
+    pub async fn wait(self) -> io::Result<WaitIdStatus> {
+        watch::ended(self.pidfd.try_clone()?).await?;
+        let status = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED)?;
+        status.ok_or_else(|| io::Error::other("the guard ended without a status"))
+    }
+}
+
+/// Starts a guard, which starts the attempt's supervisor. The attempt's directory is made where it
+/// is missing. The guard's lock is held from before the guard lives.
+///
+/// # Errors
+/// `AlreadyExists`: another guard of this attempt lives. Else as the kernel says; nothing runs then.
+pub fn spawn_guard(dir: &AttemptDir, order: &Order) -> io::Result<GuardChild> {
+    spawn_guard_of(Path::new(SELF_EXE), dir, order)
+}
+
+/// [`spawn_guard`] with another binary, for tests.
+///
+/// # Errors
+/// As [`spawn_guard`].
+pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result<GuardChild> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir.0)?;
+    let lock = Lock::try_take(&dir.guard_lock())?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: a guard lives", dir.0.display())))?;
+    let order = unlinked_file(dir, &serde_json::to_vec(order)?)?;
+    let log_path = dir.0.join("supervisor.log");
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let log = rustix::fs::open(&log_path, flags, Mode::RUSR | Mode::WUSR)?;
+    let Child { pid, pidfd } = Spawn {
+        program: exe,
+        argv: vec![OsString::from("adj"), OsString::from("__guard"), dir.0.clone().into_os_string()],
+        env: config::guard_env(),
+        cwd: Path::new("/"),
+        stdin: Feed::Fd(order.as_fd()),
+        stdout: Feed::Fd(log.as_fd()),
+        stderr: Feed::Fd(log.as_fd()),
+        inherit: vec![lock.as_fd()],
+        umask: None,
+    }
+    .start()?;
+    // It writes its pid itself as well; until then whoever watches finds it here.
+    if let Err(error) = lock.write_pid(pid) {
+        tracing::warn!(%error, dir = %dir.0.display(), "the guard's pid could not be written down");
+    }
+    Ok(GuardChild { pid, pidfd })
+}
+
+/// Makes a file without a name that holds `bytes`, to be read from its beginning.
+fn unlinked_file(dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
+    #[cfg(target_os = "linux")]
+    let mut file = {
+        let _ = dir;
+        fs::File::from(rustix::fs::memfd_create("order", rustix::fs::MemfdFlags::CLOEXEC)?)
+    };
+    #[cfg(not(target_os = "linux"))]
+    let mut file = {
+        let path = dir.0.join("order");
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = fs::File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);
+        fs::remove_file(&path)?;
+        file
+    };
+    file.write_all(bytes)?;
+    io::Seek::rewind(&mut file)?;
+    Ok(file.into())
+}
+
+/// A process started in the background that says on a pipe when it is ready.
+#[derive(Debug)]
+pub struct Detached {
+    ready: OwnedFd,
+}
+
+/// Most bytes that are read from a readiness pipe.
+const READY_BYTES_MAX: u64 = 64 * 1024;
+
+impl Detached {
+    /// Waits until the process has closed its readiness pipe, and returns what it wrote there: empty
+    /// when it ended without a word.
+    ///
+    /// # Errors
+    /// The pipe cannot be read.
+    pub async fn ready(self) -> io::Result<Vec<u8>> {
+        use tokio::io::AsyncReadExt;
+        let mut said = Vec::new();
+        let pipe = pipe::Receiver::from_owned_fd(self.ready)?;
+        pipe.take(READY_BYTES_MAX).read_to_end(&mut said).await?;
+        Ok(said)
+    }
+
+    /// The same, blocking the thread.
+    ///
+    /// # Errors
+    /// The pipe cannot be read.
+    pub fn ready_blocking(self) -> io::Result<Vec<u8>> {
+        let mut said = Vec::new();
+        fs::File::from(self.ready).take(READY_BYTES_MAX).read_to_end(&mut said)?;
+        Ok(said)
+    }
+}
+
+/// Starts `adj <args>` in the background: own session, no parent (so nobody has to reap it), working
+/// directory `/`, the given environment, its output appended to `log`, or dropped. It has a
+/// [`ReadyPipe`].
+///
+/// # Errors
+/// As the kernel says; nothing runs then.
+pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log: Option<&Path>) -> io::Result<Detached> {
+    let (ready, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let log = log.map(|path| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)).transpose()?;
+    let out = log.as_ref().map_or(Feed::Null, |log| Feed::Fd(log.as_fd()));
+    let child = Spawn {
+        program: Path::new(SELF_EXE),
+        argv: [OsStr::new("adj"), OsStr::new("__detach")].into_iter().chain(args.iter().copied()).map(OsStr::to_owned).collect(),
+        env,
+        cwd: Path::new("/"),
+        stdin: Feed::Null,
+        stdout: out,
+        stderr: out,
+        inherit: vec![theirs.as_fd()],
+        umask: None,
+    }
+    .start()?;
+    drop(theirs);
+    match child.wait_blocking()?.exit_status() {
+        Some(0) => Ok(Detached { ready }),
+        other => Err(io::Error::other(format!("the background process could not be started (status {other:?})"))),
+    }
+}
+
+/// `adj __detach <args>`: starts `adj <args>` with everything that it was given itself, and ends, so
+/// that the new process has no parent.
+#[must_use]
+pub fn detach(args: &[OsString]) -> ExitCode {
+    match detached(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "nothing was started in the background");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn detached(args: &[OsString]) -> io::Result<()> {
+    let ready = inherited(INHERITED).ok_or_else(|| io::Error::other("no readiness pipe"))?;
+    Spawn {
+        program: Path::new(SELF_EXE),
+        argv: [OsString::from("adj")].into_iter().chain(args.iter().cloned()).collect(),
+        env: config::whole_env(),
+        cwd: Path::new("/"),
+        stdin: Feed::Null,
+        stdout: Feed::Fd(rustix::stdio::stdout()),
+        stderr: Feed::Fd(rustix::stdio::stderr()),
+        inherit: vec![ready.as_fd()],
+        umask: None,
+    }
+    .start()
+    .map(|_| ())
+}
+
+/// The other end of [`Detached`]: take it once, before any descriptor is opened.
+#[derive(Debug)]
+pub struct ReadyPipe(fs::File);
+
+impl ReadyPipe {
+    /// Takes the pipe that the starter gave us. `None` in the foreground.
+    #[must_use]
+    pub fn inherited() -> Option<Self> {
+        let fd = inherited(INHERITED)?;
+        let is_pipe = rustix::fs::fstat(&fd).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo);
+        is_pipe.then(|| Self(fd.into()))
+    }
+
+    /// Says `message` and closes the pipe.
+    ///
+    /// # Errors
+    /// The starter has gone.
+    pub fn say(mut self, message: &str) -> io::Result<()> {
+        self.0.write_all(message.as_bytes())
+    }
+}

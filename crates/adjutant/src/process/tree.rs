@@ -1,0 +1,227 @@
+//! What a process has started, directly and indirectly; signalling all of it; sweeping it away.
+//!
+//! A process whose parent has died becomes the child of the nearest subreaper above it. Sweeping
+//! below a subreaper until no child is left therefore catches everything: other sessions, double
+//! forks, cleared environments, renamed processes.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// How often what was found is looked through again for processes started meanwhile.
+const ROUNDS_MAX: usize = 64;
+
+/// Returns all living descendants of a process, parents before children.
+#[must_use]
+pub fn descendants(root: Pid) -> Vec<Pid> {
+    let mut found = Vec::new();
+    let mut next = vec![root];
+    while let Some(pid) = next.pop() {
+        for child in children(pid) {
+            if !found.contains(&child) {
+                found.push(child);
+                next.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the children of a process: of each of its threads.
+#[must_use]
+pub fn children(pid: Pid) -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return Vec::new() };
+    let mut found = Vec::new();
+    for thread in threads.flatten() {
+        // A thread that has ended meanwhile has left its children to another.
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.path().exists() => return children_by_scan(pid),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// The same on kernels without the `children` files.
+fn children_by_scan(parent: Pid) -> Vec<Pid> {
+    all().into_iter().filter(|pid| status(*pid).is_some_and(|status| status.parent == Some(parent))).collect()
+}
+
+/// Returns the numbers of all processes.
+#[must_use]
+pub fn all() -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)).collect()
+}
+
+/// What `/proc/<pid>/stat` says about a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// `None` at the top of what we can see.
+    pub parent: Option<Pid>,
+    /// It has ended and was not reaped yet.
+    pub is_zombie: bool,
+}
+
+/// Looks at one process. `None` when there is none of that number.
+#[must_use]
+pub fn status(pid: Pid) -> Option<Status> {
+    let text = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The name in parentheses may contain anything, parentheses and blanks too.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let is_zombie = matches!(fields.next()?, "Z" | "X" | "x");
+    let parent = fields.next()?.parse().ok().and_then(Pid::from_raw);
+    Some(Status { parent, is_zombie })
+}
+
+/// Tells whether a process lives somewhere below `root`.
+#[must_use]
+pub fn is_below(pid: Pid, root: Pid) -> bool {
+    let mut at = pid;
+    // A chain of parents cannot be longer than this: it guards against reused numbers only.
+    for _ in 0..100_000 {
+        match status(at).and_then(|status| status.parent) {
+            Some(parent) if parent == root => return true,
+            Some(parent) => at = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Sends TERM to everything below `root`, and CONT, since a stopped process would keep the TERM
+/// pending.
+pub fn terminate(root: Pid) {
+    for (_, target) in targets(root, &HashSet::new()) {
+        send(&target, Signal::TERM);
+        send(&target, Signal::CONT);
+    }
+}
+
+/// Kills everything below `root` that is there, and returns what was killed. Everything is stopped
+/// first, so that nothing goes on forking while it is killed.
+pub fn kill(root: Pid) -> HashSet<Pid> {
+    let mut killed = HashSet::new();
+    let mut frozen = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        let found = targets(root, &killed);
+        if found.is_empty() {
+            break;
+        }
+        for (pid, target) in found {
+            send(&target, Signal::STOP);
+            killed.insert(pid);
+            frozen.push(target);
+        }
+    }
+    for target in &frozen {
+        send(target, Signal::KILL);
+    }
+    killed
+}
+
+/// Opens every living descendant that is not in `known`.
+fn targets(root: Pid, known: &HashSet<Pid>) -> Vec<(Pid, OwnedFd)> {
+    let mut found = Vec::new();
+    for pid in descendants(root) {
+        if known.contains(&pid) {
+            continue;
+        }
+        let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        // The number may have passed on between being listed and being opened; whoever has it now is
+        // one of ours only if it is below `root`.
+        if is_below(pid, root) && status(pid).is_some_and(|status| !status.is_zombie) {
+            found.push((pid, target));
+        }
+    }
+    found
+}
+
+fn send(target: &OwnedFd, signal: Signal) {
+    match rustix::process::pidfd_send_signal(target, signal) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => tracing::warn!(%error, "a process could not be signalled"),
+    }
+}
+
+/// One step of reaping.
+#[derive(Debug, Clone, Copy)]
+pub enum Reaped {
+    Child(Pid, WaitStatus),
+    /// There are children, none of which has ended.
+    NoneEnded,
+    /// There are no children: with a subreaper, nothing is left at all.
+    NoneLeft,
+}
+
+/// Reaps one child that has ended.
+#[must_use]
+pub fn reap(wait: WaitOptions) -> Reaped {
+    loop {
+        match rustix::process::wait(wait) {
+            Ok(Some((pid, status))) => return Reaped::Child(pid, status),
+            Ok(None) => return Reaped::NoneEnded,
+            Err(Errno::INTR) => {}
+            Err(_) => return Reaped::NoneLeft,
+        }
+    }
+}
+
+/// Kills and reaps, blocking the thread, until this process (a subreaper) has no child left.
+pub fn sweep_blocking() {
+    let own = rustix::process::getpid();
+    loop {
+        kill(own);
+        // All of them are dying. Whoever forked at the last moment becomes our child and is found
+        // by the next round.
+        if matches!(reap(WaitOptions::empty()), Reaped::NoneLeft) {
+            return;
+        }
+        while matches!(reap(WaitOptions::NOHANG), Reaped::Child(..)) {}
+    }
+}
+
+/// Kills what is left of an attempt whose guard and supervisor are both dead: every process that
+/// carries the attempt's marker in its environment. Returns how many. The last resort: a process
+/// that cleared its environment is not found.
+#[must_use]
+pub fn stragglers(run_id: &str, attempt: u32) -> u32 {
+    let own = rustix::process::getpid();
+    let marker = marker(run_id, attempt);
+    let mut killed = HashSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let before = killed.len();
+        for pid in all() {
+            if pid == own || killed.contains(&pid) {
+                continue;
+            }
+            let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            if has_marker(pid, &marker) {
+                send(&target, Signal::KILL);
+                killed.insert(pid);
+            }
+        }
+        if killed.len() == before {
+            break;
+        }
+    }
+    u32::try_from(killed.len()).unwrap_or(u32::MAX)
+}
+
+/// The variable that everything of an attempt finds in its environment.
+pub const MARKER: &str = "ADJ_RUN";
+
+fn marker(run_id: &str, attempt: u32) -> Vec<u8> {
+    format!("{MARKER}={run_id}/{attempt}").into_bytes()
+}
+
+fn has_marker(pid: Pid, marker: &[u8]) -> bool {
+    match fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())) {
+        Ok(env) => env.split(|byte| *byte == 0).any(|pair| pair == marker),
+        Err(_) => false,
+    }
+}

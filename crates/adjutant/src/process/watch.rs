@@ -1,0 +1,73 @@
+//! Waiting for the end of a process that need not be our child, pushed by the kernel.
+
+use super::lock;
+use crate::link::AttemptDir;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Returns when neither guard nor supervisor of the attempt lives: at once when none does. What
+/// they started is gone then too, unless both were killed (see [`super::tree::stragglers`]).
+///
+/// The guard takes the supervisor's lock before it starts it and while it holds its own, so looking
+/// at the guard first leaves no gap.
+///
+/// # Errors
+/// The locks cannot be looked at.
+pub async fn attempt_over(dir: &AttemptDir) -> io::Result<()> {
+    released(&dir.guard_lock()).await?;
+    released(&dir.supervisor_lock()).await
+}
+
+/// Returns when nobody holds the lock.
+///
+/// # Errors
+/// The lock cannot be looked at.
+pub async fn released(path: &Path) -> io::Result<()> {
+    while lock::is_held(path)? {
+        let Some(pid) = lock::written_pid(path)? else {
+            return released_blocking(path.to_owned()).await;
+        };
+        let watched = match open(pid) {
+            Ok(fd) => fd,
+            // The holder has handed the lock on, or has not written its pid yet.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return released_blocking(path.to_owned()).await,
+            Err(error) => return Err(error),
+        };
+        // The number may have passed to a stranger before we opened it, but not if the holder still
+        // holds: then it was alive all the time.
+        if lock::is_held(path)? && lock::written_pid(path)? == Some(pid) {
+            ended(watched).await?;
+            if lock::is_held(path)? {
+                return released_blocking(path.to_owned()).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns when the process behind the pidfd has ended.
+///
+/// # Errors
+/// The descriptor cannot be watched.
+pub async fn ended(pidfd: OwnedFd) -> io::Result<()> {
+    let watched = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
+    watched.readable().await?.retain_ready();
+    Ok(())
+}
+
+fn open(pid: Pid) -> io::Result<OwnedFd> {
+    match rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK) {
+        Err(Errno::INVAL) => Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?),
+        other => Ok(other?),
+    }
+}
+
+/// The same by a blocked thread: where the pid is not known.
+async fn released_blocking(path: PathBuf) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || lock::wait_free_blocking(&path)).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,91 @@
+//! Bells: how a commit wakes those who wait for it. A bell carries no data; whoever hears it looks
+//! again. A listener hangs its bell up before it looks, so no ring is ever missed.
+
+use adjutant_core::{RequestId, RunId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// What a bell is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// Anything about one run.
+    Run(RunId),
+    /// One request was settled.
+    Request(RequestId),
+    /// Anything about runs of one owner (a principal, written down).
+    Owner(String),
+    /// Anything at all.
+    All,
+    /// A place may have come free, or a run was queued.
+    Queue,
+    /// A deadline was set that may be the next.
+    Deadline,
+}
+
+#[derive(Debug, Default)]
+pub struct Bells {
+    hung: Mutex<Hung>,
+}
+
+#[derive(Debug, Default)]
+struct Hung {
+    next: u64,
+    by_topic: HashMap<Topic, HashMap<u64, Arc<Notify>>>,
+}
+
+impl Bells {
+    /// Hangs one bell up under several topics.
+    #[must_use]
+    pub fn listen(self: &Arc<Self>, topics: Vec<Topic>) -> Listener {
+        let notify = Arc::new(Notify::new());
+        let mut hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = hung.next;
+        hung.next += 1;
+        for topic in &topics {
+            hung.by_topic.entry(topic.clone()).or_default().insert(id, Arc::clone(&notify));
+        }
+        drop(hung);
+        Listener { bells: Arc::clone(self), topics, id, notify }
+    }
+
+    /// Rings every bell under these topics.
+    pub fn ring<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) {
+        let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        for topic in topics {
+            for notify in hung.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
+                notify.notify_one();
+            }
+        }
+    }
+}
+
+/// A bell that hangs for as long as this lives.
+#[derive(Debug)]
+pub struct Listener {
+    bells: Arc<Bells>,
+    topics: Vec<Topic>,
+    id: u64,
+    notify: Arc<Notify>,
+}
+
+impl Listener {
+    /// Waits for the next ring, or returns at once when there was one since the last.
+    pub async fn heard(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut hung = self.bells.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        for topic in &self.topics {
+            if let Some(bells) = hung.by_topic.get_mut(topic) {
+                bells.remove(&self.id);
+                if bells.is_empty() {
+                    hung.by_topic.remove(topic);
+                }
+            }
+        }
+    }
+}

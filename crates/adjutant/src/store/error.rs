@@ -1,0 +1,42 @@
+//! What can go wrong with the store.
+
+use adjutant_core::Denied;
+use rusqlite::ErrorCode;
+use std::path::PathBuf;
+
+/// Why a transaction did not happen, or may not have.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The rules say no; nothing has changed.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// No room; nothing has changed.
+    #[error("the disk that holds the store is full")]
+    Full,
+    /// The commit failed: it may or may not be in the store. Repeat it with its key.
+    #[error("the store failed while committing: {0}")]
+    Unknown(String),
+    /// A statement failed; nothing has changed.
+    #[error("the store failed: {0}")]
+    Sql(String),
+    /// A row that this binary cannot understand.
+    #[error("the store holds something unreadable: {0}")]
+    Corrupt(String),
+    #[error("{path} was written by a newer version of adj (schema {found}, this one knows {known}): use that version, or another ADJ_HOME")]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("{path} is not a store of adj")]
+    NotAStore { path: PathBuf },
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        if is_full(&error) { Self::Full } else { Self::Sql(error.to_string()) }
+    }
+}
+
+/// Tells whether an error means that there is no room on the disk.
+pub(super) fn is_full(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
+}

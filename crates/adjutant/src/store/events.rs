@@ -1,0 +1,117 @@
+//! The append-only history.
+
+use super::{StoreError, Topic, Tx};
+use adjutant_core::{EventKind, EventSeq, Principal, RequestId, RunId, Time};
+use rusqlite::{Connection, Row, params};
+
+/// One entry of the history.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub seq: EventSeq,
+    pub at: Time,
+    pub kind: EventKind,
+    pub run: RunId,
+    pub run_name: String,
+    pub request: Option<RequestId>,
+    pub by: String,
+    pub text: String,
+}
+
+/// Appends one event, moves the run's cursor to it and rings the bells about the run.
+///
+/// # Errors
+/// A failure of the store.
+pub fn append(
+    tx: &mut Tx<'_>,
+    kind: EventKind,
+    run: RunId,
+    owner: &str,
+    request: Option<RequestId>,
+    by: &str,
+    text: &str,
+) -> Result<EventSeq, StoreError> {
+    tx.prepare("INSERT INTO events (at, kind, run, request, by, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+        tx.now().0,
+        kind.word(),
+        run.to_string(),
+        request.map(|id| id.to_string()),
+        by,
+        text
+    ])?;
+    let seq = EventSeq(tx.connection().last_insert_rowid());
+    tx.ring(Topic::Run(run));
+    tx.ring(Topic::Owner(owner.to_owned()));
+    tx.ring(Topic::All);
+    Ok(seq)
+}
+
+/// Reads up to `limit` events after `after` that `who` may see, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>, after: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
+    const COLUMNS: &str = "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text FROM events e JOIN runs r ON r.id = e.run";
+    let one_run = match (who, run) {
+        (_, Some(run)) => Some(run),
+        (Principal::Run(run), None) => Some(*run),
+        (Principal::Person | Principal::Client(_), None) => None,
+    };
+    let read = |row: &Row<'_>| read_event(row);
+    let rows = match (one_run, who) {
+        (Some(run), _) => connection
+            .prepare_cached(&format!("{COLUMNS} WHERE e.run = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"))?
+            .query_map(params![run.to_string(), after.0, limit], read)?
+            .collect::<Result<Vec<_>, _>>()?,
+        (None, Principal::Client(_)) => connection
+            .prepare_cached(&format!("{COLUMNS} WHERE r.owner = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"))?
+            .query_map(params![who.to_string(), after.0, limit], read)?
+            .collect::<Result<Vec<_>, _>>()?,
+        (None, _) => connection
+            .prepare_cached(&format!("{COLUMNS} WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2"))?
+            .query_map(params![after.0, limit], read)?
+            .collect::<Result<Vec<_>, _>>()?,
+    };
+    rows.into_iter().collect()
+}
+
+fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
+    let (kind, run, request): (String, String, Option<String>) = (row.get(2)?, row.get(3)?, row.get(5)?);
+    let (seq, at, run_name, by, text) = (row.get(0)?, row.get(1)?, row.get(4)?, row.get(6)?, row.get(7)?);
+    let corrupt = |what: &str| StoreError::Corrupt(format!("event {seq}: {what}"));
+    Ok((|| {
+        Ok(Event {
+            seq: EventSeq(seq),
+            at: Time(at),
+            kind: EventKind::from_word(&kind).ok_or_else(|| corrupt(&kind))?,
+            run: RunId::parse(&run).map_err(|_| corrupt(&run))?,
+            run_name,
+            request: request.map(|id| RequestId::parse(&id).map_err(|_| corrupt(&id))).transpose()?,
+            by,
+            text,
+        })
+    })())
+}
+
+/// Returns the newest position of the history.
+///
+/// # Errors
+/// A failure of the store.
+pub fn last_seq(connection: &Connection) -> Result<EventSeq, StoreError> {
+    // The sequence table keeps the position also when the newest events were cleaned away.
+    let seq: Option<i64> =
+        connection.prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
+    Ok(EventSeq(seq.unwrap_or(0)))
+}
+
+/// Returns the runs with events after `after`, and the newest position.
+///
+/// # Errors
+/// A failure of the store.
+pub fn changed_runs(connection: &Connection, after: EventSeq) -> Result<(Vec<RunId>, EventSeq), StoreError> {
+    let last = last_seq(connection)?;
+    let runs: Vec<String> = connection
+        .prepare_cached("SELECT DISTINCT run FROM events WHERE seq > ?1")?
+        .query_map([after.0], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    Ok((runs.iter().filter_map(|run| RunId::parse(run).ok()).collect(), last))
+}

@@ -1,0 +1,89 @@
+//! Messages to a run, kept until it has them.
+
+use super::{Run, StoreError, Tx, append_event};
+use adjutant_core::{EventKind, Principal, RequestId, RunId, Time};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// One message to a run.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub id: String,
+    pub run: RunId,
+    pub sender: String,
+    pub text: String,
+    pub sent_at: Time,
+    /// `queued`, `live` or `tool_result`.
+    pub delivery: String,
+    pub delivered_at: Option<Time>,
+}
+
+const COLUMNS: &str = "SELECT id, run, sender, text, sent_at, delivery, delivered_at FROM messages";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Message, StoreError>> {
+    let run: String = row.get(1)?;
+    let (id, sender, text, sent_at, delivery): (String, String, String, i64, String) =
+        (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);
+    let delivered_at: Option<i64> = row.get(6)?;
+    Ok(RunId::parse(&run)
+        .map(|run| Message { id, run, sender, text, sent_at: Time(sent_at), delivery, delivered_at: delivered_at.map(Time) })
+        .map_err(|_| StoreError::Corrupt(format!("message of run {run}"))))
+}
+
+/// Reads a run's messages that it has not got yet, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Message>, StoreError> {
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE run = ?1 AND delivery = 'queued' ORDER BY no LIMIT 100"))?
+        .query_map([run.to_string()], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+impl Tx<'_> {
+    /// Keeps a message for a run.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn send_message(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str) -> Result<Message, StoreError> {
+        let message = Message {
+            id: id.to_string(),
+            run: run.id,
+            sender: by.to_string(),
+            text: text.to_owned(),
+            sent_at: self.now(),
+            delivery: "queued".to_owned(),
+            delivered_at: None,
+        };
+        self.prepare("INSERT INTO messages (id, run, sender, text, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            message.id,
+            run.id.to_string(),
+            message.sender,
+            text,
+            self.now().0
+        ])?;
+        let seq = append_event(self, EventKind::MessageSent, run.id, &run.owner.to_string(), None, &message.sender, &super::runs::first_line(text))?;
+        self.touch(run.id, seq)?;
+        Ok(message)
+    }
+
+    /// Marks messages as delivered that were not yet; repeating it is harmless.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn deliver_messages(&mut self, run: &Run, ids: &[String], how: &'static str) -> Result<(), StoreError> {
+        for id in ids {
+            let text: Option<String> = self
+                .prepare("UPDATE messages SET delivery = ?3, delivered_at = ?4 WHERE id = ?1 AND run = ?2 AND delivery = 'queued' RETURNING text")?
+                .query_row(params![id, run.id.to_string(), how, self.now().0], |row| row.get(0))
+                .optional()?;
+            if text.is_some() {
+                let seq = append_event(self, EventKind::MessageDelivered, run.id, &run.owner.to_string(), None, "supervisor", how)?;
+                self.touch(run.id, seq)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! The durable state, in the domain's verbs. Only the hub's process opens it.
+//!
+//! All writes go through one thread, which puts whatever is waiting into one transaction (a
+//! savepoint each) and acknowledges after the commit is on the disk: group commit. Reads have
+//! connections of their own. Waiting is by bells, rung after the commit.
+
+mod bells;
+mod error;
+mod events;
+mod keys;
+mod messages;
+mod open;
+mod requests;
+mod runs;
+mod tasks;
+mod tx;
+mod writer;
+
+pub use bells::{Bells, Listener, Topic};
+pub use error::StoreError;
+pub use events::{Event, append as append_event, changed_runs, events_after, last_seq};
+pub use keys::{KEYS_KEPT_MS, Key};
+pub use messages::{Message, queued_messages};
+pub use requests::{NewRequest, Request, open_requests, request_by_id, request_by_no, requests_of};
+pub use runs::{
+    AttemptRow, Counts, FINISHED_PAGE, NewRun, Page, Run, RunInput, attempt_row, counts, due_stopped, ended_after, harness_word, live_in_dir,
+    live_runs, next_queued, next_until, old_finished, prompt_word, queue_place, run_by_id, run_by_ref, run_input, runs_newest,
+};
+pub use tasks::{Task, task_by_id};
+pub use tx::Tx;
+
+use crate::config::Home;
+pub use rusqlite::Connection;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many connections serve reads.
+const READERS: usize = 2;
+
+/// The store. Cheap to clone.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    writer: writer::Writer,
+    readers: Mutex<Vec<Connection>>,
+    free: std::sync::Condvar,
+    bells: Arc<Bells>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+impl Store {
+    /// Opens the home's store, making or migrating it. The caller holds the home's lock.
+    ///
+    /// # Errors
+    /// The disk is full beyond help, the file is newer than this binary, or is no store.
+    pub fn open(home: &Home) -> Result<Self, StoreError> {
+        let bells = Arc::new(Bells::default());
+        let connection = open::writable(home)?;
+        let mut readers = Vec::with_capacity(READERS);
+        for _ in 0..READERS {
+            readers.push(open::read_only(home)?);
+        }
+        let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&bells))?;
+        Ok(Self(Arc::new(Inner { writer, readers: Mutex::new(readers), free: std::sync::Condvar::new(), bells })))
+    }
+
+    /// Runs one transaction and returns when it is durable. What `work` returns as an error leaves
+    /// no trace.
+    ///
+    /// # Errors
+    /// What `work` refused, or what became of the disk.
+    pub async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.0.writer.run(work).await
+    }
+
+    /// Runs reads on a connection of their own, on what was committed when it began.
+    ///
+    /// # Errors
+    /// What `work` refused, or a failure of the store.
+    pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = loop {
+            match readers.pop() {
+                Some(connection) => break connection,
+                None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(readers);
+        let lent = Lent { store: &self.0, connection: Some(connection) };
+        let connection = lent.connection.as_ref().expect("lent until dropped");
+        let snapshot = connection.unchecked_transaction().map_err(StoreError::from)?;
+        let result = work(&snapshot);
+        snapshot.finish().map_err(StoreError::from)?;
+        result
+    }
+
+    /// Returns the bells that commits ring.
+    #[must_use]
+    pub fn bells(&self) -> &Arc<Bells> {
+        &self.0.bells
+    }
+
+    /// Takes no more writes, finishes those that wait and closes the files.
+    pub fn close(&self) {
+        self.0.writer.stop();
+        self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Gives a connection back however the read ends.
+struct Lent<'a> {
+    store: &'a Inner,
+    connection: Option<Connection>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.store.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.store.free.notify_one();
+        }
+    }
+}
+
+/// Returns the version of the SQLite in this binary.
+#[must_use]
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}

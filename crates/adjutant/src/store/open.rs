@@ -1,0 +1,105 @@
+//! Opening the database: versions, pragmas, migrations, and a disk that is full.
+
+use super::StoreError;
+use crate::config::Home;
+use rusqlite::{Connection, OpenFlags};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+/// `adjt`, so that a file of something else is never taken for ours.
+const APPLICATION_ID: i64 = 0x6164_6a74;
+/// One entry for each schema version, the oldest first. Entries are never changed, only added.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+/// Before 3.51.3 a checkpoint could corrupt a WAL database.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+/// Set free when the disk is so full that not even the wal-index can grow.
+const BALLAST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Opens the one connection that writes, bringing the schema up to date.
+pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
+    assert!(rusqlite::version_number() >= SQLITE_VERSION_MIN, "the SQLite in this binary is too old to be safe");
+    match open(home) {
+        Err(StoreError::Full) => {
+            tracing::error!("the disk is full: giving up the ballast to be able to open the store");
+            match std::fs::remove_file(home.ballast()) {
+                Ok(()) => open(home),
+                Err(_) => Err(StoreError::Full),
+            }
+        }
+        Ok(connection) => {
+            if let Err(error) = load_ballast(home) {
+                tracing::warn!(%error, "no ballast");
+            }
+            Ok(connection)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open(home: &Home) -> Result<Connection, StoreError> {
+    let path = home.database();
+    // Made by us first, so that nobody else can read it for a moment.
+    let made = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    if let Err(error) = made {
+        return Err(if error.kind() == std::io::ErrorKind::StorageFull {
+            StoreError::Full
+        } else {
+            StoreError::Sql(format!("{}: {error}", path.display()))
+        });
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&path, flags).map_err(opening)?;
+    let found: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(opening)?;
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(opening)?;
+    let empty: bool = connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0)).map_err(opening)?;
+    if !empty && found != APPLICATION_ID {
+        return Err(StoreError::NotAStore { path });
+    }
+    let known = MIGRATIONS.len() as i64;
+    if version > known {
+        return Err(StoreError::Newer { path, found: version, known });
+    }
+    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(opening)?;
+    connection
+        .execute_batch(
+            "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
+             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 1000; PRAGMA temp_store = MEMORY;",
+        )
+        .map_err(opening)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
+        let next = index + 1;
+        connection
+            .execute_batch(&format!("BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next}; COMMIT;"))
+            .map_err(opening)?;
+    }
+    Ok(connection)
+}
+
+/// Opens a connection that can only read.
+pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
+    let connection =
+        Connection::open_with_flags(home.database(), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(opening)?;
+    connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -1000; PRAGMA query_only = ON;").map_err(opening)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
+    Ok(connection)
+}
+
+/// While opening, an I/O error of the wal-index is what a full disk looks like.
+fn opening(error: rusqlite::Error) -> StoreError {
+    let full = super::error::is_full(&error)
+        || error.sqlite_error().is_some_and(|e| {
+            matches!(e.extended_code, rusqlite::ffi::SQLITE_IOERR_SHMSIZE | rusqlite::ffi::SQLITE_IOERR_SHMOPEN | rusqlite::ffi::SQLITE_IOERR_SHMMAP)
+        });
+    if full { StoreError::Full } else { StoreError::Sql(error.to_string()) }
+}
+
+fn load_ballast(home: &Home) -> std::io::Result<()> {
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(home.ballast())?;
+    if file.metadata()?.len() < BALLAST_BYTES {
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST_BYTES)?;
+    }
+    Ok(())
+}

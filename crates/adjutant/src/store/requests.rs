@@ -1,0 +1,321 @@
+//! Requests: asking, answering, reading, expiring.
+
+use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
+use adjutant_core::request::{RequestTerms, apply};
+use adjutant_core::{
+    Answer, AnsweredBy, Denied, EventKind, Principal, RequestEvent, RequestId, RequestKind, RequestNo, RequestState, RunId, Time, limits,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// One request as the store has it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub id: RequestId,
+    pub no: RequestNo,
+    pub run: RunId,
+    pub run_name: String,
+    /// Of the run: who may answer.
+    pub owner: Principal,
+    pub kind: RequestKind,
+    pub question: String,
+    pub context: Option<String>,
+    pub options: Vec<String>,
+    pub default: Option<String>,
+    pub blocking: bool,
+    pub patience_ms: i64,
+    pub state: RequestState,
+    pub asked_at: Time,
+    pub expires_at: Time,
+}
+
+/// What a run asks.
+#[derive(Debug, Clone)]
+pub struct NewRequest {
+    pub id: RequestId,
+    pub question: String,
+    pub context: Option<String>,
+    pub options: Vec<String>,
+    pub default: Option<String>,
+    pub blocking: bool,
+    pub patience_ms: i64,
+    pub expires_at: Time,
+}
+
+const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
+  q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at FROM requests q JOIN runs r ON r.id = q.run";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
+    struct Raw {
+        id: String,
+        run: String,
+        owner: String,
+        options: String,
+        status: String,
+        answer: Option<String>,
+        by: Option<String>,
+    }
+    let raw = Raw {
+        id: row.get(1)?,
+        run: row.get(2)?,
+        owner: row.get(4)?,
+        options: row.get(7)?,
+        status: row.get(11)?,
+        answer: row.get(12)?,
+        by: row.get(13)?,
+    };
+    let no = RequestNo(row.get(0)?);
+    let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
+    let (answered_at, retrieved_at, ended_at) = (time(16)?, time(17)?, time(18)?);
+    let (run_name, question, context, default) = (row.get(3)?, row.get(5)?, row.get(6)?, row.get(8)?);
+    let (blocking, patience_ms) = (row.get(9)?, row.get(10)?);
+    let (asked_at, expires_at) = (Time(row.get(14)?), Time(row.get(15)?));
+    let decode = || {
+        let answer = match (raw.answer, raw.by, answered_at) {
+            (Some(text), Some(by), Some(at)) => {
+                let by = if by == "default" { AnsweredBy::Default } else { AnsweredBy::Principal(Principal::parse(&by)?) };
+                Some(Answer { text, by, at })
+            }
+            _ => None,
+        };
+        let state = match (raw.status.as_str(), answer, retrieved_at, ended_at) {
+            ("pending", None, None, None) => RequestState::Pending,
+            ("answered", Some(answer), None, None) => RequestState::Answered(answer),
+            ("retrieved", Some(answer), Some(at), None) => RequestState::Retrieved { answer, at },
+            ("expired", None, None, Some(at)) => RequestState::Expired { at },
+            ("withdrawn", None, None, Some(at)) => RequestState::Withdrawn { at },
+            _ => return None,
+        };
+        Some(Request {
+            id: RequestId::parse(&raw.id).ok()?,
+            no,
+            run: RunId::parse(&raw.run).ok()?,
+            run_name,
+            owner: Principal::parse(&raw.owner)?,
+            kind: RequestKind::Question,
+            question,
+            context,
+            options: serde_json::from_str(&raw.options).ok()?,
+            default,
+            blocking,
+            patience_ms,
+            state,
+            asked_at,
+            expires_at,
+        })
+    };
+    Ok(decode().ok_or_else(|| StoreError::Corrupt(format!("request {no}"))))
+}
+
+fn one(connection: &Connection, condition: &str, value: &dyn rusqlite::ToSql) -> Result<Option<Request>, StoreError> {
+    connection.prepare_cached(&format!("{COLUMNS} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
+}
+
+/// Reads one request by its id.
+///
+/// # Errors
+/// A failure of the store.
+pub fn request_by_id(connection: &Connection, id: RequestId) -> Result<Option<Request>, StoreError> {
+    one(connection, "q.id = ?1", &id.to_string())
+}
+
+/// Reads one request by its short number.
+///
+/// # Errors
+/// A failure of the store.
+pub fn request_by_no(connection: &Connection, no: RequestNo) -> Result<Option<Request>, StoreError> {
+    one(connection, "q.no = ?1", &no.0)
+}
+
+/// Reads up to `limit` requests of one run, oldest first; only open ones unless `all`.
+///
+/// # Errors
+/// A failure of the store.
+pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let open = if all { "" } else { "AND q.status = 'pending'" };
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+/// Reads up to `limit` requests that `who` may answer, oldest first; only open ones unless `all`.
+///
+/// # Errors
+/// A failure of the store.
+pub fn open_requests(connection: &Connection, who: &Principal, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let open = if all { "1" } else { "q.status = 'pending'" };
+    let rows: Vec<_> = match who {
+        Principal::Person => connection
+            .prepare_cached(&format!("{COLUMNS} WHERE {open} ORDER BY q.no LIMIT ?1"))?
+            .query_map([limit], read)?
+            .collect::<Result<_, _>>()?,
+        Principal::Client(_) => connection
+            .prepare_cached(&format!("{COLUMNS} WHERE {open} AND r.owner = ?1 ORDER BY q.no LIMIT ?2"))?
+            .query_map(params![who.to_string(), limit], read)?
+            .collect::<Result<_, _>>()?,
+        Principal::Run(_) => Vec::new(),
+    };
+    rows.into_iter().collect()
+}
+
+impl Request {
+    fn terms(&self) -> RequestTerms {
+        RequestTerms { asker: self.run, expires_at: self.expires_at, default: self.default.clone() }
+    }
+}
+
+impl Tx<'_> {
+    /// Opens a request of a live run.
+    ///
+    /// # Errors
+    /// `RunFinished` or `WrongState` when the run is not live, `Limit` when it has too many open.
+    pub fn ask(&mut self, run: &Run, new: &NewRequest) -> Result<Request, StoreError> {
+        match run.state {
+            state if state.is_live() => {}
+            adjutant_core::RunState::Finished(outcome) => return Err(Denied::RunFinished(outcome).into()),
+            state => return Err(Denied::WrongState { state: state.word(), wanted: "asking" }.into()),
+        }
+        if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
+            return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
+        }
+        let options = serde_json::to_string(&new.options).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare(
+            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at)
+             VALUES (?1, ?2, 'question', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?
+        .execute(params![
+            new.id.to_string(),
+            run.id.to_string(),
+            new.question,
+            new.context,
+            options,
+            new.default,
+            new.blocking,
+            new.patience_ms,
+            self.now().0,
+            new.expires_at.0
+        ])?;
+        let no = RequestNo(self.connection().last_insert_rowid());
+        let seq = append_event(
+            self,
+            EventKind::RequestAsked,
+            run.id,
+            &run.owner.to_string(),
+            Some(new.id),
+            &Principal::Run(run.id).to_string(),
+            &format!("{no} {}", super::runs::first_line(&new.question)),
+        )?;
+        self.prepare(
+            "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4 WHERE id = ?1",
+        )?
+        .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0])?;
+        self.ring(Topic::Deadline);
+        Ok(Request {
+            id: new.id,
+            no,
+            run: run.id,
+            run_name: run.name.clone(),
+            owner: run.owner.clone(),
+            kind: RequestKind::Question,
+            question: new.question.clone(),
+            context: new.context.clone(),
+            options: new.options.clone(),
+            default: new.default.clone(),
+            blocking: new.blocking,
+            patience_ms: new.patience_ms,
+            state: RequestState::Pending,
+            asked_at: self.now(),
+            expires_at: new.expires_at,
+        })
+    }
+
+    /// Lets something happen to a request and records it. Returns the request as it is then.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+        let next = apply(&request.state, &request.terms(), event, self.now())?;
+        if next == request.state {
+            return Ok(request.clone());
+        }
+        let (kind, by, text) = match &next {
+            RequestState::Answered(answer) => (EventKind::RequestAnswered, answer.by.to_string(), super::runs::first_line(&answer.text)),
+            RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),
+            RequestState::Expired { .. } => (EventKind::RequestExpired, "hub".to_owned(), String::new()),
+            RequestState::Withdrawn { .. } => (EventKind::RequestWithdrawn, "hub".to_owned(), String::new()),
+            RequestState::Pending => return Err(StoreError::Corrupt(format!("request {} became pending again", request.no))),
+        };
+        let answer = next.answer();
+        let retrieved_at = if let RequestState::Retrieved { at, .. } = &next { Some(at.0) } else { None };
+        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &next { Some(at.0) } else { None };
+        let changed = self
+            .prepare("UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7 WHERE id = ?1 AND status = ?8")?
+            .execute(params![
+                request.id.to_string(),
+                next.word(),
+                answer.map(|a| a.text.as_str()),
+                answer.map(|a| a.by.to_string()),
+                answer.map(|a| a.at.0),
+                retrieved_at,
+                ended_at,
+                request.state.word()
+            ])?;
+        if changed != 1 {
+            return Err(StoreError::Corrupt(format!("request {} changed within its transaction", request.no)));
+        }
+        let text = format!("{} {text}", request.no);
+        let seq = append_event(self, kind, request.run, &request.owner.to_string(), Some(request.id), &by, text.trim_end())?;
+        let was_pending = i64::from(request.state == RequestState::Pending);
+        let was_blocking = i64::from(request.blocking && was_pending == 1);
+        let unread = match (&request.state, &next) {
+            (RequestState::Pending, RequestState::Answered(_)) => 1,
+            (RequestState::Answered(_), RequestState::Retrieved { .. }) => -1,
+            _ => 0,
+        };
+        self.prepare(
+            "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6 WHERE id = ?1",
+        )?
+        .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
+        self.ring(Topic::Request(request.id));
+        Ok(Request { state: next, ..request.clone() })
+    }
+
+    /// Withdraws every open request of a run that has ended.
+    pub(super) fn withdraw_requests(&mut self, run: RunId) -> Result<(), StoreError> {
+        loop {
+            let open = requests_of(self.connection(), run, false, 500)?;
+            if open.is_empty() {
+                return Ok(());
+            }
+            for request in open {
+                self.settle(&request, RequestEvent::Withdraw)?;
+            }
+        }
+    }
+
+    /// Settles every request whose deadline has come. Returns how many there were.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn settle_due(&mut self) -> Result<usize, StoreError> {
+        let due: Vec<_> = self
+            .prepare(&format!("{COLUMNS} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
+            .query_map([self.now().0], read)?
+            .collect::<Result<Vec<_>, _>>()?;
+        let count = due.len();
+        for request in due {
+            self.settle(&request?, RequestEvent::Deadline)?;
+        }
+        Ok(count)
+    }
+
+    /// Reads the run that asked.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn asker(&self, request: &Request) -> Result<Run, StoreError> {
+        run_by_id(self.connection(), request.run)?.ok_or_else(|| StoreError::Corrupt(format!("request {} of no run", request.no)))
+    }
+}

@@ -1,0 +1,158 @@
+CREATE TABLE runs (
+  id               TEXT NOT NULL PRIMARY KEY,
+  name             TEXT NOT NULL UNIQUE,
+  agent            TEXT NOT NULL,
+  task             TEXT NOT NULL,
+  cwd              TEXT NOT NULL,
+  patience_ms      INTEGER NOT NULL,
+  prompt_via       TEXT NOT NULL,
+  owner            TEXT NOT NULL,
+  parent           TEXT,
+  root             TEXT NOT NULL,
+  retry_of         TEXT,
+  state            TEXT NOT NULL CHECK (state IN ('queued', 'starting', 'running', 'stopping', 'stopped', 'finished')),
+  stop_reason      TEXT,
+  until_at         INTEGER,
+  outcome          TEXT,
+  failure          TEXT,
+  exit_code        INTEGER,
+  exit_signal      INTEGER,
+  detail           TEXT,
+  attempt          INTEGER NOT NULL DEFAULT 0,
+  created_at       INTEGER NOT NULL,
+  started_at       INTEGER,
+  ended_at         INTEGER,
+  updated_at       INTEGER NOT NULL,
+  summary          TEXT,
+  claim            TEXT CHECK (claim IN ('success', 'completed', 'error')),
+  result           TEXT,
+  percent          INTEGER,
+  progress         TEXT,
+  annotation       TEXT,
+  containment      TEXT,
+  swept            INTEGER,
+  output_left_open INTEGER NOT NULL DEFAULT 0,
+  active_ms        INTEGER NOT NULL DEFAULT 0,
+  pending          INTEGER NOT NULL DEFAULT 0,
+  blocking_pending INTEGER NOT NULL DEFAULT 0,
+  unread           INTEGER NOT NULL DEFAULT 0,
+  last_seq         INTEGER NOT NULL DEFAULT 0,
+  end_seq          INTEGER,
+  CHECK ((state IN ('stopping', 'stopped')) = (stop_reason IS NOT NULL)),
+  CHECK ((state = 'stopped') = (until_at IS NOT NULL)),
+  CHECK ((state = 'finished') = (outcome IS NOT NULL)),
+  CHECK ((state = 'finished') = (ended_at IS NOT NULL)),
+  CHECK (pending >= 0 AND blocking_pending >= 0 AND unread >= 0)
+) STRICT;
+CREATE INDEX runs_queue ON runs (created_at, id) WHERE state = 'queued';
+CREATE INDEX runs_live ON runs (state, id) WHERE state IN ('starting', 'running', 'stopping');
+CREATE INDEX runs_dir ON runs (cwd) WHERE state IN ('starting', 'running', 'stopping');
+CREATE INDEX runs_stopped ON runs (until_at) WHERE state = 'stopped';
+CREATE INDEX runs_finished ON runs (ended_at) WHERE state = 'finished';
+CREATE INDEX runs_unfinished ON runs (owner, created_at) WHERE state <> 'finished';
+CREATE INDEX runs_owner ON runs (owner, created_at);
+CREATE INDEX runs_created ON runs (created_at);
+CREATE INDEX runs_ends ON runs (end_seq) WHERE end_seq IS NOT NULL;
+CREATE INDEX runs_root ON runs (root);
+CREATE TRIGGER runs_finished_never_change BEFORE UPDATE OF state, outcome ON runs WHEN OLD.state = 'finished'
+  BEGIN SELECT RAISE (ABORT, 'a finished run never changes'); END;
+
+-- What a run was given; apart, because it can be large and is needed only to start an attempt.
+CREATE TABLE run_inputs (
+  run    TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+  prompt TEXT NOT NULL,
+  spec   TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE attempts (
+  run        TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  n          INTEGER NOT NULL,
+  token_hash BLOB NOT NULL,
+  claimed_at INTEGER NOT NULL,
+  started_at INTEGER,
+  ended_at   INTEGER,
+  fact       INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (run, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE requests (
+  no           INTEGER PRIMARY KEY AUTOINCREMENT,
+  id           TEXT NOT NULL UNIQUE,
+  run          TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  kind         TEXT NOT NULL,
+  question     TEXT NOT NULL,
+  context      TEXT,
+  options      TEXT NOT NULL DEFAULT '[]',
+  fallback     TEXT,
+  blocking     INTEGER NOT NULL,
+  patience_ms  INTEGER NOT NULL,
+  status       TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'answered', 'retrieved', 'expired', 'withdrawn')),
+  answer       TEXT,
+  answered_by  TEXT,
+  asked_at     INTEGER NOT NULL,
+  expires_at   INTEGER NOT NULL,
+  answered_at  INTEGER,
+  retrieved_at INTEGER,
+  ended_at     INTEGER,
+  CHECK ((status IN ('answered', 'retrieved')) = (answer IS NOT NULL)),
+  CHECK ((answer IS NULL) = (answered_at IS NULL) AND (answer IS NULL) = (answered_by IS NULL)),
+  CHECK ((status = 'retrieved') = (retrieved_at IS NOT NULL)),
+  CHECK ((status IN ('expired', 'withdrawn')) = (ended_at IS NOT NULL))
+) STRICT;
+CREATE INDEX requests_pending ON requests (run, no) WHERE status = 'pending';
+CREATE INDEX requests_inbox ON requests (no) WHERE status = 'pending';
+CREATE INDEX requests_due ON requests (expires_at) WHERE status = 'pending';
+CREATE INDEX requests_run ON requests (run, no);
+CREATE TRIGGER requests_move_forward BEFORE UPDATE OF status ON requests
+  WHEN NEW.status <> OLD.status AND NOT (
+    (OLD.status = 'pending' AND NEW.status IN ('answered', 'expired', 'withdrawn')) OR (OLD.status = 'answered' AND NEW.status = 'retrieved'))
+  BEGIN SELECT RAISE (ABORT, 'a request never moves back'); END;
+
+CREATE TABLE events (
+  seq     INTEGER PRIMARY KEY AUTOINCREMENT,
+  at      INTEGER NOT NULL,
+  kind    TEXT NOT NULL,
+  run     TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  request TEXT,
+  by      TEXT NOT NULL,
+  text    TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_run ON events (run, seq);
+
+CREATE TABLE messages (
+  no           INTEGER PRIMARY KEY AUTOINCREMENT,
+  id           TEXT NOT NULL UNIQUE,
+  run          TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  sender       TEXT NOT NULL,
+  text         TEXT NOT NULL,
+  sent_at      INTEGER NOT NULL,
+  delivery     TEXT NOT NULL DEFAULT 'queued' CHECK (delivery IN ('queued', 'live', 'tool_result')),
+  delivered_at INTEGER,
+  CHECK ((delivery = 'queued') = (delivered_at IS NULL))
+) STRICT;
+CREATE INDEX messages_queued ON messages (run, no) WHERE delivery = 'queued';
+
+-- Replies to calls that may be repeated.
+CREATE TABLE keys (
+  principal TEXT NOT NULL,
+  key       TEXT NOT NULL,
+  body_hash BLOB NOT NULL,
+  reply     TEXT NOT NULL,
+  at        INTEGER NOT NULL,
+  PRIMARY KEY (principal, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX keys_at ON keys (at);
+
+-- Waits that an MCP client polls and comes back to.
+CREATE TABLE tasks (
+  id         TEXT NOT NULL PRIMARY KEY,
+  principal  TEXT NOT NULL,
+  wait       TEXT NOT NULL,
+  status     TEXT NOT NULL CHECK (status IN ('working', 'completed', 'cancelled')),
+  result     TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  ttl_ms     INTEGER NOT NULL,
+  CHECK ((status = 'completed') = (result IS NOT NULL))
+) STRICT;
+CREATE INDEX tasks_created ON tasks (created_at);

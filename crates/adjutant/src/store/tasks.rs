@@ -1,0 +1,72 @@
+//! Waits that an MCP client polls and comes back to.
+
+use super::{StoreError, Tx};
+use adjutant_core::Time;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// One kept wait. `wait` and `result` are JSON of the interface's own shapes.
+#[derive(Debug, Clone)]
+pub struct Task {
+    pub id: String,
+    pub principal: String,
+    pub wait: String,
+    pub status: String,
+    pub result: Option<String>,
+    pub created_at: Time,
+    pub updated_at: Time,
+    pub ttl_ms: i64,
+}
+
+/// Reads one task.
+///
+/// # Errors
+/// A failure of the store.
+pub fn task_by_id(connection: &Connection, id: &str) -> Result<Option<Task>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT id, principal, wait, status, result, created_at, updated_at, ttl_ms FROM tasks WHERE id = ?1")?
+        .query_row([id], |row| {
+            Ok(Task {
+                id: row.get(0)?,
+                principal: row.get(1)?,
+                wait: row.get(2)?,
+                status: row.get(3)?,
+                result: row.get(4)?,
+                created_at: Time(row.get(5)?),
+                updated_at: Time(row.get(6)?),
+                ttl_ms: row.get(7)?,
+            })
+        })
+        .optional()?)
+}
+
+impl Tx<'_> {
+    /// Keeps a new wait.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn start_task(&mut self, task: &Task) -> Result<(), StoreError> {
+        self.prepare("INSERT INTO tasks (id, principal, wait, status, created_at, updated_at, ttl_ms) VALUES (?1, ?2, ?3, 'working', ?4, ?4, ?5)")?
+            .execute(params![task.id, task.principal, task.wait, self.now().0, task.ttl_ms])?;
+        Ok(())
+    }
+
+    /// Ends a wait that is still working; the first end counts. Returns whether this one did.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn end_task(&mut self, id: &str, status: &'static str, result: Option<&str>) -> Result<bool, StoreError> {
+        let changed = self
+            .prepare("UPDATE tasks SET status = ?2, result = ?3, updated_at = ?4 WHERE id = ?1 AND status = 'working'")?
+            .execute(params![id, status, result, self.now().0])?;
+        Ok(changed == 1)
+    }
+
+    /// Removes waits whose time to live is over.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn forget_tasks(&mut self) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM tasks WHERE created_at + ttl_ms < ?1")?.execute([self.now().0])?;
+        Ok(())
+    }
+}

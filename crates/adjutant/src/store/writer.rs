@@ -1,0 +1,244 @@
+//! The one thread that writes: group commit.
+
+use super::error::is_full;
+use super::{Bells, StoreError, Topic, Tx, open};
+use crate::clock;
+use crate::config::Home;
+use crate::failpoint::failpoint;
+use rusqlite::Connection;
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Most calls that share one commit.
+const BATCH_MAX: usize = 128;
+/// Most calls that wait for the writer; beyond it callers wait for a place.
+const QUEUE_MAX: usize = 4096;
+
+/// One call that waits for the writer.
+trait Job: Send {
+    /// Runs within the call's savepoint and says how to reply once the commit's fate is known.
+    fn run(self: Box<Self>, tx: &mut Tx<'_>) -> Done;
+    /// Replies that nothing was done.
+    fn refuse(self: Box<Self>, error: StoreError);
+}
+
+struct Call<T, F> {
+    work: F,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for Call<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send,
+{
+    fn run(self: Box<Self>, tx: &mut Tx<'_>) -> Done {
+        let Self { work, reply } = *self;
+        match std::panic::catch_unwind(AssertUnwindSafe(|| work(tx))) {
+            Ok(Ok(value)) => Done::Keep(Box::new(move |fate| answer(reply, fate.map(|()| value)))),
+            Ok(Err(error)) => {
+                answer(reply, Err(error));
+                Done::Undo
+            }
+            Err(_) => {
+                answer(reply, Err(StoreError::Sql("a bug in adj broke this transaction off".to_owned())));
+                Done::Undo
+            }
+        }
+    }
+
+    fn refuse(self: Box<Self>, error: StoreError) {
+        answer(self.reply, Err(error));
+    }
+}
+
+enum Done {
+    /// To be committed; the reply follows the commit.
+    Keep(Box<dyn FnOnce(Result<(), StoreError>) + Send>),
+    /// To be rolled back; the reply has been given.
+    Undo,
+}
+
+pub(super) struct Writer {
+    jobs: Mutex<Option<mpsc::SyncSender<Box<dyn Job>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(home: Home, connection: Connection, bells: Arc<Bells>) -> Result<Self, StoreError> {
+        let (jobs, queue) = mpsc::sync_channel(QUEUE_MAX);
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || serve(&home, connection, &queue, &bells))
+            .map_err(|error| StoreError::Sql(error.to_string()))?;
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, replied) = oneshot::channel();
+        let job: Box<dyn Job> = Box::new(Call { work, reply });
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(StoreError::Closed)?;
+        match jobs.try_send(job) {
+            Ok(()) => {}
+            Err(mpsc::TrySendError::Disconnected(_)) => return Err(StoreError::Closed),
+            Err(mpsc::TrySendError::Full(job)) => {
+                tokio::task::spawn_blocking(move || jobs.send(job)).await.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)?;
+            }
+        }
+        replied.await.map_err(|_| StoreError::Closed)?
+    }
+
+    pub(super) fn stop(&self) {
+        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's writer panicked");
+        }
+    }
+}
+
+/// Replies to a caller. One that stopped waiting needs no reply: the call is durable or undone all
+/// the same.
+fn answer<T>(reply: oneshot::Sender<T>, value: T) {
+    if reply.send(value).is_err() {
+        tracing::debug!("a caller went away before its reply");
+    }
+}
+
+fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, bells: &Bells) {
+    let mut connection = Some(connection);
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    while let Ok(first) = queue.recv() {
+        batch.push(first);
+        while batch.len() < BATCH_MAX {
+            match queue.try_recv() {
+                Ok(job) => batch.push(job),
+                Err(_) => break,
+            }
+        }
+        if connection.is_none() {
+            match open::writable(home) {
+                Ok(reopened) => connection = Some(reopened),
+                Err(error) => tracing::error!(%error, "the store cannot be opened again"),
+            }
+        }
+        let healthy = match &connection {
+            Some(open) => commit(open, &mut batch, bells),
+            None => {
+                for job in batch.drain(..) {
+                    job.refuse(StoreError::Sql("the store cannot be opened".to_owned()));
+                }
+                false
+            }
+        };
+        if !healthy {
+            // After a failed commit nothing about this connection can be relied on.
+            connection = None;
+        }
+    }
+}
+
+/// Runs a batch in one transaction. Returns whether the connection is still to be trusted.
+fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells) -> bool {
+    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+        let full = is_full(&error);
+        tracing::error!(%error, "no transaction");
+        for job in batch.drain(..) {
+            job.refuse(error_of(&error));
+        }
+        return full;
+    }
+    let mut kept: Vec<Box<dyn FnOnce(Result<(), StoreError>) + Send>> = Vec::with_capacity(batch.len());
+    let mut rung: HashSet<Topic> = HashSet::new();
+    let mut broken: Option<rusqlite::Error> = None;
+    for job in batch.drain(..) {
+        if broken.is_none()
+            && let Err(error) = savepoint(connection, "SAVEPOINT call")
+        {
+            broken = Some(error);
+        }
+        if let Some(error) = &broken {
+            job.refuse(error_of(error));
+            continue;
+        }
+        let mut tx = Tx::new(connection, clock::now());
+        match job.run(&mut tx) {
+            Done::Keep(reply) => {
+                rung.extend(tx.into_topics());
+                kept.push(reply);
+                broken = savepoint(connection, "RELEASE call").err();
+            }
+            Done::Undo if connection.is_autocommit() => {
+                // A full disk makes SQLite roll the whole transaction back by itself.
+                broken = Some(disk_full());
+            }
+            Done::Undo => broken = savepoint(connection, "ROLLBACK TO call").and_then(|()| savepoint(connection, "RELEASE call")).err(),
+        }
+    }
+    if let Some(error) = broken {
+        tracing::error!(%error, "transaction broken off");
+        for reply in kept {
+            reply(Err(error_of(&error)));
+        }
+        return roll_back(connection) && is_full(&error);
+    }
+    failpoint!("store.before_commit");
+    match savepoint(connection, "COMMIT") {
+        Ok(()) => {
+            failpoint!("store.after_commit");
+            for reply in kept {
+                reply(Ok(()));
+            }
+            bells.ring(&rung);
+            true
+        }
+        Err(error) if is_full(&error) => {
+            tracing::error!(%error, "disk full");
+            for reply in kept {
+                reply(Err(StoreError::Full));
+            }
+            roll_back(connection)
+        }
+        Err(error) => {
+            tracing::error!(%error, "commit failed");
+            for reply in kept {
+                reply(Err(StoreError::Unknown(error.to_string())));
+            }
+            false
+        }
+    }
+}
+
+fn savepoint(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+fn error_of(error: &rusqlite::Error) -> StoreError {
+    if is_full(error) { StoreError::Full } else { StoreError::Sql(error.to_string()) }
+}
+
+fn disk_full() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None)
+}
+
+/// Leaves the transaction. Returns whether that worked.
+fn roll_back(connection: &Connection) -> bool {
+    if connection.is_autocommit() {
+        return true;
+    }
+    match connection.execute_batch("ROLLBACK") {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::error!(%error, "no rollback");
+            false
+        }
+    }
+}

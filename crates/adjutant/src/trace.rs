@@ -1,0 +1,14 @@
+//! Where the processes' own log lines go: to stderr, which is a file for those in the background.
+
+use crate::config;
+use tracing_subscriber::EnvFilter;
+
+/// Begins logging, at the level that `ADJ_LOG` names (else `default`).
+pub fn start(default: &str) {
+    let wanted = config::text_variable("ADJ_LOG");
+    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(default)).unwrap_or_else(|_| EnvFilter::new(default));
+    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).compact();
+    if logger.try_init().is_err() {
+        tracing::debug!("logging was begun already");
+    }
+}
