@@ -13,22 +13,29 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("failpoint", &[]),
     ("text", &[]),
     ("sock", &[]),
+    ("clock", &[]),
     // The outside world.
     ("config", &["view", "link"]),
-    ("process", &["failpoint", "config"]),
-    ("store", &["view", "config", "failpoint"]),
+    ("trace", &["config"]),
+    // Where the output of an attempt lies, for who writes it and who reads it.
+    ("logs", &["link"]),
+    ("process", &["failpoint", "config", "link"]),
+    ("store", &["config", "clock", "failpoint"]),
     // The way to the hub.
     ("client", &["view", "text", "sock", "link", "config", "process"]),
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "text", "sock", "link", "config", "process"]),
-    // The hub and the use cases.
-    ("hub", &["view", "text", "sock", "link", "config", "store", "process", "client", "harness", "failpoint"]),
-    ("ops", &["view", "text", "sock", "link", "config", "store", "process", "client", "hub"]),
+    // The use cases, and the hub that serves them.
+    ("ops", &["view", "link", "config", "clock", "logs", "store", "client"]),
+    ("hub", &["view", "sock", "link", "config", "clock", "trace", "store", "process", "client", "ops", "failpoint"]),
     // The interfaces.
-    ("mcp", &["view", "text", "sock", "link", "config", "client"]),
+    ("mcp", &["view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The worker's MCP endpoint is served by its supervisor.
-    ("supervisor", &["view", "text", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"]),
+    (
+        "supervisor",
+        &["view", "text", "clock", "trace", "logs", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"],
+    ),
     ("echo", &["view", "link", "client"]),
     ("cli", &["view", "text", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"]),
 ];
