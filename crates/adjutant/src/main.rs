@@ -9,6 +9,8 @@ fn main() -> ExitCode {
     match args.get(1).and_then(|arg| arg.to_str()) {
         // One line for each hidden process, as its module comes:
         Some("__guard") => adjutant::guard::main(&args[2..]),
+        Some("__supervise") => adjutant::supervisor::main(&args[2..]),
+        Some("__init") => adjutant::process::init::main(&args[2..]),
         Some("__detach") => adjutant::process::start::detach(&args[2..]),
         Some("__hub") => adjutant::hub::main(&args[2..]),
         Some("__echo") => adjutant::echo::main(&args[2..]),

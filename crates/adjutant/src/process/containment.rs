@@ -11,7 +11,7 @@
 //! deliberately not used: inside one, `ssh` refuses its configuration's owner, `sudo` and other
 //! setuid programs stop working, and files of other users turn into those of nobody.
 
-use super::start::{INHERITED, SELF_EXE};
+use super::start::SELF_EXE;
 use super::{Child, Spawn};
 use rustix::process::Pid;
 use std::ffi::OsString;

@@ -93,24 +93,20 @@ impl Spawn<'_> {
         let cwd = text(self.cwd.as_os_str())?;
         let argv = self.argv.iter().map(|arg| text(arg)).collect::<io::Result<Vec<_>>>()?;
         let env = self.env.iter().map(|(name, value)| pair(name, value)).collect::<io::Result<Vec<_>>>()?;
-        let mut sources: Vec<OwnedFd> = Vec::with_capacity(3 + self.inherit.len());
-        let streams = [self.stdin, self.stdout, self.stderr];
         let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, Mode::empty())?;
-        for feed in streams {
-            sources.push(fcntl_dupfd_cloexec(as_fd(feed).unwrap_or(null.as_fd()), PLACE_FROM)?);
+        let mut sources: Vec<OwnedFd> = Vec::with_capacity(3 + self.inherit.len());
+        for feed in [self.stdin, self.stdout, self.stderr] {
+            let fd = match feed {
+                Feed::Null => null.as_fd(),
+                Feed::Fd(fd) => fd,
+            };
+            sources.push(fcntl_dupfd_cloexec(fd, PLACE_FROM)?);
         }
         for fd in &self.inherit {
             sources.push(fcntl_dupfd_cloexec(fd, PLACE_FROM)?);
         }
         let places: Vec<RawFd> = sources.iter().map(AsRawFd::as_raw_fd).collect();
         raw_spawn(&program, &argv, &env, &cwd, &places)
-    }
-}
-
-fn as_fd(feed: Feed<'_>) -> Option<BorrowedFd<'_>> {
-    match feed {
-        Feed::Null => None,
-        Feed::Fd(fd) => Some(fd),
     }
 }
 

@@ -54,8 +54,10 @@ pub async fn released(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The descriptor cannot be watched.
+#[expect(unsafe_code, reason = "the safe form is deprecated for types that do not own their descriptor")]
 pub async fn ended(pidfd: OwnedFd) -> io::Result<()> {
-    let watched = AsyncFd::with_interest(pidfd, Interest::READABLE)?;
+    // SAFETY: an `OwnedFd` is one descriptor, open for as long as it lives.
+    let watched = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(io::Error::other)?;
     watched.readable().await?.retain_ready();
     Ok(())
 }

@@ -2,3 +2,4 @@
 #![allow(clippy::disallowed_methods, reason = "tests start processes and set environments")]
 
 mod layering;
+mod supervise;

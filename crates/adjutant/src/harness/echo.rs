@@ -1,0 +1,27 @@
+//! The built-in scripted agent: this same binary, driven like any other program. With
+//! `prompt_via = stream` it is spoken to in JSON lines for as long as it lives.
+
+use super::plain::prompt_input;
+use super::{Launch, Refusal};
+use crate::link::Order;
+use crate::process::start::SELF_EXE;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The flag that makes it read JSON lines.
+const STREAM: &str = "--stream";
+
+/// Prepares the scripted agent. An order may name another binary of ours to play it.
+pub fn launch(order: &Order) -> Result<Launch, Refusal> {
+    let program = order.argv.first().map_or_else(|| PathBuf::from(SELF_EXE), PathBuf::from);
+    let mut argv = vec![OsString::from("adj")];
+    argv.extend(order.argv.iter().skip(1).map(OsString::from));
+    if argv.len() == 1 {
+        argv.push(OsString::from("__echo"));
+    }
+    if order.prompt_via == "stream" && !argv.iter().any(|arg| arg == STREAM) {
+        argv.push(OsString::from(STREAM));
+    }
+    let input = prompt_input(order, &mut argv)?;
+    Ok(Launch { program, argv, input })
+}

@@ -1,0 +1,44 @@
+//! Any program: its prompt on standard input or as the last argument, text out.
+
+use super::{Input, Launch, Refusal};
+use crate::link::Order;
+use crate::view::codes;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Longest prompt that goes into one argument, in bytes: the kernel takes 128 KiB with its end.
+pub const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
+
+/// Prepares a plain program.
+pub fn launch(order: &Order) -> Result<Launch, Refusal> {
+    let Some(program) = order.argv.first().map(PathBuf::from) else {
+        return Err(Refusal { code: codes::AGENT_NOT_FOUND, message: format!("agent {} has no `command`", order.agent) });
+    };
+    if !program.is_absolute() {
+        let message = format!("{} (agent {}) was not found on PATH: install it, or give its absolute path in `command`", program.display(), order.agent);
+        return Err(Refusal { code: codes::AGENT_NOT_FOUND, message });
+    }
+    let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
+    let input = prompt_input(order, &mut argv)?;
+    Ok(Launch { program, argv, input })
+}
+
+/// Puts the prompt where the order wants it.
+pub fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {
+    let invalid = |message| Err(Refusal { code: codes::INVALID, message });
+    match order.prompt_via.as_str() {
+        "stdin" => Ok(Input::Whole(order.prompt.clone().into_bytes())),
+        "arg" if order.prompt.len() > PROMPT_ARG_BYTES_MAX => invalid(format!(
+            "the prompt has {} bytes, and at most {PROMPT_ARG_BYTES_MAX} fit into an argument: set prompt = \"stdin\" for agent {}, or shorten it",
+            order.prompt.len(),
+            order.agent
+        )),
+        "arg" if order.prompt.contains('\0') => invalid("the prompt contains a NUL character, which cannot be in an argument".to_owned()),
+        "arg" => {
+            argv.push(OsString::from(&order.prompt));
+            Ok(Input::Nothing)
+        }
+        "stream" => Ok(Input::Open(super::prompt_line(&order.prompt))),
+        other => invalid(format!("no way {other:?} to give a prompt: use \"stdin\" or \"arg\"")),
+    }
+}

@@ -1,0 +1,244 @@
+//! One attempt whose agent was started: an event is selected, then applied to its end, until the
+//! agent and everything that it started are gone and its last fact is stated.
+
+use super::clock::ActiveClock;
+use super::journal::Journal;
+use super::output::{Output, Pump};
+use super::stop::Stop;
+use super::worker::{Line, Seen, Worker};
+use crate::failpoint::failpoint;
+use crate::harness;
+use crate::link::{FactKind, Order, Orders};
+use crate::view::MessageView;
+use adjutant_core::Exit;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// How long output may stay open after the agent has ended, before it is cut off.
+const DRAIN_MAX: Duration = Duration::from_millis(200);
+/// At most one fact about output in this time.
+const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
+
+/// An attempt under way.
+#[derive(Debug)]
+pub struct Attempt {
+    grace: Duration,
+    clock: ActiveClock,
+    journal: Journal,
+    worker: Worker,
+    orders: watch::Receiver<Orders>,
+    delivered: mpsc::UnboundedReceiver<String>,
+    /// Messages that were put on the agent's input already.
+    given: BTreeSet<String>,
+    /// The guard's lifeline: at its end when the guard is gone. `None`: it is gone.
+    guard: Option<pipe::Receiver>,
+    stop: Stop,
+    reported_bytes: u64,
+    report_after: Instant,
+}
+
+/// What can happen to it.
+#[derive(Debug)]
+enum Event {
+    Processes(Seen),
+    Orders(Orders),
+    Delivered(String),
+    GuardLost,
+    LimitReached,
+    StopStepDue,
+    OutputCame(u64),
+}
+
+impl Attempt {
+    /// Takes over an agent that was just started. `delivered` names messages that it was given,
+    /// `guard` is the guard's lifeline.
+    #[must_use]
+    pub fn new(
+        order: &Order, journal: Journal, worker: Worker, orders: watch::Receiver<Orders>, delivered: mpsc::UnboundedReceiver<String>,
+        guard: Option<pipe::Receiver>,
+    ) -> Self {
+        Self {
+            grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
+            clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
+            journal,
+            worker,
+            orders,
+            delivered,
+            given: BTreeSet::new(),
+            guard,
+            stop: Stop::Not,
+            reported_bytes: 0,
+            report_after: Instant::now(),
+        }
+    }
+
+    /// Goes on until nothing of the attempt is left, and states its last fact.
+    pub async fn run(mut self, pump: Pump) -> Journal {
+        let (sender, mut bytes) = watch::channel(0);
+        let cut = CancellationToken::new();
+        let mut pumping = JoinSet::new();
+        pumping.spawn(pump.run(sender, cut.clone()));
+        loop {
+            let event = self.select(&mut bytes).await;
+            if self.apply(event).is_break() {
+                break;
+            }
+        }
+        let active_ms = self.clock.active_ms(Instant::now());
+        // Who still holds the output after an end that nobody ordered gets a moment to finish it.
+        let left_open = self.stop == Stop::Not && !drained(&mut bytes).await;
+        let swept = self.worker.sweep().await;
+        drained(&mut bytes).await;
+        cut.cancel();
+        let output = match pumping.join_next().await {
+            Some(Ok(output)) => Some(output),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the output was lost");
+                None
+            }
+            None => None,
+        };
+        while let Ok(message_id) = self.delivered.try_recv() {
+            self.journal.state(FactKind::Delivered { message_id });
+        }
+        failpoint!("supervisor.before_ended");
+        let exit = self.worker.seen.borrow().exit;
+        self.journal.state(ended(exit, swept, left_open, active_ms, output));
+        failpoint!("supervisor.after_ended");
+        self.journal
+    }
+
+    /// Waits for the next event. Dropping it loses nothing.
+    async fn select(&mut self, bytes: &mut watch::Receiver<u64>) -> Event {
+        let limit_at = if self.stop == Stop::Not { self.clock.limit_at() } else { None };
+        let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
+        let output_came = async {
+            taken.await;
+            match bytes.wait_for(|bytes| *bytes > reported).await {
+                Ok(_) => {}
+                // All of it was read; its length comes with the last fact.
+                Err(_) => std::future::pending().await,
+            }
+            tokio::time::sleep_until(after.into()).await;
+        };
+        tokio::select! {
+            biased;
+            Ok(()) = self.worker.seen.changed() => Event::Processes(*self.worker.seen.borrow_and_update()),
+            Ok(()) = self.orders.changed() => Event::Orders(self.orders.borrow_and_update().clone()),
+            () = until(self.stop.due()) => Event::StopStepDue,
+            () = until(limit_at) => Event::LimitReached,
+            Some(message_id) = self.delivered.recv() => Event::Delivered(message_id),
+            () = at_end(self.guard.as_ref()) => Event::GuardLost,
+            () = output_came => Event::OutputCame(*bytes.borrow_and_update()),
+        }
+    }
+
+    /// Applies an event. Breaks when it is time to sweep.
+    fn apply(&mut self, event: Event) -> ControlFlow<()> {
+        match event {
+            // An end by itself is followed by a sweep at once; a stop gives everything its grace.
+            Event::Processes(seen) if seen.none_left || (seen.exit.is_some() && self.stop == Stop::Not) => return ControlFlow::Break(()),
+            Event::Processes(_) => {}
+            Event::Orders(orders) => self.follow(orders),
+            Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
+            Event::GuardLost => {
+                self.guard = None;
+                self.journal.state(FactKind::GuardLost {});
+            }
+            Event::LimitReached => {
+                let now = Instant::now();
+                self.journal.state(FactKind::LimitReached { active_ms: self.clock.active_ms(now) });
+                self.stop = Stop::begin(&self.worker, self.grace, now);
+            }
+            Event::StopStepDue => match self.stop.next(&self.worker) {
+                Some(next) => self.stop = next,
+                None => return ControlFlow::Break(()),
+            },
+            Event::OutputCame(total_bytes) => {
+                self.journal.state(FactKind::Output { total_bytes });
+                self.reported_bytes = total_bytes;
+                self.report_after = Instant::now() + OUTPUT_FACT_EVERY;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn follow(&mut self, orders: Orders) {
+        let now = Instant::now();
+        self.clock.set_waiting(orders.waiting, now);
+        self.deliver(&orders.messages);
+        if let Some(reason) = orders.stop
+            && self.stop == Stop::Not
+        {
+            tracing::info!(reason, "the attempt is being stopped");
+            self.stop = Stop::begin(&self.worker, self.grace, now);
+        }
+    }
+
+    /// Puts messages on the agent's input, each once. An agent that does not read there gets them
+    /// with its next tool call, from the hub.
+    fn deliver(&mut self, messages: &[MessageView]) {
+        let Some(lines) = &self.worker.lines else { return };
+        self.given.retain(|given| messages.iter().any(|message| message.message_id == *given));
+        for message in messages {
+            if self.given.contains(&message.message_id) {
+                continue;
+            }
+            let line = Line { bytes: harness::message_line(message), message_id: Some(message.message_id.clone()) };
+            match lines.try_send(line) {
+                Ok(()) => {
+                    self.given.insert(message.message_id.clone());
+                }
+                Err(error) => tracing::info!(%error, message = message.message_id, "a message stays queued"),
+            }
+        }
+    }
+}
+
+/// Waits until the output has ended, for a moment. Tells whether it has.
+async fn drained(bytes: &mut watch::Receiver<u64>) -> bool {
+    let all = async { while bytes.changed().await.is_ok() {} };
+    tokio::time::timeout(DRAIN_MAX, all).await.is_ok()
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns when the other end of a pipe on which nothing is written is closed.
+async fn at_end(pipe: Option<&pipe::Receiver>) {
+    match pipe {
+        Some(pipe) => match pipe.readable().await {
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "the guard cannot be watched"),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+fn ended(exit: Option<Exit>, swept: u32, left_open: bool, active_ms: i64, output: Option<Output>) -> FactKind {
+    let (exit_code, signal) = match exit {
+        Some(Exit::Code(code)) => (Some(code), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    let (result, output_bytes, was_cut) = match output {
+        Some(Output { log, result, left_open }) => {
+            let bytes = log.total_bytes();
+            if let Err(error) = log.finish() {
+                tracing::warn!(%error, "the log stays in parts");
+            }
+            (result, bytes, left_open)
+        }
+        None => (String::new(), 0, true),
+    };
+    FactKind::Ended { exit_code, signal, swept, output_left_open: left_open || was_cut, active_ms, result, output_bytes }
+}

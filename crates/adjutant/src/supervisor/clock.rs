@@ -1,0 +1,73 @@
+//! Active time: the monotonic clock, standing still while a blocking request is open. A wrong wall
+//! clock and a suspended machine change nothing.
+
+use std::time::{Duration, Instant};
+
+/// Counts the active time of one attempt.
+#[derive(Debug)]
+pub struct ActiveClock {
+    counted: Duration,
+    /// `None` while it stands still.
+    since: Option<Instant>,
+    /// What this attempt may use. `None`: as much as it likes.
+    limit: Option<Duration>,
+}
+
+impl ActiveClock {
+    /// Starts counting. The limit is for all attempts of the run together.
+    #[must_use]
+    pub fn start(now: Instant, limit_ms: Option<i64>, before_ms: i64) -> Self {
+        let limit = limit_ms.map(|limit| Duration::from_millis(u64::try_from(limit.saturating_sub(before_ms)).unwrap_or(0)));
+        Self { counted: Duration::ZERO, since: Some(now), limit }
+    }
+
+    /// Lets it stand still, or go on.
+    pub fn set_waiting(&mut self, waiting: bool, now: Instant) {
+        self.counted = self.active(now);
+        self.since = (!waiting).then_some(now);
+    }
+
+    /// Returns the active time of this attempt.
+    #[must_use]
+    pub fn active(&self, now: Instant) -> Duration {
+        self.counted + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Returns the same in milliseconds.
+    #[must_use]
+    pub fn active_ms(&self, now: Instant) -> i64 {
+        i64::try_from(self.active(now).as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns when the limit will be reached if nothing changes. `None`: not at all.
+    #[must_use]
+    pub fn limit_at(&self) -> Option<Instant> {
+        Some(self.since? + self.limit?.saturating_sub(self.counted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_stands_still_while_waiting() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut clock = ActiveClock::start(begin, Some(1_000), 400);
+        assert_eq!(clock.limit_at(), Some(at(600)));
+        clock.set_waiting(true, at(100));
+        assert_eq!((clock.limit_at(), clock.active_ms(at(5_000))), (None, 100));
+        clock.set_waiting(true, at(6_000));
+        clock.set_waiting(false, at(10_000));
+        clock.set_waiting(false, at(10_100));
+        assert_eq!((clock.limit_at(), clock.active_ms(at(10_200))), (Some(at(10_500)), 300));
+    }
+
+    #[test]
+    fn a_limit_that_earlier_attempts_used_up_is_reached_at_once() {
+        let begin = Instant::now();
+        assert_eq!(ActiveClock::start(begin, Some(100), 500).limit_at(), Some(begin));
+        assert_eq!(ActiveClock::start(begin, None, 500).limit_at(), None);
+    }
+}

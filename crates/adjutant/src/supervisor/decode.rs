@@ -1,0 +1,310 @@
+//! Bytes of an agent to readable text: whole UTF-8 characters, no escape sequences, no control
+//! characters other than newline and tab. What is cut between two reads is carried over.
+//!
+//! - Invalid bytes become U+FFFD. A control character becomes its picture (NUL: `␀`), so that it is
+//!   seen and does nothing; one of the second block (U+0080 to U+009F) becomes U+FFFD.
+//! - A carriage return ends the line; with a newline after it, both are one newline.
+//! - Escape sequences (CSI, OSC and the other strings, two-character ones) are dropped. One that
+//!   does not end within its bound is given up, so that it cannot swallow what follows.
+//!
+//! Memory is constant, whatever the length of a line.
+
+/// Longest CSI sequence that is believed, in bytes.
+const CSI_BYTES_MAX: u32 = 128;
+/// Longest string sequence (a title, a link) that is believed, in bytes.
+const STRING_BYTES_MAX: u32 = 8 * 1024;
+/// How many bytes are looked at together.
+const BLOCK: usize = 32;
+
+/// Decodes one stream.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    state: State,
+    /// The beginning of a character that the last read cut.
+    partial: [u8; 4],
+    partial_len: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After a carriage return, which was written as a newline already.
+    Return,
+    Escape,
+    /// After an escape with an intermediate byte: one more follows.
+    EscapeMore,
+    Csi(u32),
+    /// Within a string that BEL or ST ends.
+    Str(u32),
+    /// After an escape within a string.
+    StrEscape(u32),
+}
+
+impl Decoder {
+    /// Appends the text of `input` to `out`.
+    pub fn push(&mut self, mut input: &[u8], out: &mut Vec<u8>) {
+        while self.partial_len > 0 && !input.is_empty() {
+            input = self.complete(input, out);
+        }
+        while !input.is_empty() {
+            input = match self.state {
+                State::Text => self.text(input, out),
+                _ => self.sequence(input),
+            };
+        }
+    }
+
+    /// Appends what is left at the end of the stream.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if self.partial_len > 0 {
+            self.partial_len = 0;
+            replace(out);
+        }
+        self.state = State::Text;
+    }
+
+    /// Plain text: copies what needs no change in one piece, then deals with one thing that does.
+    fn text<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+        let mut at = 0;
+        loop {
+            at += plain_ascii(&input[at..]);
+            match input.get(at) {
+                Some(0x80..) => match character(&input[at..]) {
+                    Character::Whole(length) => at += length,
+                    _ => break,
+                },
+                _ => break,
+            }
+        }
+        out.extend_from_slice(&input[..at]);
+        let rest = &input[at..];
+        let Some(first) = rest.first() else { return rest };
+        match *first {
+            0x1b => self.state = State::Escape,
+            b'\r' => {
+                out.push(b'\n');
+                self.state = State::Return;
+            }
+            0x00..0x20 => picture(0x80 + first, out),
+            0x7f => picture(0xa1, out),
+            _ => match character(rest) {
+                Character::Cut => {
+                    self.partial[..rest.len()].copy_from_slice(rest);
+                    self.partial_len = rest.len();
+                    return &[];
+                }
+                Character::Control => {
+                    replace(out);
+                    return &rest[2..];
+                }
+                Character::Invalid(length) => {
+                    replace(out);
+                    return &rest[length..];
+                }
+                Character::Whole(_) => unreachable!("taken above"),
+            },
+        }
+        &rest[1..]
+    }
+
+    /// Goes on with a character that was cut.
+    fn complete<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+        let held = self.partial_len;
+        let mut bytes = [0; 8];
+        bytes[..held].copy_from_slice(&self.partial[..held]);
+        let taken = input.len().min(4 - held);
+        bytes[held..held + taken].copy_from_slice(&input[..taken]);
+        let joined = &bytes[..held + taken];
+        let used = match character(joined) {
+            Character::Whole(length) => {
+                out.extend_from_slice(&joined[..length]);
+                length
+            }
+            Character::Control => {
+                replace(out);
+                2
+            }
+            Character::Invalid(length) => {
+                replace(out);
+                length
+            }
+            Character::Cut => {
+                self.partial[..joined.len()].copy_from_slice(joined);
+                self.partial_len = joined.len();
+                return &input[taken..];
+            }
+        };
+        // What was held is the beginning of one character, or invalid as a whole.
+        self.partial_len = 0;
+        &input[used.saturating_sub(held)..]
+    }
+
+    /// Anything but plain text: one byte.
+    fn sequence<'a>(&mut self, input: &'a [u8]) -> &'a [u8] {
+        let byte = input[0];
+        let mut again = false;
+        self.state = match (self.state, byte) {
+            (State::Return, b'\n') => State::Text,
+            (State::Csi(length), 0x20..0x40) if length < CSI_BYTES_MAX => State::Csi(length + 1),
+            (State::Csi(_), 0x40..0x7f) => State::Text,
+            (State::Escape, b'[') => State::Csi(0),
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::Str(0),
+            (State::Escape | State::EscapeMore, 0x20..0x30) => State::EscapeMore,
+            (State::Escape | State::EscapeMore, 0x30..0x7f) => State::Text,
+            (State::Escape | State::StrEscape(_), 0x1b) => State::Escape,
+            (State::Str(_), 0x07) | (State::StrEscape(_), b'\\') => State::Text,
+            (State::Str(length), 0x1b) => State::StrEscape(length),
+            // A newline within a string: it was none, or it will never end.
+            (State::Str(_), b'\n') => {
+                again = true;
+                State::Text
+            }
+            (State::Str(length), _) if length < STRING_BYTES_MAX => State::Str(length + 1),
+            (State::StrEscape(_), _) => {
+                again = true;
+                State::Escape
+            }
+            _ => {
+                again = true;
+                State::Text
+            }
+        };
+        if again { input } else { &input[1..] }
+    }
+}
+
+/// Counts the leading bytes that are printable ASCII, newline or tab.
+fn plain_ascii(input: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(block) = input.get(at..at + BLOCK) {
+        // No early exit within a block, so that it becomes vector instructions.
+        if block.iter().fold(false, |any, byte| any | is_special(*byte)) {
+            break;
+        }
+        at += BLOCK;
+    }
+    at + input[at..].iter().take_while(|byte| !is_special(**byte)).count()
+}
+
+fn is_special(byte: u8) -> bool {
+    (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte >= 0x7f)
+}
+
+enum Character {
+    /// A valid one of this many bytes.
+    Whole(usize),
+    /// A valid one of two bytes that is a control character.
+    Control,
+    /// The input ends within what may be one.
+    Cut,
+    /// So many bytes are no character.
+    Invalid(usize),
+}
+
+/// Looks at the character of more than one byte at the start of `bytes`.
+fn character(bytes: &[u8]) -> Character {
+    let (length, second) = match bytes[0] {
+        0xc2..=0xdf => (2, 0x80..=0xbf),
+        0xe0 => (3, 0xa0..=0xbf),
+        0xe1..=0xec | 0xee..=0xef => (3, 0x80..=0xbf),
+        0xed => (3, 0x80..=0x9f),
+        0xf0 => (4, 0x90..=0xbf),
+        0xf1..=0xf3 => (4, 0x80..=0xbf),
+        0xf4 => (4, 0x80..=0x8f),
+        _ => return Character::Invalid(1),
+    };
+    match bytes.get(1) {
+        None => return Character::Cut,
+        Some(byte) if !second.contains(byte) => return Character::Invalid(1),
+        Some(0x80..=0x9f) if bytes[0] == 0xc2 => return Character::Control,
+        Some(_) => {}
+    }
+    for at in 2..length {
+        match bytes.get(at) {
+            None => return Character::Cut,
+            Some(0x80..=0xbf) => {}
+            Some(_) => return Character::Invalid(at),
+        }
+    }
+    Character::Whole(length)
+}
+
+fn replace(out: &mut Vec<u8>) {
+    out.extend_from_slice("\u{fffd}".as_bytes());
+}
+
+/// Writes the picture of a control character: U+2400 and on, whose last byte this is.
+fn picture(last: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[0xe2, 0x90, last]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode(pieces: &[&[u8]]) -> String {
+        let mut decoder = Decoder::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            decoder.push(piece, &mut out);
+        }
+        decoder.finish(&mut out);
+        String::from_utf8(out).expect("valid UTF-8 always comes out")
+    }
+
+    #[test]
+    fn a_character_survives_being_cut_at_every_byte() {
+        let text = "a ä € 😀 z\u{2028}ﬀ\u{feff}";
+        for at in 0..=text.len() {
+            assert_eq!(decode(&[&text.as_bytes()[..at], &text.as_bytes()[at..]]), text, "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(decode(&bytes), text);
+    }
+
+    #[test]
+    fn what_is_no_character_is_replaced() {
+        assert_eq!(decode(&[b"a\xffb\x80c"]), "a\u{fffd}b\u{fffd}c");
+        assert_eq!(decode(&[b"\xe2\x82"]), "\u{fffd}");
+        assert_eq!(decode(&[b"\xe2\x82", b"x"]), "\u{fffd}x");
+        assert_eq!(decode(&[b"\xed\xa0\x80"]), "\u{fffd}\u{fffd}\u{fffd}");
+        assert_eq!(decode(&[b"\xf0\x9f", b"\xf0\x9f\x98\x80"]), "\u{fffd}😀");
+    }
+
+    #[test]
+    fn control_characters_are_seen_and_do_nothing() {
+        assert_eq!(decode(&[b"a\0b\x07c\x7f\xc2\x9bd"]), "a␀b␇c␡\u{fffd}d");
+        assert_eq!(decode(&[b"one\r\ntwo\rthree\r", b"\nfour\tx\n"]), "one\ntwo\nthree\nfour\tx\n");
+    }
+
+    #[test]
+    fn escape_sequences_are_dropped() {
+        assert_eq!(decode(&[b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07ok \x1b]8;;http://x\x1b\\link\x1b(B\x1b=."]), "red ok link.");
+        let sequence = b"a\x1b]8;;http://x\x1b\\b\x1b[38;5;1mc";
+        for at in 0..=sequence.len() {
+            assert_eq!(decode(&[&sequence[..at], &sequence[at..]]), "abc", "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_without_an_end_swallows_a_bounded_part() {
+        let mut input = b"\x1b]".to_vec();
+        input.extend(std::iter::repeat_n(b'x', 100_000));
+        let text = decode(&[&input]);
+        assert_eq!(text.len(), 100_000 - STRING_BYTES_MAX as usize);
+        assert_eq!(decode(&[b"\x1b]unended\nnext"]), "\nnext");
+        assert_eq!(decode(&["\x1b[é".as_bytes()]), "é");
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_change_nothing_and_the_text_is_harmless(input in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0x1b_u8), Just(b'['), Just(0xe2_u8), Just(b'\r')], 0..200), cut in 0_usize..200) {
+            let cut = cut.min(input.len());
+            let whole = decode(&[&input]);
+            prop_assert_eq!(&whole, &decode(&[&input[..cut], &input[cut..]]));
+            prop_assert!(whole.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The worker's way in: its calls are carried on to the hub as this attempt's, through a hub's death
+//! if need be.
+//!
+//! - A Unix socket in the attempt's directory, for `adj mcp --token-file` and every `adj` command
+//!   that the worker runs. Whoever connects must be a process of this attempt.
+//! - HTTP on loopback, for clients that speak MCP over it. The bearer token is needed; `Host` and
+//!   `Origin` are checked, so that no web page can use it.
+
+use crate::client::{Client, random_hex};
+use crate::link::{AttemptDir, Order, WorkerAccess, headers};
+use crate::process::peer::Peer;
+use crate::sock;
+use crate::view::{ErrorView, codes};
+use axum::Json;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Path as UrlPath, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::serve::{IncomingStream, Listener, ListenerExt};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+/// Largest call, in bytes: an answer of the largest size and what JSON makes of it.
+const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Opens both ways in, writes down where they are, and serves them in `tasks`.
+///
+/// # Errors
+/// A socket cannot be opened or the file cannot be written.
+pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> io::Result<()> {
+    let token = random_hex::<32>();
+    let socket = sock::bind(&dir.socket())?;
+    let tcp = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let port = tcp.local_addr()?.port();
+    let access = WorkerAccess {
+        run_id: order.run_id.clone(),
+        attempt: order.attempt,
+        socket: dir.socket(),
+        mcp_url: format!("http://127.0.0.1:{port}/mcp"),
+        token: token.clone(),
+    };
+    write_access(dir, &access)?;
+
+    let calls = calls(client);
+    let door = Arc::new(Door { token, port });
+    let on_socket = calls.clone().layer(middleware::from_fn_with_state(Arc::clone(&door), admit_peer));
+    let on_loopback = calls.layer(middleware::from_fn_with_state(door, admit_bearer));
+    tasks.spawn(async move {
+        let service = on_socket.into_make_service_with_connect_info::<Admission>();
+        if let Err(error) = axum::serve(Checked(socket), service).await {
+            tracing::error!(%error, "the worker's socket is gone");
+        }
+    });
+    tasks.spawn(async move {
+        let tcp = tcp.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "answers on loopback may be delayed");
+            }
+        });
+        if let Err(error) = axum::serve(tcp, on_loopback).await {
+            tracing::error!(%error, "the worker's port is gone");
+        }
+    });
+    Ok(())
+}
+
+fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut file = File::from(rustix::fs::open(dir.worker_access(), flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(&serde_json::to_vec(access)?)
+}
+
+/// The calls, whoever may make them.
+fn calls(client: Client) -> Router {
+    Router::new().route("/api/v1/{name}", post(carry)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
+}
+
+/// Carries one call to the hub. A key makes it safe to repeat; a caller that gave none gets one for
+/// this call.
+async fn carry(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Json<serde_json::Value>, Refused> {
+    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
+        return Err(Refused::new(codes::NOT_FOUND, "no such call"));
+    }
+    let body = serde_json::from_slice(&body).map_err(|error| Refused::new(codes::INVALID, &format!("the call is no JSON: {error}")))?;
+    let key = match given.get(headers::KEY).map(|key| key.to_str()) {
+        Some(Ok(key)) => key.to_owned(),
+        Some(Err(_)) => return Err(Refused::new(codes::INVALID, "the key is no visible ASCII")),
+        None => random_hex::<16>(),
+    };
+    client.send_json(&format!("/api/v1/{name}"), body, Some(&key)).await.map(Json).map_err(Refused)
+}
+
+/// What admits to the endpoint.
+#[derive(Debug)]
+struct Door {
+    token: String,
+    port: u16,
+}
+
+impl Door {
+    /// Checks a bearer: `None` where none was shown.
+    fn bearer(&self, headers: &HeaderMap) -> Option<bool> {
+        let shown = headers.get("authorization")?.as_bytes();
+        Some(shown.strip_prefix(b"Bearer ").is_some_and(|token| is_equal(token, self.token.as_bytes())))
+    }
+
+    /// Says why a request on loopback is refused. `None`: it is not.
+    fn refusal(&self, headers: &HeaderMap) -> Option<Response> {
+        let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        if !header("host").is_some_and(|host| self.is_own_name(host)) {
+            return Some((StatusCode::FORBIDDEN, "wrong host").into_response());
+        }
+        let is_own_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|authority| self.is_own_name(authority));
+        if header("origin").is_some_and(|origin| !is_own_origin(origin)) {
+            return Some((StatusCode::FORBIDDEN, "wrong origin").into_response());
+        }
+        let needed = (StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")], "the run's bearer token is needed");
+        (self.bearer(headers) != Some(true)).then(|| needed.into_response())
+    }
+
+    /// Only names of this very port on loopback: a page that got its name to point here is not it.
+    fn is_own_name(&self, authority: &str) -> bool {
+        let Some((host, port)) = authority.rsplit_once(':') else { return false };
+        matches!(host, "127.0.0.1" | "localhost") && port.parse() == Ok(self.port)
+    }
+}
+
+/// Compares in a time that does not depend on where the difference is.
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}
+
+async fn admit_peer(State(door): State<Arc<Door>>, ConnectInfo(admission): ConnectInfo<Admission>, request: Request, next: Next) -> Response {
+    if admission == Admission::Foreign {
+        return Refused::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it").into_response();
+    }
+    if door.bearer(request.headers()) == Some(false) {
+        return Refused::new(codes::NOT_ALLOWED, "the token belongs to another run").into_response();
+    }
+    next.run(request).await
+}
+
+async fn admit_bearer(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    match door.refusal(request.headers()) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    }
+}
+
+/// Whether the process that connected is part of this attempt. Decided once, when it connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admission {
+    Own,
+    Foreign,
+}
+
+/// The socket, with a look at who connects.
+struct Checked(UnixListener);
+
+impl Listener for Checked {
+    type Io = UnixStream;
+    type Addr = Admission;
+
+    async fn accept(&mut self) -> (UnixStream, Admission) {
+        let (stream, _) = Listener::accept(&mut self.0).await;
+        let admission = match look_at(&stream) {
+            Ok(true) => Admission::Own,
+            Ok(false) => Admission::Foreign,
+            Err(error) => {
+                tracing::info!(%error, "a caller could not be recognised");
+                Admission::Foreign
+            }
+        };
+        (stream, admission)
+    }
+
+    fn local_addr(&self) -> io::Result<Admission> {
+        Ok(Admission::Own)
+    }
+}
+
+fn look_at(stream: &UnixStream) -> io::Result<bool> {
+    let peer = Peer::of(stream)?;
+    Ok(peer.is_same_user() && peer.is_below(rustix::process::getpid())?)
+}
+
+impl Connected<IncomingStream<'_, Checked>> for Admission {
+    fn connect_info(stream: IncomingStream<'_, Checked>) -> Self {
+        *stream.remote_addr()
+    }
+}
+
+/// A failure, as the caller sees it.
+struct Refused(ErrorView);
+
+impl Refused {
+    fn new(code: &str, message: &str) -> Self {
+        Self(ErrorView { code: code.to_owned(), message: message.to_owned(), hint: None })
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match self.0.code.as_str() {
+            codes::NOT_FOUND => StatusCode::NOT_FOUND,
+            codes::NOT_ALLOWED | codes::USE_SUPERVISOR => StatusCode::FORBIDDEN,
+            codes::INVALID | codes::AMBIGUOUS => StatusCode::BAD_REQUEST,
+            codes::LIMIT => StatusCode::TOO_MANY_REQUESTS,
+            codes::UNREACHABLE => StatusCode::SERVICE_UNAVAILABLE,
+            codes::STORAGE_FULL => StatusCode::INSUFFICIENT_STORAGE,
+            codes::STORAGE | codes::INTERNAL => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::CONFLICT,
+        };
+        (status, Json(self.0)).into_response()
+    }
+}

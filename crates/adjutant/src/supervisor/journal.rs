@@ -1,0 +1,177 @@
+//! The attempt's numbered facts: first on disk, then at the hub, each once and in order.
+//!
+//! A fact is appended to `facts.jsonl` and synced before anybody is told of it; the hub reads that
+//! file by itself when it finds no supervisor alive. Facts about output are neither synced nor made
+//! while an earlier one is still on its way, so that a hub that is away for days costs nothing.
+
+use crate::client::Client;
+use crate::clock;
+use crate::link::{AttemptDir, Fact, FactKind, FactsTaken, PostFacts};
+use rustix::fs::{Mode, OFlags};
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Most facts in one post.
+const FACTS_MAX: usize = 256;
+/// How long to wait after the hub refused facts.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Writes facts down.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    /// Length of the file up to the last whole fact.
+    bytes: u64,
+    last: u64,
+    /// Facts that the disk did not take yet.
+    unwritten: VecDeque<Fact>,
+    to_hub: mpsc::UnboundedSender<Fact>,
+    taken: watch::Receiver<u64>,
+}
+
+/// Carries facts to the hub.
+#[derive(Debug)]
+pub struct Uploader {
+    path: PathBuf,
+    client: Client,
+    facts: mpsc::UnboundedReceiver<Fact>,
+    taken: watch::Sender<u64>,
+}
+
+/// Begins an attempt's journal.
+///
+/// # Errors
+/// The file cannot be made.
+pub fn open(dir: &AttemptDir, client: Client) -> io::Result<(Journal, Uploader)> {
+    let path = dir.facts();
+    // What an attempt that was never begun left behind is nothing.
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);
+    let (to_hub, facts) = mpsc::unbounded_channel();
+    let (sender, taken) = watch::channel(0);
+    let journal = Journal { file, path: path.clone(), bytes: 0, last: 0, unwritten: VecDeque::new(), to_hub, taken };
+    Ok((journal, Uploader { path, client, facts, taken: sender }))
+}
+
+impl Journal {
+    /// States a fact.
+    pub fn state(&mut self, what: FactKind) {
+        self.last += 1;
+        let fact = Fact { n: self.last, at_ms: clock::now().0, what };
+        self.unwritten.push_back(fact.clone());
+        if let Err(error) = self.write() {
+            // A full disk must not keep the hub from knowing: it numbers facts as we do.
+            tracing::error!(%error, path = %self.path.display(), "a fact is not on disk yet");
+        }
+        if self.to_hub.send(fact).is_err() {
+            tracing::error!("nobody carries facts to the hub any more");
+        }
+    }
+
+    /// Returns when the hub has everything that was stated so far.
+    pub fn taken(&self) -> impl Future<Output = ()> + use<> {
+        let (mut taken, last) = (self.taken.clone(), self.last);
+        async move {
+            if taken.wait_for(|taken| *taken >= last).await.is_err() {
+                // The uploader has ended, so nothing more will be taken.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Writes what is not on disk yet.
+    fn write(&mut self) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let mut sync = false;
+        for fact in &self.unwritten {
+            serde_json::to_writer(&mut bytes, fact)?;
+            bytes.push(b'\n');
+            sync |= !matches!(fact.what, FactKind::Output { .. });
+        }
+        let written = self.file.write_all(&bytes).and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
+        match written {
+            Ok(()) => {
+                self.bytes += bytes.len() as u64;
+                self.unwritten.clear();
+                Ok(())
+            }
+            Err(error) => {
+                // Half a line must not stay.
+                self.file.set_len(self.bytes)?;
+                io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.bytes))?;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Uploader {
+    /// Carries facts until the journal is dropped and everything was taken.
+    pub async fn run(mut self) {
+        let mut waiting: VecDeque<Fact> = VecDeque::new();
+        loop {
+            if waiting.is_empty() {
+                match self.facts.recv().await {
+                    Some(fact) => waiting.push_back(fact),
+                    None => return,
+                }
+            }
+            while let Ok(fact) = self.facts.try_recv() {
+                waiting.push_back(fact);
+            }
+            match self.post(&waiting).await {
+                Ok(cursor) => self.advance(&mut waiting, cursor),
+                Err(message) => {
+                    tracing::warn!(message, "the hub does not take facts");
+                    tokio::time::sleep(REFUSED_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn post(&self, waiting: &VecDeque<Fact>) -> Result<u64, String> {
+        let facts = waiting.iter().take(FACTS_MAX).cloned().collect();
+        let body = serde_json::to_value(PostFacts { facts }).map_err(|error| error.to_string())?;
+        let reply = self.client.send_json("/link/facts", body, None).await.map_err(|error| error.to_string())?;
+        serde_json::from_value::<FactsTaken>(reply).map(|taken| taken.cursor).map_err(|error| error.to_string())
+    }
+
+    /// Forgets what the hub has, and goes back to what it does not have.
+    fn advance(&self, waiting: &mut VecDeque<Fact>, cursor: u64) {
+        if waiting.front().is_some_and(|first| first.n > cursor + 1) {
+            match read(&self.path) {
+                Ok(facts) => {
+                    let first = waiting.front().map_or(u64::MAX, |fact| fact.n);
+                    let missing: Vec<Fact> = facts.into_iter().filter(|fact| fact.n > cursor && fact.n < first).collect();
+                    for fact in missing.into_iter().rev() {
+                        waiting.push_front(fact);
+                    }
+                }
+                Err(error) => tracing::error!(%error, "the facts cannot be read again"),
+            }
+        }
+        while waiting.front().is_some_and(|first| first.n <= cursor) {
+            waiting.pop_front();
+        }
+        self.taken.send_replace(cursor);
+    }
+}
+
+/// Reads the facts of an attempt; half a line at the end is left out.
+///
+/// # Errors
+/// The file is there but cannot be read, or holds something else.
+pub fn read(path: &std::path::Path) -> io::Result<Vec<Fact>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    bytes[..whole].split_inclusive(|byte| *byte == b'\n').map(|line| serde_json::from_slice(line).map_err(io::Error::from)).collect()
+}

@@ -1,0 +1,339 @@
+//! Writing the readable log: its beginning and its end are kept, what lies between is dropped when
+//! the cap is reached. The layout is described in [`crate::logs`].
+
+use crate::link::{AttemptDir, Order};
+use crate::logs::{self, Map, Merged};
+use rustix::fs::{Mode, OFlags};
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Half of the cap is for the head, the other half for this many segments.
+const SEGMENTS_MAX: u64 = 2;
+
+/// The log of one attempt, being written.
+#[derive(Debug)]
+pub struct LogFile {
+    dir: AttemptDir,
+    path: PathBuf,
+    head: File,
+    head_bytes: u64,
+    head_bytes_max: u64,
+    /// No more goes into the head, even where a character more would fit.
+    head_full: bool,
+    segments: VecDeque<Segment>,
+    segment_bytes_max: u64,
+    total_bytes: u64,
+    /// The last failure to write, told once.
+    failing: bool,
+}
+
+#[derive(Debug)]
+struct Segment {
+    start: u64,
+    bytes: u64,
+    file: File,
+    path: PathBuf,
+}
+
+impl LogFile {
+    /// Begins the log of an attempt.
+    ///
+    /// # Errors
+    /// A file cannot be made.
+    pub fn create(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
+        let path = logs::log_path(&order.home, &order.run_id, order.attempt);
+        let head_bytes_max = order.log_bytes_max / 2;
+        Map { head_bytes_max, merged: None }.write(dir)?;
+        Ok(Self {
+            dir: dir.clone(),
+            head: make(&path, OFlags::TRUNC)?,
+            path,
+            head_bytes: 0,
+            head_bytes_max,
+            head_full: false,
+            segments: VecDeque::new(),
+            segment_bytes_max: (order.log_bytes_max / 2 / SEGMENTS_MAX).max(4096),
+            total_bytes: 0,
+            failing: false,
+        })
+    }
+
+    /// Returns the length of the stream so far.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// Appends text. It never fails: what the disk does not take counts as dropped.
+    pub fn append(&mut self, text: &[u8]) {
+        let mut rest = text;
+        if !self.head_full {
+            let room = self.head_bytes_max - self.head_bytes;
+            let fits = cut(rest, room);
+            self.head_full = fits < rest.len();
+            if self.keep(|log| log.head.write_all(&rest[..fits])) {
+                self.head_bytes += fits as u64;
+                self.total_bytes += fits as u64;
+                rest = &rest[fits..];
+            } else {
+                // What was written of it is not part of the stream.
+                self.head_full = true;
+                if let Err(error) = self.head.set_len(self.head_bytes) {
+                    tracing::warn!(%error, "the log could not be cut back");
+                }
+            }
+        }
+        while !rest.is_empty() {
+            let used = self.append_to_segment(rest);
+            self.total_bytes += used as u64;
+            rest = &rest[used..];
+        }
+    }
+
+    /// Appends the beginning of `text` to the last segment, and returns how much of it is dealt with.
+    fn append_to_segment(&mut self, text: &[u8]) -> usize {
+        let is_full = self.segments.back().is_none_or(|segment| segment.bytes >= self.segment_bytes_max);
+        if is_full {
+            let start = self.total_bytes;
+            let path = logs::segment_path(&self.dir, start);
+            match make(&path, OFlags::EXCL) {
+                Ok(file) => self.segments.push_back(Segment { start, bytes: 0, file, path }),
+                Err(error) => {
+                    self.keep(|_| Err(error));
+                    return text.len();
+                }
+            }
+            if self.segments.len() as u64 > SEGMENTS_MAX {
+                self.drop_oldest();
+            }
+        }
+        let Some(segment) = self.segments.back_mut() else { return text.len() };
+        let room = self.segment_bytes_max - segment.bytes;
+        let mut fits = cut(text, room);
+        if fits == 0 {
+            // The next character is longer than the room: it goes with this segment all the same.
+            fits = cut(text, 4);
+        }
+        let bytes = segment.bytes;
+        if self.keep(|log| log.segments.back_mut().map_or(Ok(()), |segment| segment.file.write_all(&text[..fits]))) {
+            if let Some(segment) = self.segments.back_mut() {
+                segment.bytes += fits as u64;
+            }
+            return fits;
+        }
+        // This segment ends here; a later one begins where the disk takes text again.
+        if let Some(segment) = self.segments.back_mut() {
+            if let Err(error) = segment.file.set_len(bytes) {
+                tracing::warn!(%error, "the log could not be cut back");
+            }
+            segment.bytes = u64::MAX;
+        }
+        text.len()
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.segments.pop_front()
+            && let Err(error) = fs::remove_file(&oldest.path)
+        {
+            tracing::warn!(%error, path = %oldest.path.display(), "a part of the log could not be dropped");
+        }
+    }
+
+    /// Does one write. A failure is told once, until one succeeds again.
+    fn keep(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> bool {
+        match write(self) {
+            Ok(()) => {
+                self.failing = false;
+                true
+            }
+            Err(error) => {
+                if !self.failing {
+                    tracing::warn!(%error, path = %self.path.display(), "output is being dropped");
+                }
+                self.failing = true;
+                false
+            }
+        }
+    }
+
+    /// Appends what the segments hold to the log file, after a line that says what is missing.
+    ///
+    /// # Errors
+    /// The disk does not take it; the segments are still there then, and the log can be read.
+    pub fn finish(mut self) -> io::Result<()> {
+        let mut merged =
+            Merged { head_bytes: self.head_bytes, omitted_bytes: 0, marker_bytes: 0, total_bytes: self.total_bytes };
+        let mut expected = self.head_bytes;
+        for (index, segment) in self.segments.iter().enumerate() {
+            if segment.start > expected {
+                if index > 0 {
+                    // A second gap, made by a full disk: it stays in its segments.
+                    return Ok(());
+                }
+                merged.omitted_bytes = segment.start - expected;
+                let marker = logs::marker(merged.omitted_bytes);
+                merged.marker_bytes = marker.len() as u64;
+                self.head.write_all(marker.as_bytes())?;
+            }
+            let mut from = File::open(&segment.path)?;
+            let copied = io::copy(&mut from, &mut self.head)?;
+            expected = segment.start + copied;
+        }
+        if self.segments.is_empty() && expected < self.total_bytes {
+            // Nothing after the head was taken by the disk.
+            merged.omitted_bytes = self.total_bytes - expected;
+        } else if expected < self.total_bytes {
+            return Ok(());
+        }
+        Map { head_bytes_max: self.head_bytes_max, merged: Some(merged) }.write(&self.dir)?;
+        while !self.segments.is_empty() {
+            self.drop_oldest();
+        }
+        Ok(())
+    }
+}
+
+/// Returns how many bytes of `text` (whole characters) fit into `room` as whole characters.
+fn cut(text: &[u8], room: u64) -> usize {
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
+    if text.len() <= room {
+        return text.len();
+    }
+    let mut at = room;
+    while at > 0 && text[at] & 0xc0 == 0x80 {
+        at -= 1;
+    }
+    at
+}
+
+fn make(path: &Path, how: OFlags) -> io::Result<File> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | how;
+    let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{}: {error}", path.display())))?;
+    Ok(fd.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::{Part, Want};
+    use std::collections::BTreeMap;
+
+    const RUN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";
+
+    fn order(home: &Path, log_bytes_max: u64) -> Order {
+        Order {
+            home: home.to_owned(),
+            run_id: RUN.to_owned(),
+            run_name: "brave-otter".to_owned(),
+            attempt: 1,
+            agent: "x".to_owned(),
+            harness: "plain".to_owned(),
+            argv: Vec::new(),
+            prompt_via: "stdin".to_owned(),
+            prompt: String::new(),
+            cwd: PathBuf::from("/"),
+            env: BTreeMap::new(),
+            timeout_ms: None,
+            active_ms_before: 0,
+            patience_ms: 0,
+            grace_ms: 0,
+            log_bytes_max,
+            token: String::new(),
+            containment: "auto".to_owned(),
+        }
+    }
+
+    struct Case {
+        home: tempfile::TempDir,
+        log: LogFile,
+        dir: AttemptDir,
+    }
+
+    fn case(log_bytes_max: u64) -> Case {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let dir = AttemptDir::new(home.path(), RUN, 1);
+        fs::create_dir_all(&dir.0).expect("makes");
+        fs::create_dir_all(home.path().join("logs")).expect("makes");
+        let log = LogFile::create(&order(home.path(), log_bytes_max), &dir).expect("creates");
+        Case { home, log, dir }
+    }
+
+    impl Case {
+        fn read(&self, after: Option<u64>, bytes_max: u64, grep: Option<&str>) -> Part {
+            logs::read(self.home.path(), RUN, 1, Want { after, bytes_max, grep, ended: true }).expect("reads")
+        }
+
+        /// The whole stream, page by page, with the number of bytes that are missing.
+        fn all(&self, page: u64) -> (String, u64) {
+            let (mut text, mut omitted, mut at) = (String::new(), 0, 0);
+            loop {
+                let part = self.read(Some(at), page, None);
+                assert_eq!(part.from, at);
+                if part.next == at {
+                    return (text, omitted);
+                }
+                (text, omitted, at) = (text + &part.text, omitted + part.omitted, part.next);
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_below_its_cap_is_whole() {
+        let mut case = case(64 * 1024);
+        let text: String = (0..5_000).map(|n| format!("zeile {n} ä€😀\n")).collect();
+        let text = &text[..60_000];
+        for piece in text.as_bytes().chunk_by(|_, next| next & 0xc0 == 0x80).collect::<Vec<_>>().chunks(333) {
+            case.log.append(&piece.concat());
+        }
+        assert_eq!(case.all(999), (text.to_owned(), 0));
+        let path = logs::log_path(case.home.path(), RUN, 1);
+        let Case { home, log, dir } = case;
+        log.finish().expect("merges");
+        assert_eq!(fs::read_to_string(&path).expect("is text"), text);
+        assert!(logs::segments(&dir).expect("lists").is_empty());
+        drop(home);
+    }
+
+    #[test]
+    fn both_ends_of_a_long_log_are_kept_and_the_gap_is_marked() {
+        let mut case = case(64 * 1024);
+        let text: String = (0..200_000).map(|n| format!("{n} é\n")).collect();
+        for piece in text.as_bytes().chunk_by(|_, next| next & 0xc0 == 0x80).collect::<Vec<_>>().chunks(7_777) {
+            case.log.append(&piece.concat());
+        }
+        let (running, omitted) = case.all(5_000);
+        assert!(running.starts_with("0 é\n1 é\n") && running.ends_with("199999 é\n"));
+        assert!(omitted > 1_000_000);
+        let (end, last) = (case.read(None, 20, None), case.read(Some(text.len() as u64), 20, None));
+        assert!(text.ends_with(&end.text) && end.next == text.len() as u64 && end.text.len() <= 20);
+        assert_eq!((last.text.as_str(), last.next), ("", text.len() as u64));
+
+        let Case { home, log, dir } = case;
+        log.finish().expect("merges");
+        assert!(logs::segments(&dir).expect("lists").is_empty());
+        let path = logs::log_path(home.path(), RUN, 1);
+        assert!(fs::metadata(&path).expect("is there").len() <= 64 * 1024 + 100);
+        assert_eq!(fs::read_to_string(&path).expect("is text"), running);
+        let part = logs::read(home.path(), RUN, 1, Want { after: Some(0), bytes_max: 1 << 20, grep: None, ended: true }).expect("reads");
+        assert_eq!((part.text, part.omitted, part.total), (running, omitted, text.len() as u64));
+    }
+
+    #[test]
+    fn a_search_returns_whole_lines_and_where_to_go_on() {
+        let mut case = case(64 * 1024);
+        for n in 0..3_000 {
+            case.log.append(format!("line {n}\n").as_bytes());
+        }
+        case.log.append(b"line 77 without an end");
+        let first = case.read(None, 10, Some("77\n"));
+        assert_eq!(first.text, "line 77\nline 177\n");
+        assert_eq!(case.read(Some(first.next), 1, Some("77\n")).text, "line 277\n");
+        let last = case.read(Some(0), 1000, Some("without"));
+        assert_eq!((last.text.as_str(), last.next), ("line 77 without an end\n", last.total));
+        let running = logs::read(case.home.path(), RUN, 1, Want { after: Some(0), bytes_max: 9, grep: Some("without"), ended: false });
+        assert_eq!(running.expect("reads").text, "");
+    }
+}

@@ -1,0 +1,190 @@
+//! `adj __supervise <attempt-dir>`: what lives beside the agent for one attempt.
+//!
+//! It starts the agent once, owns its pipes, its tree, its exit and its active time, writes its log
+//! and the attempt's numbered facts, and is the agent's only way to the hub. It works on alone while
+//! the hub is away, and never decides what the run as a whole becomes.
+//!
+//! ```text
+//!  lock ─ journal, log, endpoint ─ marker ─ start ─ (select an event, apply it)* ─ drain ─ sweep ─ ended
+//! ```
+//! Before the marker nothing ever ran, and the hub may begin the attempt again; after it, never.
+
+mod attempt;
+mod clock;
+mod decode;
+mod endpoint;
+mod journal;
+mod logfile;
+mod orders;
+mod output;
+mod stop;
+mod worker;
+
+pub use journal::read as read_facts;
+
+use crate::client::Client;
+use crate::failpoint::failpoint;
+use crate::harness::{self, Launch, Refusal};
+use crate::link::{AttemptDir, FactKind, Order, Orders};
+use crate::logs;
+use crate::process::containment::Failed;
+use crate::process::start::INHERITED;
+use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
+use crate::trace;
+use crate::view::codes;
+use attempt::Attempt;
+use journal::Journal;
+use logfile::LogFile;
+use rustix::fs::{Mode, OFlags};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// How long the supervisor tries to tell the hub the last fact; the hub finds it on disk else.
+const LAST_FACT_MAX: Duration = Duration::from_secs(10);
+
+/// Runs a supervisor: standard input holds the order, descriptor 3 its lock, 4 the guard's lifeline.
+#[must_use]
+pub fn main(args: &[OsString]) -> ExitCode {
+    let Some(dir) = args.first() else { return ExitCode::FAILURE };
+    let dir = AttemptDir(PathBuf::from(dir));
+    let (lock, lifeline) = (hygiene::inherited(INHERITED), hygiene::inherited(INHERITED + 1));
+    trace::start("info");
+    match begin(&dir, lock, lifeline) {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::error!(%error, dir = %dir.0.display(), "the attempt could not be supervised");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
+    hygiene::background()?;
+    let Some(lock) = Lock::adopt_or_take(lock, &dir.supervisor_lock())? else {
+        return Ok(ExitCode::from(EXIT_LOCKED));
+    };
+    lock.write_pid(rustix::process::getpid())?;
+    hygiene::become_subreaper()?;
+    if dir.started_marker().exists() {
+        return Ok(ExitCode::from(EXIT_BEGUN_BEFORE));
+    }
+    let mut text = Vec::new();
+    io::stdin().lock().read_to_end(&mut text)?;
+    hygiene::drop_stdin()?;
+    let order: Order = serde_json::from_slice(&text)?;
+    drop(text);
+    if AttemptDir::new(&order.home, &order.run_id, order.attempt).0 != dir.0 {
+        return Err(io::Error::other("the order is for another attempt"));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(supervise(order, dir, lifeline))?;
+    // Nothing that still hangs in the runtime may keep the process alive.
+    runtime.shutdown_background();
+    drop(lock);
+    Ok(code)
+}
+
+/// Supervises one attempt from its start to its end.
+async fn supervise(order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
+    let client = Client::supervisor(&order);
+    let mut tasks = JoinSet::new();
+    let (mut journal, uploader) = journal::open(dir, client.clone())?;
+    tasks.spawn(uploader.run());
+    let (orders_sender, orders) = watch::channel(Orders::default());
+    tasks.spawn(orders::follow(client.clone(), orders_sender));
+
+    let prepared = match harness::launch(&order) {
+        Ok(launch) => prepare(&order, dir, client, &mut tasks).await.map(|log| (launch, log)),
+        Err(refusal) => Err(refusal),
+    };
+    let (launch, log) = match prepared {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Ok(refused(journal, refusal).await),
+    };
+    failpoint!("supervisor.before_marker");
+    match mark_started(dir) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(ExitCode::from(EXIT_BEGUN_BEFORE)),
+        Err(error) => return Ok(refused(journal, not_prepared(dir, &error)).await),
+    }
+    failpoint!("supervisor.after_marker");
+    let (delivered_sender, delivered) = mpsc::unbounded_channel();
+    let (worker, pump) = match worker::start(&order, &launch, log, delivered_sender, &mut tasks) {
+        Ok(started) => started,
+        Err(error) => return Ok(refused(journal, not_started(&order, &launch, &error)).await),
+    };
+    drop(launch);
+    failpoint!("supervisor.after_spawn");
+    let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
+    journal.state(FactKind::Started {
+        pid: worker.pid.as_raw_nonzero().get().unsigned_abs(),
+        guard_pid,
+        containment: worker.containment.to_owned(),
+    });
+    let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
+    let journal = Attempt::new(&order, journal, worker, orders, delivered, guard).run(pump).await;
+    tell_last(&journal).await;
+    tasks.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the prompt, begins the log, opens the worker's way in.
+async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<LogFile, Refusal> {
+    let prepared = async {
+        write_prompt(order)?;
+        let log = LogFile::create(order, dir)?;
+        endpoint::serve(order, dir, client, tasks).await?;
+        Ok(log)
+    };
+    prepared.await.map_err(|error: io::Error| not_prepared(dir, &error))
+}
+
+fn write_prompt(order: &Order) -> io::Result<()> {
+    let path = logs::prompt_path(&order.home, &order.run_id, order.attempt);
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(order.prompt.as_bytes())
+}
+
+/// Makes the marker after which the attempt is never begun again, durable before it returns.
+fn mark_started(dir: &AttemptDir) -> io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let marker = File::from(rustix::fs::open(dir.started_marker(), flags, Mode::RUSR | Mode::WUSR)?);
+    marker.sync_all()?;
+    File::open(&dir.0)?.sync_all()
+}
+
+fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
+    let code = if error.kind() == io::ErrorKind::StorageFull { codes::STORAGE_FULL } else { codes::STORAGE };
+    Refusal { code, message: format!("the attempt's files in {} cannot be written: {error}", dir.0.display()) }
+}
+
+fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
+    match error {
+        Failed::Worker(error) => harness::explain(order, launch, error),
+        Failed::Containment(error) => Refusal {
+            code: codes::INVALID,
+            message: format!("a PID namespace cannot be made here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""),
+        },
+    }
+}
+
+async fn refused(mut journal: Journal, refusal: Refusal) -> ExitCode {
+    journal.state(FactKind::SpawnFailed { code: refusal.code.to_owned(), message: refusal.message });
+    tell_last(&journal).await;
+    ExitCode::SUCCESS
+}
+
+async fn tell_last(journal: &Journal) {
+    if tokio::time::timeout(LAST_FACT_MAX, journal.taken()).await.is_err() {
+        tracing::warn!("the hub does not take the last fact; it finds it on disk");
+    }
+}

@@ -1,0 +1,207 @@
+//! The agent's output: both streams read, decoded, written to the log; its last words kept.
+//!
+//! Reading waits for writing, so an agent that writes faster than the disk is slowed down, and
+//! memory is constant. Lines of standard error carry a prefix; where the two streams change within
+//! a line, the line is ended first.
+
+use super::decode::Decoder;
+use super::logfile::LogFile;
+use std::io;
+use std::os::fd::OwnedFd;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How much is read at once: as much as a pipe holds.
+const READ_BYTES: usize = 64 * 1024;
+/// So many reads in a row before everything else has its turn.
+const READS_IN_A_ROW: u32 = 16;
+/// The agent's last words, at most.
+const RESULT_BYTES_MAX: usize = 16 * 1024;
+/// What is read at most from a pipe that is being cut off: what it can hold.
+const CUT_BYTES_MAX: usize = 1024 * 1024;
+/// Marks a line of standard error.
+const STDERR_PREFIX: &[u8] = b"stderr: ";
+
+/// What came of the output.
+#[derive(Debug)]
+pub struct Output {
+    pub log: LogFile,
+    /// The end of standard output: whole characters.
+    pub result: String,
+    /// Somebody still held a stream open when it was cut off.
+    pub left_open: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Out,
+    Err,
+}
+
+#[derive(Debug)]
+struct Stream {
+    pipe: Option<pipe::Receiver>,
+    decoder: Decoder,
+}
+
+/// Reads one attempt's output.
+#[derive(Debug)]
+pub struct Pump {
+    out: Stream,
+    err: Stream,
+    log: LogFile,
+    buffer: Vec<u8>,
+    text: Vec<u8>,
+    lines: Vec<u8>,
+    last_words: Vec<u8>,
+    last: Source,
+    at_line_start: bool,
+}
+
+impl Pump {
+    /// Takes over the reading ends of both streams.
+    ///
+    /// # Errors
+    /// They cannot be read without blocking.
+    pub fn new(out: OwnedFd, err: OwnedFd, log: LogFile) -> io::Result<Self> {
+        let stream = |fd| Ok::<_, io::Error>(Stream { pipe: Some(pipe::Receiver::from_owned_fd(fd)?), decoder: Decoder::default() });
+        Ok(Self {
+            out: stream(out)?,
+            err: stream(err)?,
+            log,
+            buffer: vec![0; READ_BYTES],
+            text: Vec::with_capacity(READ_BYTES),
+            lines: Vec::new(),
+            last_words: Vec::new(),
+            last: Source::Out,
+            at_line_start: true,
+        })
+    }
+
+    /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log.
+    pub async fn run(mut self, progress: watch::Sender<u64>, cut: CancellationToken) -> Output {
+        let mut reads = 0;
+        let mut left_open = false;
+        while self.out.pipe.is_some() || self.err.pipe.is_some() {
+            let source = tokio::select! {
+                () = readable(self.out.pipe.as_ref()) => Source::Out,
+                () = readable(self.err.pipe.as_ref()) => Source::Err,
+                () = cut.cancelled() => {
+                    self.read_out(Source::Out);
+                    self.read_out(Source::Err);
+                    left_open = self.out.pipe.is_some() || self.err.pipe.is_some();
+                    break;
+                }
+            };
+            if self.read(source) > 0 {
+                progress.send_replace(self.log.total_bytes());
+            }
+            reads += 1;
+            if reads % READS_IN_A_ROW == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.text.clear();
+        self.out.decoder.finish(&mut self.text);
+        self.take(Source::Out);
+        self.text.clear();
+        self.err.decoder.finish(&mut self.text);
+        self.take(Source::Err);
+        progress.send_replace(self.log.total_bytes());
+        let from = self.last_words.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+        let result = String::from_utf8_lossy(&self.last_words[from..]).trim_end().to_owned();
+        Output { log: self.log, result, left_open }
+    }
+
+    /// Reads what is there in a stream that is about to be cut off.
+    fn read_out(&mut self, source: Source) {
+        let mut bytes = 0;
+        while bytes < CUT_BYTES_MAX {
+            match self.read(source) {
+                0 => break,
+                read => bytes += read,
+            }
+        }
+    }
+
+    /// Reads once. Returns how much came; nothing also where the stream has ended.
+    fn read(&mut self, source: Source) -> usize {
+        let stream = match source {
+            Source::Out => &mut self.out,
+            Source::Err => &mut self.err,
+        };
+        let Some(pipe) = &stream.pipe else { return 0 };
+        match pipe.try_read(&mut self.buffer) {
+            Ok(0) => {
+                stream.pipe = None;
+                0
+            }
+            Ok(read) => {
+                self.text.clear();
+                stream.decoder.push(&self.buffer[..read], &mut self.text);
+                self.take(source);
+                read
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error) => {
+                tracing::warn!(%error, "a stream of the agent cannot be read any more");
+                stream.pipe = None;
+                0
+            }
+        }
+    }
+
+    /// Takes the decoded text of one read.
+    fn take(&mut self, source: Source) {
+        if self.text.is_empty() {
+            return;
+        }
+        self.lines.clear();
+        if self.last != source && !self.at_line_start {
+            self.lines.push(b'\n');
+            self.at_line_start = true;
+        }
+        self.last = source;
+        match source {
+            Source::Out => {
+                self.keep_last_words();
+                if !self.lines.is_empty() {
+                    self.log.append(&self.lines);
+                }
+                self.log.append(&self.text);
+            }
+            Source::Err => {
+                let mut begins = self.at_line_start;
+                for line in self.text.split_inclusive(|byte| *byte == b'\n') {
+                    if begins {
+                        self.lines.extend_from_slice(STDERR_PREFIX);
+                    }
+                    self.lines.extend_from_slice(line);
+                    begins = true;
+                }
+                self.log.append(&self.lines);
+            }
+        }
+        self.at_line_start = self.text.ends_with(b"\n");
+    }
+
+    fn keep_last_words(&mut self) {
+        let text = &self.text[self.text.len().saturating_sub(RESULT_BYTES_MAX)..];
+        let excess = (self.last_words.len() + text.len()).saturating_sub(RESULT_BYTES_MAX);
+        self.last_words.drain(..excess.min(self.last_words.len()));
+        self.last_words.extend_from_slice(text);
+    }
+}
+
+/// Returns when there is something to read, or the stream has ended.
+async fn readable(pipe: Option<&pipe::Receiver>) {
+    match pipe {
+        // An error here shows in the read that follows.
+        Some(pipe) => match pipe.readable().await {
+            Ok(()) => {}
+            Err(error) => tracing::debug!(%error, "a stream cannot be watched"),
+        },
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,61 @@
+//! The stop ladder: the agent's own cancel, TERM (and CONT) to everything, grace, KILL to
+//! everything. One step after the other, each with its deadline; the whole lasts the grace and what
+//! killing takes.
+
+use super::worker::{Line, Worker};
+use crate::harness;
+use std::time::{Duration, Instant};
+
+/// The longest that an agent has to follow its own cancel, before it is sent TERM.
+const CANCEL_MAX: Duration = Duration::from_secs(2);
+
+/// How far a stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Nobody wants it stopped.
+    Not,
+    /// The agent was asked in its own words.
+    Asked { until: Instant, kill_at: Instant },
+    /// Everything was sent TERM.
+    Terminating { kill_at: Instant },
+}
+
+impl Stop {
+    /// Begins a stop.
+    #[must_use]
+    pub fn begin(worker: &Worker, grace: Duration, now: Instant) -> Self {
+        let kill_at = now + grace;
+        if let Some(lines) = &worker.lines {
+            let line = Line { bytes: harness::cancel_line(), message_id: None };
+            match lines.try_send(line) {
+                Ok(()) => return Self::Asked { until: now + CANCEL_MAX.min(grace / 2), kill_at },
+                Err(error) => tracing::info!(%error, "the agent takes no cancel"),
+            }
+        }
+        worker.terminate();
+        Self::Terminating { kill_at }
+    }
+
+    /// Returns when the next step is due.
+    #[must_use]
+    pub fn due(self) -> Option<Instant> {
+        match self {
+            Self::Not => None,
+            Self::Asked { until, .. } => Some(until),
+            Self::Terminating { kill_at } => Some(kill_at),
+        }
+    }
+
+    /// Takes the next step. `None`: everything is to be killed now.
+    #[must_use]
+    pub fn next(self, worker: &Worker) -> Option<Self> {
+        match self {
+            Self::Not => Some(Self::Not),
+            Self::Asked { kill_at, .. } => {
+                worker.terminate();
+                Some(Self::Terminating { kill_at })
+            }
+            Self::Terminating { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The agent's process and everything below it: started once, reaped, swept.
+
+use super::output::Pump;
+use super::logfile::LogFile;
+use crate::harness::{Input, Launch};
+use crate::link::Order;
+use crate::process::containment::{self, Contained, Failed, Namespace, Wanted};
+use crate::process::init::Message;
+use crate::process::tree::{self, Reaped};
+use crate::process::{Feed, Pid, Signal, Spawn};
+use adjutant_core::Exit;
+use rustix::fs::Mode;
+use rustix::process::{WaitOptions, WaitStatus};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// The agent's umask, whatever ours is.
+const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
+/// How long a sweep goes on when processes do not die (they hang in the kernel).
+const SWEEP_MAX: Duration = Duration::from_secs(2);
+/// A sweep looks again after this long, in case somebody was born unseen.
+const SWEEP_AGAIN: Duration = Duration::from_millis(20);
+/// Most lines for the agent that wait for it to read.
+const LINES_MAX: usize = 1024;
+
+/// What has become of the processes so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How the agent itself ended.
+    pub exit: Option<Exit>,
+    /// Nothing that it started is left either.
+    pub none_left: bool,
+}
+
+/// A line for the agent's standard input, and the message that it carries, if any.
+#[derive(Debug)]
+pub struct Line {
+    pub bytes: Vec<u8>,
+    pub message_id: Option<String>,
+}
+
+/// A started agent.
+#[derive(Debug)]
+pub struct Worker {
+    pub pid: Pid,
+    pub containment: &'static str,
+    pub seen: watch::Receiver<Seen>,
+    /// Takes lines where the agent goes on reading.
+    pub lines: Option<mpsc::Sender<Line>>,
+    lifeline: Option<Lifeline>,
+}
+
+/// What ends a PID namespace.
+#[derive(Debug)]
+struct Lifeline {
+    init: Pid,
+    init_pidfd: OwnedFd,
+    end: OwnedFd,
+}
+
+/// Starts the agent. `delivered` is told of every message that its standard input took.
+///
+/// # Errors
+/// Nothing runs then.
+pub fn start(
+    order: &Order, launch: &Launch, log: LogFile, delivered: mpsc::UnboundedSender<String>, tasks: &mut JoinSet<()>,
+) -> Result<(Worker, Pump), Failed> {
+    let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
+    let (out, out_theirs) = pipe_pair()?;
+    let (err, err_theirs) = pipe_pair()?;
+    let stdin = match &launch.input {
+        Input::Nothing => None,
+        Input::Whole(_) | Input::Open(_) => Some(pipe_pair()?),
+    };
+    let mut env: Vec<(OsString, OsString)> = order.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER");
+    let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
+    env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
+    env.push(("ADJ_WORKER".into(), access.into_os_string()));
+    let spawn = Spawn {
+        program: &launch.program,
+        argv: launch.argv.clone(),
+        env,
+        cwd: Path::new(&order.cwd),
+        stdin: stdin.as_ref().map_or(Feed::Null, |(theirs, _)| Feed::Fd(theirs.as_fd())),
+        stdout: Feed::Fd(out_theirs.as_fd()),
+        stderr: Feed::Fd(err_theirs.as_fd()),
+        inherit: Vec::new(),
+        umask: Some(UMASK),
+    };
+    let contained = containment::start(spawn, Wanted::from_word(&order.containment))?;
+    drop((out_theirs, err_theirs));
+
+    let pump = Pump::new(out, err, log).map_err(Failed::Worker)?;
+    let lines = stdin.map(|(theirs, ours)| {
+        drop(theirs);
+        ours
+    });
+    let lines = match lines {
+        Some(ours) => feed(ours, &launch.input, delivered, tasks).map_err(Failed::Worker)?,
+        None => None,
+    };
+    let (pid, containment) = (contained.worker(), contained.word());
+    let (sender, seen) = watch::channel(Seen::default());
+    let lifeline = match contained {
+        Contained::Subreaper(child) => {
+            tasks.spawn(reap_all(children, Tracked { agent: Some(child.pid), init: None, status: None }, sender));
+            None
+        }
+        Contained::Namespace(Namespace { init, lifeline, status, .. }) => {
+            let status = pipe::Receiver::from_owned_fd(status).map_err(Failed::Worker)?;
+            tasks.spawn(reap_all(children, Tracked { agent: None, init: Some(init.pid), status: Some(status) }, sender));
+            Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline })
+        }
+    };
+    Ok((Worker { pid, containment, seen, lines, lifeline }, pump))
+}
+
+impl Worker {
+    /// Sends TERM to everything that the agent has started and to itself.
+    pub fn terminate(&self) {
+        tree::terminate(rustix::process::getpid());
+    }
+
+    /// Kills until nothing of the attempt is left. Returns how many had to be killed beside the agent
+    /// itself.
+    pub async fn sweep(&mut self) -> u32 {
+        let own = rustix::process::getpid();
+        let init = self.lifeline.as_ref().map(|lifeline| lifeline.init);
+        let mut killed = HashSet::new();
+        let began = Instant::now();
+        while !self.seen.borrow_and_update().none_left {
+            killed.extend(tree::kill(own));
+            // The kernel does not let a namespace's init die before everything in it has.
+            self.end_namespace();
+            if began.elapsed() > SWEEP_MAX {
+                tracing::error!(processes = ?tree::descendants(own), "processes that were killed do not end");
+                break;
+            }
+            // A timeout is no failure here: it looks again.
+            if let Ok(Err(error)) = tokio::time::timeout(SWEEP_AGAIN, self.seen.changed()).await {
+                tracing::error!(%error, "nobody reaps any more");
+                break;
+            }
+        }
+        let count = killed.iter().filter(|pid| **pid != self.pid && Some(**pid) != init).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn end_namespace(&mut self) {
+        if let Some(Lifeline { init_pidfd, end, .. }) = self.lifeline.take() {
+            drop(end);
+            if let Err(error) = rustix::process::pidfd_send_signal(&init_pidfd, Signal::KILL) {
+                tracing::debug!(%error, "init has ended");
+            }
+        }
+    }
+}
+
+fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Failed::Worker(error.into()))
+}
+
+/// Writes the agent's input, and later lines where it stays open.
+fn feed(
+    ours: OwnedFd, input: &Input, delivered: mpsc::UnboundedSender<String>, tasks: &mut JoinSet<()>,
+) -> io::Result<Option<mpsc::Sender<Line>>> {
+    let mut pipe = pipe::Sender::from_owned_fd(ours)?;
+    let (bytes, stays_open) = match input {
+        Input::Nothing => return Ok(None),
+        Input::Whole(bytes) => (bytes.clone(), false),
+        Input::Open(bytes) => (bytes.clone(), true),
+    };
+    let (sender, mut lines) = mpsc::channel::<Line>(LINES_MAX);
+    tasks.spawn(async move {
+        if let Err(error) = pipe.write_all(&bytes).await {
+            tracing::info!(%error, "the agent has not read its whole prompt");
+            return;
+        }
+        drop(bytes);
+        while let Some(line) = lines.recv().await {
+            if let Err(error) = pipe.write_all(&line.bytes).await {
+                tracing::info!(%error, "the agent reads no more");
+                return;
+            }
+            if let Some(message_id) = line.message_id
+                && delivered.send(message_id).is_err()
+            {
+                return;
+            }
+        }
+    });
+    Ok(stays_open.then_some(sender))
+}
+
+/// What the reaper looks out for.
+struct Tracked {
+    agent: Option<Pid>,
+    init: Option<Pid>,
+    status: Option<pipe::Receiver>,
+}
+
+/// Reaps every child of this process for as long as it lives.
+async fn reap_all(mut children: Signals, mut tracked: Tracked, seen: watch::Sender<Seen>) {
+    loop {
+        let mut now = *seen.borrow();
+        loop {
+            match tree::reap(WaitOptions::NOHANG) {
+                Reaped::Child(pid, status) if Some(pid) == tracked.agent => {
+                    now.exit = exit_of(status);
+                    tracked.agent = None;
+                }
+                Reaped::Child(pid, _) if Some(pid) == tracked.init => {
+                    read_status(&mut tracked, &mut now);
+                    now.exit = now.exit.or(Some(Exit::Signal(libc::SIGKILL)));
+                }
+                Reaped::Child(..) => {}
+                Reaped::NoneEnded => {
+                    now.none_left = false;
+                    break;
+                }
+                Reaped::NoneLeft => {
+                    now.none_left = true;
+                    break;
+                }
+            }
+        }
+        read_status(&mut tracked, &mut now);
+        seen.send_if_modified(|before| std::mem::replace(before, now) != now);
+        tokio::select! {
+            more = children.recv() => if more.is_none() { return },
+            () = status_readable(tracked.status.as_ref()) => {}
+        }
+    }
+}
+
+async fn status_readable(status: Option<&pipe::Receiver>) {
+    match status {
+        Some(status) => match status.readable().await {
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "init cannot be listened to"),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes what init has told. Its messages are shorter than what a pipe writes at once.
+fn read_status(tracked: &mut Tracked, now: &mut Seen) {
+    while let Some(status) = &tracked.status {
+        let mut bytes = [0; Message::BYTES];
+        match status.try_read(&mut bytes) {
+            Ok(Message::BYTES) => {
+                if let Some(Message::Ended(raw)) = Message::decode(bytes) {
+                    now.exit = exit_of_raw(raw);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Ok(_) | Err(_) => tracked.status = None,
+        }
+    }
+}
+
+fn exit_of(status: WaitStatus) -> Option<Exit> {
+    status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
+}
+
+fn exit_of_raw(raw: i32) -> Option<Exit> {
+    if libc::WIFEXITED(raw) {
+        Some(Exit::Code(libc::WEXITSTATUS(raw)))
+    } else if libc::WIFSIGNALED(raw) {
+        Some(Exit::Signal(libc::WTERMSIG(raw)))
+    } else {
+        None
+    }
+}
