@@ -1,1 +1,87 @@
-fn main() {}
+//! Benchmarks and campaigns: `cargo xtask bench`, `cargo xtask campaign`.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: it starts processes and prints")]
+
+mod agent;
+mod bench;
+mod campaign;
+mod floor;
+mod lab;
+mod mcp;
+mod random;
+mod stats;
+
+use clap::{Parser, Subcommand};
+use lab::Result;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Measures the promised figures in a release build
+    Bench {
+        /// Smaller samples
+        #[arg(long)]
+        quick: bool,
+        /// Only measurements whose name contains this
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// Kills every process of ours at random moments and at every failpoint, and checks the result
+    Campaign {
+        /// How often each of hub, supervisor and guard is killed
+        #[arg(long, default_value_t = 500)]
+        kills: u64,
+        /// Repeats the random choices of an earlier campaign
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Leaves the failpoints out
+        #[arg(long)]
+        no_failpoints: bool,
+    },
+    /// Load from within a run (started by a benchmark)
+    #[command(hide = true)]
+    Agent,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().what {
+        What::Agent => agent::main(),
+        What::Bench { quick, only } => {
+            build(&["--release"]).and_then(|adj| runtime()?.block_on(bench::run(&adj.join("release/adj"), quick, only.as_deref())))
+        }
+        What::Campaign { kills, seed, no_failpoints } => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
+            // Only a build with debug assertions has failpoints.
+            build(&[]).and_then(|adj| runtime()?.block_on(campaign::run(&adj.join("debug/adj"), kills, seed.unwrap_or(now), !no_failpoints)))
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// Builds `adj` and returns the target directory.
+fn build(args: &[&str]) -> Result<PathBuf> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(["build", "--quiet", "--package", "adjutant", "--bin", "adj"]).args(args).current_dir(&root).status()?;
+    if !status.success() {
+        return Err("adj does not build".into());
+    }
+    Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from))
+}

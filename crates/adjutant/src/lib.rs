@@ -12,6 +12,7 @@ pub mod harness;
 pub mod hub;
 pub mod link;
 pub mod logs;
+pub mod mcp;
 pub mod ops;
 pub mod process;
 pub mod sock;

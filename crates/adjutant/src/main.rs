@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Some("__hub") => adjutant::hub::main(&args[2..]),
         Some("__echo") => adjutant::echo::main(&args[2..]),
         Some("__echo-scrubbed") => adjutant::echo::scrubbed_main(&args[2..]),
+        Some("mcp") => adjutant::mcp::main(&args[2..]),
         _ => adjutant::cli::main(args),
     }
 }

@@ -12,8 +12,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("link", &["view"]),
     ("failpoint", &[]),
     ("text", &[]),
-    ("sock", &[]),
     ("clock", &[]),
+    ("sock", &[]),
     // The outside world.
     ("config", &["view", "link"]),
     ("trace", &["config"]),
@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &["failpoint", "config", "link"]),
     ("store", &["config", "clock", "failpoint"]),
     // The way to the hub.
-    ("client", &["view", "text", "sock", "link", "config", "process"]),
+    ("client", &["view", "text", "clock", "sock", "link", "config", "process"]),
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "text", "sock", "link", "config", "process"]),
@@ -37,7 +37,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["view", "text", "clock", "trace", "logs", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"],
     ),
     ("echo", &["view", "link", "client"]),
-    ("cli", &["view", "text", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"]),
+    (
+        "cli",
+        &["view", "text", "clock", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"],
+    ),
 ];
 
 /// Words that only the named modules may use in their sources.

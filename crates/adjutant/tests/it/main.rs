@@ -1,5 +1,9 @@
 //! What a user sees, against the real binary, in one test program.
 #![allow(clippy::disallowed_methods, reason = "tests start processes and set environments")]
 
+mod identity;
+mod kills;
 mod layering;
+mod main_job;
 mod supervise;
+mod support;

@@ -1,0 +1,347 @@
+//! A tool's arguments: what it takes, in which spellings, and reading them. Everything that is
+//! wrong with a call is said here, once, in words that a model can act on.
+
+use super::refusal::Refusal;
+use rmcp::model::JsonObject;
+use serde_json::{Value, json};
+
+/// What one argument may be.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    Text,
+    Integer,
+    Bool,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of texts.
+    Texts,
+    /// A list of answers: `{message_id | run_id, answer}`.
+    Answers,
+}
+
+/// One argument of a tool.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub required: bool,
+    /// What it means, where the name does not say it. Empty: left out of the schema.
+    pub about: &'static str,
+    /// Further spellings that are accepted; under `--compat` the first one is listed instead.
+    pub also: &'static [&'static str],
+    /// Accepted always, listed only under `--compat`.
+    pub compat_only: bool,
+}
+
+impl Param {
+    /// Describes an optional argument.
+    #[must_use]
+    pub const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, required: false, about: "", also: &[], compat_only: false }
+    }
+
+    /// Makes the argument one that every call must have.
+    #[must_use]
+    pub const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    /// Says what the argument means.
+    #[must_use]
+    pub const fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
+    }
+
+    /// Accepts further spellings.
+    #[must_use]
+    pub const fn also(self, also: &'static [&'static str]) -> Self {
+        Self { also, ..self }
+    }
+
+    /// Leaves the argument out of the list unless `--compat` asks for it.
+    #[must_use]
+    pub const fn compat_only(self) -> Self {
+        Self { compat_only: true, ..self }
+    }
+
+    fn listed_name(&self, compat: bool) -> &'static str {
+        if compat { self.also.first().copied().unwrap_or(self.name) } else { self.name }
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = match self.kind {
+            Kind::Text => json!({"type": "string"}),
+            Kind::Integer => json!({"type": "integer"}),
+            Kind::Bool => json!({"type": "boolean"}),
+            Kind::Word(words) => json!({"type": "string", "enum": words}),
+            Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+            Kind::Answers => json!({"type": "array", "items": {"type": "object", "properties": {
+                "message_id": {"type": "string"}, "answer": {"type": "string"}}, "required": ["message_id", "answer"]}}),
+        };
+        if !self.about.is_empty() {
+            schema["description"] = json!(self.about);
+        }
+        schema
+    }
+
+    fn goes_by(&self, name: &str) -> bool {
+        self.name == name || self.also.contains(&name)
+    }
+}
+
+/// Writes the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions.
+#[must_use]
+pub fn input_schema(params: &[Param], compat: bool) -> JsonObject {
+    let mut properties = JsonObject::new();
+    let mut required = Vec::new();
+    for param in params.iter().filter(|param| compat || !param.compat_only) {
+        let name = param.listed_name(compat);
+        properties.insert(name.to_owned(), param.schema());
+        if param.required {
+            required.push(name);
+        }
+    }
+    let mut schema = JsonObject::new();
+    schema.insert("type".into(), json!("object"));
+    schema.insert("properties".into(), Value::Object(properties));
+    if !required.is_empty() {
+        schema.insert("required".into(), json!(required));
+    }
+    schema
+}
+
+/// One answer of `answers[]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenAnswer {
+    pub run: Option<String>,
+    pub message_id: Option<String>,
+    pub answer: String,
+}
+
+/// The arguments of one call, by their own names, each checked for its kind.
+#[derive(Debug, Default)]
+pub struct Args {
+    given: Vec<(&'static str, Value)>,
+}
+
+impl Args {
+    /// Reads the arguments of a call.
+    ///
+    /// # Errors
+    /// An unknown or repeated argument, a value of another kind, a missing required one.
+    pub fn read(params: &[Param], object: Option<JsonObject>) -> Result<Self, Refusal> {
+        let mut args = Self::default();
+        for (name, value) in object.unwrap_or_default() {
+            let Some(param) = params.iter().find(|param| param.goes_by(&name)) else {
+                return Err(unknown(params, &name));
+            };
+            if value.is_null() {
+                continue;
+            }
+            let value = checked(param, &name, value)?;
+            match args.get(param.name) {
+                None => args.given.push((param.name, value)),
+                Some(earlier) if *earlier == value => {}
+                Some(_) => {
+                    let hint = format!("pass `{}` only", param.name);
+                    return Err(Refusal::invalid(format!("`{}` was given twice with different values", param.name), hint));
+                }
+            }
+        }
+        match params.iter().find(|param| param.required && args.get(param.name).is_none()) {
+            None => Ok(args),
+            Some(missing) => {
+                let hint = format!("call again with {}", expected(missing));
+                Err(Refusal::invalid(format!("`{}` is missing", missing.name), hint))
+            }
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.given.iter().find(|(given, _)| *given == name).map(|(_, value)| value)
+    }
+
+    /// Returns a text, where it was given.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(Value::as_str)
+    }
+
+    /// Returns an owned text, where it was given.
+    #[must_use]
+    pub fn owned(&self, name: &str) -> Option<String> {
+        self.text(name).map(str::to_owned)
+    }
+
+    /// Returns a text that [`Args::read`] has made sure of; empty for an optional one left out.
+    #[must_use]
+    pub fn word(&self, name: &str) -> String {
+        self.owned(name).unwrap_or_default()
+    }
+
+    /// Returns a whole number of at least 0, where it was given.
+    ///
+    /// # Errors
+    /// A negative one.
+    pub fn count(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        match self.get(name).and_then(Value::as_i64) {
+            None => Ok(None),
+            Some(number) => match u64::try_from(number) {
+                Ok(count) => Ok(Some(count)),
+                Err(_) => Err(Refusal::invalid(format!("`{name}` is negative"), format!("pass 0 or more in `{name}`"))),
+            },
+        }
+    }
+
+    /// Returns a whole number, where it was given.
+    #[must_use]
+    pub fn integer(&self, name: &str) -> Option<i64> {
+        self.get(name).and_then(Value::as_i64)
+    }
+
+    /// Returns a truth value, where it was given.
+    #[must_use]
+    pub fn truth(&self, name: &str) -> Option<bool> {
+        self.get(name).and_then(Value::as_bool)
+    }
+
+    /// Returns a list of texts; empty when it was left out.
+    #[must_use]
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        let list = self.get(name).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// Returns the answers of `answers[]`.
+    ///
+    /// # Errors
+    /// An entry that is no answer.
+    pub fn answers(&self, name: &str) -> Result<Vec<GivenAnswer>, Refusal> {
+        const ENTRY: [Param; 3] = [
+            Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]),
+            Param::new("message_id", Kind::Text).also(&["messageId"]),
+            Param::new("answer", Kind::Text).also(&["message"]).required(),
+        ];
+        let list = self.get(name).and_then(Value::as_array);
+        let mut answers = Vec::new();
+        for entry in list.into_iter().flatten() {
+            let Some(object) = entry.as_object() else {
+                let hint = format!("pass `{name}` as a list of {{\"message_id\": …, \"answer\": …}}");
+                return Err(Refusal::invalid(format!("an entry of `{name}` is not an object"), hint));
+            };
+            let entry = Self::read(&ENTRY, Some(object.clone()))?;
+            answers.push(GivenAnswer { run: entry.owned("run_id"), message_id: entry.owned("message_id"), answer: entry.word("answer") });
+        }
+        Ok(answers)
+    }
+}
+
+fn expected(param: &Param) -> String {
+    let kind = match param.kind {
+        Kind::Text => "a string".to_owned(),
+        Kind::Integer => "a whole number".to_owned(),
+        Kind::Bool => "true or false".to_owned(),
+        Kind::Word(words) => format!("one of {}", words.join(", ")),
+        Kind::Texts => "a list of strings".to_owned(),
+        Kind::Answers => "a list of {\"message_id\": …, \"answer\": …}".to_owned(),
+    };
+    format!("`{}`: {kind}", param.name)
+}
+
+fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
+    let read = match (param.kind, value) {
+        (Kind::Text, Value::String(text)) => Some(Value::String(text)),
+        // Ids are sometimes sent as bare numbers.
+        (Kind::Text, Value::Number(number)) => Some(Value::String(number.to_string())),
+        (Kind::Word(words), Value::String(word)) => words.contains(&word.as_str()).then_some(Value::String(word)),
+        (Kind::Integer, Value::Number(number)) => whole(&number).map(Value::from),
+        (Kind::Integer, Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
+        (Kind::Bool, Value::Bool(truth)) => Some(Value::Bool(truth)),
+        (Kind::Bool, Value::String(text)) => text.parse::<bool>().ok().map(Value::Bool),
+        (Kind::Texts, Value::String(text)) => Some(json!([text])),
+        (Kind::Texts, Value::Array(list)) => list.iter().all(Value::is_string).then_some(Value::Array(list)),
+        (Kind::Answers, Value::Array(list)) => Some(Value::Array(list)),
+        (Kind::Answers, Value::Object(one)) => Some(json!([one])),
+        _ => None,
+    };
+    read.ok_or_else(|| Refusal::invalid(format!("`{name}` has a value of the wrong kind"), format!("pass {}", expected(param))))
+}
+
+/// Reads `5` and `5.0`, but not `5.5`.
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    if let Some(integer) = number.as_i64() {
+        return Some(integer);
+    }
+    let float = number.as_f64()?;
+    #[expect(clippy::cast_possible_truncation, reason = "whole and within the range that doubles hold exactly")]
+    (float.fract() == 0.0 && float.abs() <= EXACT_MAX).then_some(float as i64)
+}
+
+fn unknown(params: &[Param], name: &str) -> Refusal {
+    let shown = super::text::quoted(name, 60);
+    let nearest = params
+        .iter()
+        .flat_map(|param| std::iter::once(param.name).chain(param.also.iter().copied()))
+        .min_by_key(|known| super::text::distance(known, name));
+    let all: Vec<&str> = params.iter().map(|param| param.name).collect();
+    let hint = match nearest {
+        None => "this tool takes no arguments: call it with {}".to_owned(),
+        Some(nearest) if super::text::distance(nearest, name) <= 3.max(name.len() / 3) => {
+            format!("did you mean `{nearest}`? It takes: {}", all.join(", "))
+        }
+        Some(_) => format!("it takes: {}", all.join(", ")),
+    };
+    Refusal::invalid(format!("there is no argument {shown}"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMS: [Param; 4] = [
+        Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]).required(),
+        Param::new("wait_s", Kind::Integer),
+        Param::new("status", Kind::Word(&["running", "error"])),
+        Param::new("answers", Kind::Answers),
+    ];
+
+    fn read(value: Value) -> Result<Args, Refusal> {
+        Args::read(&PARAMS, value.as_object().cloned())
+    }
+
+    #[test]
+    fn every_spelling_reads_as_the_same_argument() {
+        for spelling in ["run_id", "runId", "subagent_id"] {
+            assert_eq!(read(json!({spelling: "otter"})).expect("read").text("run_id"), Some("otter"));
+        }
+        assert!(read(json!({"run_id": "a", "runId": "a"})).is_ok());
+        assert!(read(json!({"run_id": "a", "runId": "b"})).is_err());
+    }
+
+    #[test]
+    fn an_unknown_argument_is_refused_with_the_nearest_name() {
+        let refusal = read(json!({"run_id": "a", "wait": 5})).expect_err("refused");
+        assert!(refusal.hint.as_deref().is_some_and(|hint| hint.contains("did you mean `wait_s`")), "{refusal:?}");
+    }
+
+    #[test]
+    fn values_of_the_wrong_kind_are_refused_and_obvious_ones_are_read() {
+        assert_eq!(read(json!({"run_id": "a", "wait_s": "5"})).expect("read").count("wait_s").expect("count"), Some(5));
+        assert_eq!(read(json!({"run_id": "a", "wait_s": 5.0})).expect("read").count("wait_s").expect("count"), Some(5));
+        assert!(read(json!({"run_id": "a", "wait_s": -1})).expect("read").count("wait_s").is_err());
+        for bad in [json!({"run_id": "a", "wait_s": 5.5}), json!({"run_id": ["a"]}), json!({"run_id": "a", "status": "done"}), json!({})] {
+            assert!(read(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn answers_come_in_both_spellings() {
+        let args =
+            read(json!({"run_id": "a", "answers": [{"messageId": "Q1", "message": "yes"}, {"message_id": "Q2", "answer": ""}]})).expect("read");
+        let answers = args.answers("answers").expect("answers");
+        assert_eq!(answers[0], GivenAnswer { run: None, message_id: Some("Q1".into()), answer: "yes".into() });
+        assert_eq!(answers[1].answer, "");
+        assert!(read(json!({"run_id": "a", "answers": ["x"]})).expect("read").answers("answers").is_err());
+    }
+}

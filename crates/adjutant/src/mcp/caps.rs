@@ -1,0 +1,94 @@
+//! How long one call may block, by the client that makes it.
+//!
+//! A client gives up on a tool call after a time of its own, and few say which. A call that is
+//! still waiting then is lost to the model, so each wait ends a little earlier and returns a cursor
+//! or a message id to go on with. The table holds what the clients were measured or documented to
+//! allow when nobody has changed their configuration:
+//!
+//! | client | allows | renewed by progress | we block |
+//! |---|---|---|---|
+//! | Claude Code | practically unlimited; 30 min without progress on stdio | idle limit only | 1,500 s with progress, 240 s without |
+//! | Codex, goose | 300 s, hard | no | 240 s |
+//! | Gemini CLI | 600 s, hard | no | 540 s |
+//! | Qwen Code | 300 s idle | yes | 900 s with progress, 240 s without |
+//! | Copilot CLI | 180 s | yes | 900 s with progress, 150 s without |
+//! | opencode | 60 s | yes | 300 s with progress, 45 s without |
+//! | Claude Desktop, Zed, kimi, cline, continue | 60 s, hard | no | 45 s |
+//! | anything else | 60 s is the default of the TypeScript SDK | unknown | 45 s |
+//!
+//! A worker whose configuration we wrote ourselves has its time limit set to four hours, so that it
+//! simply blocks and spends no tokens on polling. `--max-wait` replaces all of this. The names come
+//! from the client itself and decide about nothing but these times.
+
+use std::time::Duration;
+
+/// Where nothing is known: under the 60 s that most clients start from.
+pub const UNKNOWN: Duration = Duration::from_secs(45);
+/// A worker that we configured: a minute under its four hours.
+pub const OWN_WORKER: Duration = Duration::from_secs(4 * 3600 - 60);
+
+struct Row {
+    /// What `clientInfo.name` begins with.
+    name: &'static str,
+    quiet_s: u64,
+    with_progress_s: u64,
+}
+
+const fn row(name: &'static str, quiet_s: u64, with_progress_s: u64) -> Row {
+    Row { name, quiet_s, with_progress_s }
+}
+
+/// The first row that fits counts.
+const CLIENTS: [Row; 9] = [
+    row("claude-code", 240, 1_500),
+    row("codex", 240, 240),
+    row("goose", 240, 240),
+    row("gemini-cli", 540, 540),
+    row("qwen-cli", 240, 900),
+    row("copilot-cli", 150, 900),
+    row("github-copilot", 150, 900),
+    row("opencode", 45, 300),
+    row("claude-ai", 45, 45),
+];
+
+/// How long the calls on one connection may block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallCap {
+    /// As the calling client is known to allow.
+    ByClient,
+    /// Fixed: `--max-wait`, or a worker that we configured.
+    Fixed(Duration),
+}
+
+impl CallCap {
+    /// Returns how long one call of this client may block.
+    #[must_use]
+    pub fn for_call(self, client: Option<&str>, gets_progress: bool) -> Duration {
+        match self {
+            Self::Fixed(cap) => cap,
+            Self::ByClient => {
+                let row = client.and_then(|client| CLIENTS.iter().find(|row| client.starts_with(row.name)));
+                row.map_or(UNKNOWN, |row| Duration::from_secs(if gets_progress { row.with_progress_s } else { row.quiet_s }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_client_gets_less_than_a_minute() {
+        for client in [None, Some("mcp"), Some("Zed"), Some("kimi-code")] {
+            assert_eq!(CallCap::ByClient.for_call(client, true), UNKNOWN);
+        }
+    }
+
+    #[test]
+    fn a_known_client_gets_what_it_allows_and_a_fixed_cap_replaces_it() {
+        assert_eq!(CallCap::ByClient.for_call(Some("codex-mcp-client"), true), Duration::from_secs(240));
+        assert_eq!(CallCap::ByClient.for_call(Some("opencode"), false), Duration::from_secs(45));
+        assert_eq!(CallCap::Fixed(Duration::from_secs(1)).for_call(Some("claude-code"), true), Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,480 @@
+//! The tools as data: one row each, in the order they are listed in. A row names its rule
+//! ([`Action`]), its arguments, and the one function that it is.
+//!
+//! The two lists depend on the role alone, never on a connection or on state. Descriptions begin
+//! with when to use the tool and end with what comes next. Budgets in tokens (o200k) over names,
+//! descriptions and arguments: parent 1,800, worker 1,200, with room for tools to come.
+
+use super::args::{Args, Kind, Param};
+use super::caller::Caller;
+use super::refusal::Refusal;
+use super::server::{Role, Server};
+use super::show::Shown;
+use super::{parent, worker};
+use crate::view::TaskView;
+use adjutant_core::Action;
+use futures::future::BoxFuture;
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What a tool call comes to.
+#[derive(Debug)]
+pub enum Done {
+    Result(Shown),
+    /// The wait goes on in the hub; the client polls it.
+    Task(TaskView),
+}
+
+/// A tool's one function.
+pub type Run = for<'a> fn(&'a Server, &'a Caller, Args) -> BoxFuture<'a, Result<Done, Refusal>>;
+
+/// What a client may assume about a tool when it decides whether to ask its user.
+#[derive(Debug, Clone, Copy)]
+pub enum Effect {
+    /// Changes nothing.
+    Reads,
+    /// Repeating it with the same arguments adds nothing.
+    WritesOnce,
+    /// Each call adds something.
+    Adds,
+    /// May end something that was under way.
+    Ends,
+}
+
+/// One tool.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolRow {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub about: &'static str,
+    pub params: &'static [Param],
+    /// The rules that decide about it, see [`adjutant_core::principal::may`].
+    pub actions: &'static [Action],
+    pub effect: Effect,
+    /// Kept loaded by clients that otherwise load tools on demand.
+    pub core: bool,
+    /// The fields of its structured result: name, JSON type (empty: any), and whether it is always
+    /// there.
+    pub output: &'static [(&'static str, &'static str, bool)],
+    pub run: Run,
+}
+
+const RUN: Param = Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]).about("Id or name");
+const OWN_RUN: Param = Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]).compat_only();
+const MESSAGE_ID: Param = Param::new("message_id", Kind::Text).also(&["messageId"]);
+const WAIT: Param = Param::new("wait_s", Kind::Integer);
+const KEY: Param = Param::new("idempotency_key", Kind::Text);
+const STATUS: Param = Param::new("status", Kind::Word(&["running", "success", "completed", "error"])).required();
+
+/// The tools of a parent.
+pub const PARENT: [ToolRow; 9] = [
+    ToolRow {
+        name: "run_subagent",
+        title: "Start a sub-agent",
+        about: "Use to hand a task to another coding agent, which works on it in the background. It sees nothing of this conversation, so the prompt must stand alone. Start all independent tasks first, then call wait_for_subagents.",
+        params: &[
+            Param::new("agent", Kind::Text).required().about("From list_agents"),
+            Param::new("prompt", Kind::Text).also(&["input"]).required(),
+            Param::new("cwd", Kind::Text).about("Default: this project"),
+            Param::new("name", Kind::Text).about("Short name for the run"),
+            Param::new("timeout_s", Kind::Integer).about("Limit on active time"),
+            WAIT.about("Wait this long for its first question or end; default 0"),
+            KEY,
+        ],
+        actions: &[Action::Dispatch],
+        effect: Effect::Adds,
+        core: true,
+        output: &[
+            ("run_id", "string", true),
+            ("runId", "string", true),
+            ("name", "string", true),
+            ("status", "string", true),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(parent::run_subagent(server, caller, args)),
+    },
+    ToolRow {
+        name: "wait_for_subagents",
+        title: "Wait for sub-agents",
+        about: "Use after starting runs, instead of polling: returns when a run asks something, stops or finishes. Without run_ids it covers all live runs. Answer questions with reply_subagent, then call this again with its cursor.",
+        params: &[
+            Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
+            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): question, stop or end. any, all: ends only"),
+            Param::new("cursor", Kind::Integer).about("From the last wait"),
+            WAIT,
+        ],
+        actions: &[Action::Wait],
+        effect: Effect::Reads,
+        core: true,
+        output: &[
+            ("outcome", "string", true),
+            ("needs", "array", true),
+            ("ended", "array", true),
+            ("working", "array", true),
+            ("cursor", "integer", true),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(parent::wait_for_subagents(server, caller, args)),
+    },
+    ToolRow {
+        name: "check_subagent_status",
+        title: "Look at sub-agents",
+        about: "Use for the details of one run: state, result, times, open questions. Without run_id: a line for each run. To wait for a change call wait_for_subagents.",
+        params: &[RUN],
+        actions: &[Action::See, Action::ListRuns],
+        effect: Effect::Reads,
+        core: false,
+        output: &[
+            ("run_id", "string", false),
+            ("status", "string", false),
+            ("pending", "array", false),
+            ("runs", "array", false),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(parent::check_subagent_status(server, caller, args)),
+    },
+    ToolRow {
+        name: "get_subagent_logs",
+        title: "Read a sub-agent's log",
+        about: "Use to see what a run's agent has said. Returns the last part, or what follows `after`. To page on pass the returned `next_after`.",
+        params: &[
+            RUN.required(),
+            Param::new("after", Kind::Integer),
+            Param::new("grep", Kind::Text).about("Only lines with this text"),
+            Param::new("max_chars", Kind::Integer).about("Default 6000"),
+        ],
+        actions: &[Action::Logs],
+        effect: Effect::Reads,
+        core: false,
+        output: &[
+            ("run_id", "string", true),
+            ("text", "string", true),
+            ("from", "integer", true),
+            ("next_after", "integer", true),
+            ("total", "integer", true),
+            ("ended", "boolean", true),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(parent::get_subagent_logs(server, caller, args)),
+    },
+    ToolRow {
+        name: "get_pending_questions",
+        title: "List open questions",
+        about: "Use to see what your runs are asking, oldest first. With message_id: that one in full. Answer with reply_subagent.",
+        params: &[RUN, MESSAGE_ID],
+        actions: &[Action::ListRequests, Action::ReadAnswer],
+        effect: Effect::Reads,
+        core: false,
+        output: &[("questions", "array", true), ("more", "integer", true), ("next", "string", true)],
+        run: |server, caller, args| Box::pin(parent::get_pending_questions(server, caller, args)),
+    },
+    ToolRow {
+        name: "reply_subagent",
+        title: "Answer a sub-agent",
+        about: "Use to answer a run's question as soon as you can: the run is waiting. A question takes exactly one answer; give several at once in answers. Then call wait_for_subagents again.",
+        params: &[
+            RUN,
+            MESSAGE_ID.about("Such as Q12; not needed if the run has one open question"),
+            Param::new("answer", Kind::Text).also(&["message"]),
+            Param::new("answers", Kind::Answers),
+        ],
+        actions: &[Action::Answer],
+        effect: Effect::WritesOnce,
+        core: true,
+        output: &[
+            ("success", "boolean", true),
+            ("message", "string", true),
+            ("requests", "array", true),
+            ("runs", "array", true),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(parent::reply_subagent(server, caller, args)),
+    },
+    ToolRow {
+        name: "steer_subagent",
+        title: "Steer a sub-agent",
+        about: "Use to change a run's course: message tells its live agent something, cancel ends it with all it started, retry starts an ended one anew. Then call wait_for_subagents.",
+        params: &[
+            RUN.required(),
+            Param::new("action", Kind::Word(&["message", "cancel", "retry"])).required(),
+            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, the reason, or a new prompt"),
+        ],
+        actions: &[Action::Message, Action::Cancel, Action::Retry],
+        effect: Effect::Ends,
+        core: false,
+        output: &[("run_id", "string", true), ("name", "string", true), ("action", "string", true), ("next", "string", true)],
+        run: |server, caller, args| Box::pin(parent::steer_subagent(server, caller, args)),
+    },
+    ToolRow {
+        name: "update_subagent_status",
+        title: "Annotate a sub-agent",
+        about: "Use to record your verdict on a run, for instance after checking its work. It is a remark: it never ends or revives a run. To end one call steer_subagent.",
+        params: &[RUN.required(), STATUS, Param::new("summary", Kind::Text)],
+        actions: &[Action::Annotate],
+        effect: Effect::WritesOnce,
+        core: false,
+        output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
+        run: |server, caller, args| Box::pin(parent::update_subagent_status(server, caller, args)),
+    },
+    ToolRow {
+        name: "list_agents",
+        title: "List agents",
+        about: "Use before the first run_subagent to see which agents there are and what each is for. Pass a name to run_subagent as agent.",
+        params: &[],
+        actions: &[Action::ListAgents],
+        effect: Effect::Reads,
+        core: false,
+        output: &[("agents", "array", true), ("warnings", "array", true), ("next", "string", true)],
+        run: |server, caller, args| Box::pin(parent::list_agents(server, caller, args)),
+    },
+];
+
+/// The tools of a worker.
+pub const WORKER: [ToolRow; 4] = [
+    ToolRow {
+        name: "ask_parent",
+        title: "Ask the parent",
+        about: "Use when you need a decision or a fact that only your parent has. Waits for the answer and returns it. If it returns pending, call check_answer with its message_id.",
+        params: &[
+            Param::new("question", Kind::Text).required(),
+            Param::new("context", Kind::Text).about("What you know and have tried"),
+            Param::new("options", Kind::Texts),
+            Param::new("default", Kind::Text).about("Counts as the answer if none comes in time"),
+            Param::new("blocking", Kind::Bool).about("false: you can go on without it for now"),
+            WAIT,
+            KEY,
+            OWN_RUN,
+        ],
+        actions: &[Action::Ask],
+        effect: Effect::Adds,
+        core: true,
+        output: &[
+            ("message_id", "string", true),
+            ("messageId", "string", true),
+            ("status", "string", true),
+            ("answer", "string", false),
+            ("instructions", "string", false),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(worker::ask_parent(server, caller, args)),
+    },
+    ToolRow {
+        name: "check_answer",
+        title: "Get an answer",
+        about: "Use to get the answer to an earlier question; waits until it is there. Answers stay readable. If it stalls, go on with your best assumption or check again later.",
+        params: &[MESSAGE_ID.required(), WAIT, OWN_RUN],
+        actions: &[Action::ReadAnswer],
+        effect: Effect::WritesOnce,
+        core: true,
+        output: &[
+            ("message_id", "string", true),
+            ("question", "string", true),
+            ("answer", "", true),
+            ("status", "string", true),
+            ("has_answer", "boolean", true),
+            ("hasAnswer", "boolean", true),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(worker::check_answer(server, caller, args)),
+    },
+    ToolRow {
+        name: "check_subagent_status",
+        title: "Look at this run",
+        about: "Use to look at your own run: state, limits, your open questions. To get an answer call check_answer.",
+        params: &[OWN_RUN],
+        actions: &[Action::See],
+        effect: Effect::Reads,
+        core: false,
+        output: &[("run_id", "string", true), ("status", "string", true), ("pending", "array", true), ("next", "string", true)],
+        run: |server, caller, args| Box::pin(worker::check_subagent_status(server, caller, args)),
+    },
+    ToolRow {
+        name: "update_subagent_status",
+        title: "Report",
+        about: "Use to report progress (running, with percent or summary) and once at the end your result: success, completed or error with a summary. After the final report end your turn.",
+        params: &[STATUS, Param::new("summary", Kind::Text), Param::new("percent", Kind::Integer), OWN_RUN],
+        actions: &[Action::Report],
+        effect: Effect::WritesOnce,
+        core: true,
+        output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
+        run: |server, caller, args| Box::pin(worker::update_subagent_status(server, caller, args)),
+    },
+];
+
+/// Other names that tools go by: accepted always, listed under `--compat`.
+pub const ALIASES: [(&str, &str); 4] = [
+    ("check_status", "check_subagent_status"),
+    ("check_message_status", "check_answer"),
+    ("get_logs", "get_subagent_logs"),
+    ("update_status", "update_subagent_status"),
+];
+
+/// `run_subagent_<agent>` starts a run of that agent.
+pub const RUN_PREFIX: &str = "run_subagent_";
+
+/// Returns the tools of a role.
+#[must_use]
+pub fn tools(role: Role) -> &'static [ToolRow] {
+    match role {
+        Role::Parent => &PARENT,
+        Role::Worker => &WORKER,
+    }
+}
+
+/// Finds a tool by its own name or another that it goes by.
+#[must_use]
+pub fn find(role: Role, name: &str) -> Option<&'static ToolRow> {
+    let own = |name: &str| tools(role).iter().find(|row| row.name == name);
+    let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).and_then(|(_, name)| own(name));
+    let by_agent = || name.strip_prefix(RUN_PREFIX).filter(|agent| !agent.is_empty()).and_then(|_| own("run_subagent"));
+    own(name).or_else(alias).or_else(by_agent)
+}
+
+/// Writes the list of a role. Under `compat`, arguments go by their other names and the aliases
+/// follow, those of the given agents included.
+#[must_use]
+pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> {
+    let mut list: Vec<Tool> = tools(role).iter().map(|row| row.listed(row.name, row.about, compat)).collect();
+    if !compat {
+        return list;
+    }
+    for (alias, name) in ALIASES {
+        if let Some(row) = tools(role).iter().find(|row| row.name == name) {
+            list.push(row.listed(alias, &format!("Another name of {name}."), compat));
+        }
+    }
+    if let Some(row) = tools(role).iter().find(|row| row.name == "run_subagent") {
+        for (agent, description) in agents {
+            let about = format!("Starts the agent {agent} in the background: {}. Then call wait_for_subagents.", super::text::line(description, 150));
+            list.push(row.listed_for_agent(agent, &about));
+        }
+    }
+    list
+}
+
+impl ToolRow {
+    fn listed(&self, name: &str, about: &str, compat: bool) -> Tool {
+        self.described(name, about, super::args::input_schema(self.params, compat))
+    }
+
+    fn listed_for_agent(&self, agent: &str, about: &str) -> Tool {
+        let params: Vec<Param> = self.params.iter().filter(|param| param.name != "agent").copied().collect();
+        self.described(&format!("{RUN_PREFIX}{agent}"), about, super::args::input_schema(&params, true))
+    }
+
+    fn described(&self, name: &str, about: &str, input: JsonObject) -> Tool {
+        let tool = Tool::new(name.to_owned(), about.to_owned(), input)
+            .with_title(self.title)
+            .with_raw_output_schema(Arc::new(self.output_schema()))
+            .with_annotations(self.annotations());
+        if !self.core {
+            return tool;
+        }
+        let mut meta = MetaObject::new();
+        meta.insert("anthropic/alwaysLoad".into(), Value::Bool(true));
+        tool.with_meta(meta)
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        let (reads, ends, once) = match self.effect {
+            Effect::Reads => (true, false, true),
+            Effect::WritesOnce => (false, false, true),
+            Effect::Adds => (false, false, false),
+            Effect::Ends => (false, true, false),
+        };
+        ToolAnnotations::with_title(self.title).read_only(reads).destructive(ends).idempotent(once).open_world(false)
+    }
+
+    fn output_schema(&self) -> JsonObject {
+        let mut properties = JsonObject::new();
+        let mut required = Vec::new();
+        for (name, kind, always) in self.output {
+            properties.insert((*name).to_owned(), if kind.is_empty() { json!({}) } else { json!({ "type": kind }) });
+            if *always {
+                required.push(*name);
+            }
+        }
+        let mut schema = JsonObject::new();
+        schema.insert("type".into(), json!("object"));
+        schema.insert("properties".into(), Value::Object(properties));
+        schema.insert("required".into(), json!(required));
+        schema
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::caps;
+    use adjutant_core::principal::{Verdict, may};
+    use adjutant_core::{ClientName, Principal, Relation, RunId, Time};
+
+    const ROLES: [(Role, usize, usize); 2] = [(Role::Parent, 1_800, 14), (Role::Worker, 1_200, 10)];
+
+    #[test]
+    fn the_lists_keep_to_their_budgets() {
+        let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");
+        for (role, tokens_max, tools_max) in ROLES {
+            let list = list(role, false, &[]);
+            assert!(list.len() <= tools_max);
+            let visible: String = list
+                .iter()
+                .map(|tool| format!("{}\n{}\n{}\n", tool.name, tool.description.as_deref().unwrap_or_default(), tool.schema_as_json_value()))
+                .collect();
+            let tokens = bpe.encode_ordinary(&visible).len();
+            println!("{role:?}: {} tools, {tokens} of {tokens_max} tokens", list.len());
+            // What is left is for the tools to come.
+            assert!(tokens <= tokens_max * 3 / 4, "{role:?}: {tokens} tokens");
+        }
+    }
+
+    #[test]
+    fn every_tool_is_described_and_hinted_in_plain_terms() {
+        for (role, ..) in ROLES {
+            for tool in list(role, true, &[("echo".into(), "A scripted agent".into())]) {
+                let about = tool.description.as_deref().unwrap_or_default();
+                assert!((20..=300).contains(&about.chars().count()), "{}: {} characters", tool.name, about.chars().count());
+                assert!(tool.name.len() <= 64 && tool.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", tool.name);
+                let hints = tool.annotations.clone().expect("annotated");
+                let all = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
+                assert!(all.iter().all(Option::is_some) && tool.title.is_some() && tool.output_schema.is_some(), "{}", tool.name);
+                let schema = tool.schema_as_json_value().to_string();
+                for word in ["anyOf", "oneOf", "$ref", "null", "\"format\"", "$schema"] {
+                    assert!(!schema.contains(word), "{}: {word}", tool.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_list_is_always_the_same_and_holds_nothing_that_its_role_may_never_do() {
+        let who = [
+            (Role::Parent, Principal::Client(ClientName::parse("/work/a").expect("a name")), Relation::Owner),
+            (Role::Worker, Principal::Run(RunId::new(Time(1), [1; 10])), Relation::Itself),
+        ];
+        for (role, principal, relation) in who {
+            assert_eq!(list(role, false, &[]), list(role, false, &[]));
+            for row in tools(role) {
+                assert!(!row.actions.is_empty(), "{} has no rule", row.name);
+                for action in row.actions {
+                    assert_eq!(may(&principal, *action, relation), Verdict::Yes, "{}: {action:?}", row.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_lead_to_the_same_tools() {
+        assert_eq!(find(Role::Worker, "check_message_status").map(|row| row.name), Some("check_answer"));
+        assert_eq!(find(Role::Parent, "run_subagent_constructor").map(|row| row.name), Some("run_subagent"));
+        assert_eq!(find(Role::Parent, "run_subagent_").map(|row| row.name), None);
+        assert_eq!(find(Role::Worker, "run_subagent_echo").map(|row| row.name), None);
+        assert_eq!(find(Role::Worker, "reply_subagent").map(|row| row.name), None);
+        let names: Vec<_> = list(Role::Parent, true, &[("echo".into(), String::new())]).into_iter().map(|tool| tool.name.into_owned()).collect();
+        for name in ["check_status", "get_logs", "update_status", "run_subagent_echo"] {
+            assert!(names.iter().any(|listed| listed == name), "{name}");
+        }
+        assert!(caps::UNKNOWN < caps::OWN_WORKER);
+    }
+}

@@ -1,0 +1,117 @@
+//! The arguments of `adj mcp`. They are read by hand: every agent session starts one of these, and
+//! the command line's grammar would cost more than the rest of the start.
+
+use super::server::Role;
+use super::stdio::{StdioArgs, stdio};
+use crate::view::{ErrorView, codes};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `adj mcp --help` prints.
+pub const HELP: &str = "Serve MCP on standard input and output
+
+Usage: adj mcp [OPTIONS]
+
+Options:
+      --role <ROLE>        Whose tools: parent or worker. Default: worker inside a run, else parent
+      --token-file <FILE>  Speak for the run whose supervisor wrote this file
+      --client <NAME>      Act as this client instead of the one of the current directory
+      --compat             List the aliases and the original protocol's spellings too
+      --max-wait <SECONDS> Longest that one call may block; default: as the client is known to allow
+  -h, --help               Print help
+";
+
+/// Runs `adj mcp` with the arguments behind that word.
+#[must_use]
+pub fn main(args: &[OsString]) -> ExitCode {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        return ExitCode::from(u8::from(std::io::stdout().write_all(HELP.as_bytes()).is_err()));
+    }
+    match parse(args).and_then(stdio) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refused(&error),
+    }
+}
+
+fn refused(error: &ErrorView) -> ExitCode {
+    const USAGE: u8 = 2;
+    let hint = error.hint.as_deref().map(|hint| format!("\n  hint: {}", crate::text::line(hint))).unwrap_or_default();
+    let told = writeln!(std::io::stderr(), "error[{}]: {}{hint}", error.code, crate::text::line(&error.message));
+    // When even standard error is closed, the exit code has to say it.
+    let failed = if told.is_ok() && error.code == codes::INVALID { USAGE } else { 1 };
+    ExitCode::from(failed)
+}
+
+/// Reads the arguments, in both forms (`--role worker`, `--role=worker`).
+///
+/// # Errors
+/// An unknown option, a missing or unusable value.
+pub fn parse(args: &[OsString]) -> Result<StdioArgs, ErrorView> {
+    let mut parsed = StdioArgs::default();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let text = arg.to_str().ok_or_else(|| usage(&format!("{} is not UTF-8", arg.to_string_lossy())))?;
+        let (name, attached) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(OsString::from(value))),
+            None => (text, None),
+        };
+        let mut value = || match attached.clone().or_else(|| rest.next().cloned()) {
+            Some(value) => Ok(value),
+            None => Err(usage(&format!("{name} needs a value"))),
+        };
+        match name {
+            "--role" => parsed.role = Some(role(&value()?)?),
+            "--token-file" => parsed.token_file = Some(PathBuf::from(value()?)),
+            "--client" => parsed.client = Some(utf8(name, value()?)?),
+            "--max-wait" => parsed.max_wait_s = Some(seconds(&utf8(name, value()?)?)?),
+            "--compat" if attached.is_none() => parsed.compat = true,
+            _ => return Err(usage(&format!("unexpected argument {text}"))),
+        }
+    }
+    Ok(parsed)
+}
+
+fn role(value: &OsStr) -> Result<Role, ErrorView> {
+    match value.to_str() {
+        Some("parent") => Ok(Role::Parent),
+        Some("worker") => Ok(Role::Worker),
+        _ => Err(usage(&format!("there is no role {}", value.to_string_lossy()))),
+    }
+}
+
+fn utf8(name: &str, value: OsString) -> Result<String, ErrorView> {
+    value.into_string().map_err(|_| usage(&format!("the value of {name} is not UTF-8")))
+}
+
+fn seconds(value: &str) -> Result<u64, ErrorView> {
+    value.parse().map_err(|_| usage(&format!("{value} is no number of seconds")))
+}
+
+fn usage(message: &str) -> ErrorView {
+    ErrorView { code: codes::INVALID.into(), message: message.into(), hint: Some("adj mcp --help".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<StdioArgs, ErrorView> {
+        parse(&args.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn both_forms_of_an_option_are_read() {
+        let args = parsed(&["--role=worker", "--token-file", "/x", "--compat", "--max-wait=5", "--client", "a b"]).expect("parsed");
+        assert_eq!(args.role, Some(Role::Worker));
+        assert_eq!((args.token_file, args.compat, args.max_wait_s, args.client), (Some("/x".into()), true, Some(5), Some("a b".into())));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for bad in [&["--rolle"][..], &["--role"], &["--role", "boss"], &["--max-wait", "soon"], &["--compat=1"], &["x"]] {
+            assert!(parsed(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! What the tools of a parent do: one call of the hub each, and a short text about what came of it.
+
+use super::args::Args;
+use super::caller::Caller;
+use super::catalog::Done;
+use super::refusal::Refusal;
+use super::server::Server;
+use super::show::{self, QUESTION_CHARS, RESULT_CHARS, Shown};
+use super::text::{barred, cut, line, quoted};
+use super::{tasks, text};
+use crate::config;
+use crate::view::{
+    AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListRequests, ListRuns, ReadLogs, ReadRequest, RequestView, Retry, RunView,
+    SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
+};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Most runs that a list shows.
+const RUNS_MAX: u32 = 20;
+/// Most questions that a list shows.
+const QUESTIONS_MAX: u32 = 20;
+/// Most lines of one kind in the result of a wait.
+const WAITED_LINES_MAX: usize = 7;
+const LOG_CHARS_DEFAULT: u64 = 6_000;
+const LOG_CHARS_MAX: u64 = 40_000;
+const WAIT_AGAIN: &str = "wait_for_subagents";
+
+type Ended = Result<Done, Refusal>;
+
+fn done(shown: Shown) -> Ended {
+    Ok(Done::Result(shown))
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -> Ended {
+    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
+    let dispatch = Dispatch {
+        agent: args.word("agent"),
+        prompt: args.word("prompt"),
+        cwd: directory(server, args.text("cwd"))?,
+        name: args.owned("name"),
+        timeout_s: args.count("timeout_s")?,
+        env: config::dispatch_env(),
+    };
+    let mut run = match args.text("idempotency_key") {
+        Some(key) => server.client().call_with_key(&dispatch, key).await?,
+        None => server.client().call(&dispatch).await?,
+    };
+    if !wait.is_zero() {
+        let first = Wait { runs: vec![run.run_id.clone()], wait_ms: ms(wait), ..Wait::default() };
+        // The run is there whatever becomes of the wait.
+        match caller.held("waiting for the run", server.client().call(&first)).await? {
+            Ok(_) => run = server.client().call(&GetRun { run: run.run_id.clone() }).await?,
+            Err(error) => tracing::warn!(%error, "the first wait failed"),
+        }
+    }
+    let mut shown = Shown::new(show::run_full(&run)).with("runId", run.run_id.as_str());
+    if server.compat() {
+        shown = shown.with("agentName", run.agent.as_str());
+    }
+    shown = shown.line(format!("started {}, run_id {}", show::run_line(&run), line(&run.run_id, 60)));
+    if !run.shares_directory_with.is_empty() {
+        let others = line(&run.shares_directory_with.join(", "), 300);
+        shown = shown.line(format!("it shares its directory with {others}: keep their files apart"));
+    }
+    shown = shown.lines(run.pending.iter().map(show::request_line));
+    if !run.pending.is_empty() {
+        return done(shown.next(reply_hint(&run.pending)));
+    }
+    if run.outcome.is_some() {
+        let outcome = show::outcome_of(&run, RESULT_CHARS);
+        return done(shown.line(format!("ended{outcome}")).next("check its work; get_subagent_logs shows what it did"));
+    }
+    done(shown.next("start what else is independent of it, then wait_for_subagents"))
+}
+
+/// Resolves a directory against the parent's own.
+fn directory(server: &Server, given: Option<&str>) -> Result<String, Refusal> {
+    let path = server.directory().join(given.unwrap_or_default());
+    // Joining nothing leaves a slash behind.
+    let path = if given.is_none_or(str::is_empty) { server.directory().clone() } else { path };
+    match path.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(Refusal::invalid(format!("{} is not UTF-8", quoted(&path.to_string_lossy(), 200)), "pass cwd, an absolute path")),
+    }
+}
+
+pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: Args) -> Ended {
+    let asked = args.count("wait_s")?;
+    let until = match args.text("until") {
+        Some("any") => WaitUntil::Any,
+        Some("all") => WaitUntil::All,
+        _ => WaitUntil::Attention,
+    };
+    let mut wait = Wait { runs: args.texts("run_ids"), until, after: args.integer("cursor"), wait_ms: 0 };
+    if caller.takes_tasks && asked != Some(0) {
+        let now = server.client().call(&wait).await?;
+        if now.outcome != "timeout" {
+            return done(waited(&now));
+        }
+        wait.after = wait.after.or(Some(now.cursor));
+        wait.wait_ms = asked.map_or(tasks::TTL_MS, |seconds| seconds.saturating_mul(1_000)).min(tasks::TTL_MS);
+        return Ok(Done::Task(server.client().call(&StartTask { wait, ttl_ms: tasks::TTL_MS }).await?));
+    }
+    wait.wait_ms = ms(caller.bounded(asked, caller.cap));
+    let doing = if wait.runs.is_empty() { "waiting for all live runs".to_owned() } else { format!("waiting for {} runs", wait.runs.len()) };
+    done(waited(&caller.held(&doing, server.client().call(&wait)).await??))
+}
+
+/// Shows what a wait found.
+#[must_use]
+pub fn waited(waited: &Waited) -> Shown {
+    let Waited { outcome, needs, ended, working, cursor } = waited;
+    let mut shown = Shown::new(json!({
+        "outcome": outcome,
+        "needs": needs.iter().map(show::request_brief).collect::<Vec<_>>(),
+        "ended": ended.iter().map(show::run_brief).collect::<Vec<_>>(),
+        "working": working.iter().map(show::run_brief).collect::<Vec<_>>(),
+        "cursor": cursor,
+    }));
+    let told = needs.iter().map(show::request_line).take(WAITED_LINES_MAX);
+    shown = shown.lines(told).lines(rest(needs.len(), "questions: get_pending_questions"));
+    let told = ended.iter().take(WAITED_LINES_MAX).map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
+    shown = shown.lines(told).lines(rest(ended.len(), "ended runs: check_subagent_status"));
+    if !working.is_empty() {
+        let some: Vec<String> = working.iter().take(WAITED_LINES_MAX).map(show::run_line).collect();
+        shown = shown.line(format!("{} still working: {}", working.len(), some.join("; ")));
+    }
+    let again = format!("{WAIT_AGAIN} cursor={cursor}");
+    let next = match outcome.as_str() {
+        _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
+        "idle" if ended.is_empty() => {
+            shown = shown.line("there is no live run to wait for");
+            "run_subagent starts a run; check_subagent_status lists earlier ones".to_owned()
+        }
+        "timeout" => {
+            shown = shown.line("nothing to report yet");
+            again
+        }
+        _ if working.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
+        _ => format!("check what ended; for the others {again}"),
+    };
+    shown.next(next)
+}
+
+fn rest(all: usize, what: &str) -> Option<String> {
+    let more = all.saturating_sub(WAITED_LINES_MAX);
+    (more > 0).then(|| format!("… {more} more {what}"))
+}
+
+fn reply_hint(needs: &[RequestView]) -> String {
+    let numbers: Vec<String> = needs.iter().take(5).map(|request| line(&request.number, 24)).collect();
+    match numbers.as_slice() {
+        [one] => format!("reply_subagent message_id={one}"),
+        several => format!("reply_subagent with answers for {}", several.join(", ")),
+    }
+}
+
+pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let Some(run) = args.owned("run_id") else { return list_runs(server).await };
+    let run = server.client().call(&GetRun { run }).await?;
+    let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(run.pending.iter().map(show::request_line));
+    if server.compat() {
+        shown = with_metadata(server, shown, &run).await?;
+    }
+    let next = if !run.pending.is_empty() {
+        reply_hint(&run.pending)
+    } else if run.outcome.is_some() {
+        "get_subagent_logs shows what it did; steer_subagent action=retry starts it anew".to_owned()
+    } else {
+        format!("{WAIT_AGAIN} (do not poll)")
+    };
+    done(shown.next(next))
+}
+
+/// Adds the original protocol's spelling of everything.
+async fn with_metadata(server: &Server, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
+    let Value::Object(metadata) = metadata(server, run).await? else { return Ok(shown) };
+    // Where both have a field of that name, it means the same and ours is the finer one.
+    let ours = ["status", "summary"];
+    Ok(metadata.into_iter().filter(|(name, _)| !ours.contains(&name.as_str())).fold(shown, |shown, (name, value)| shown.with(&name, value)))
+}
+
+async fn metadata(server: &Server, run: &RunView) -> Result<Value, Refusal> {
+    let all = ListRequests { run: Some(run.run_id.clone()), all: true, limit: None };
+    let list = server.client().call(&all).await?;
+    Ok(show::metadata(run, &list.requests))
+}
+
+async fn list_runs(server: &Server) -> Ended {
+    let list = server.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
+    let mut shown = Shown::new(json!({"runs": list.runs.iter().map(show::run_brief).collect::<Vec<_>>(), "more": list.more}));
+    let pending: Vec<RequestView> = list.runs.iter().flat_map(|run| run.pending.clone()).collect();
+    shown = shown.lines(list.runs.iter().map(|run| {
+        let asks = if run.pending.is_empty() { String::new() } else { format!(", {} open questions", run.pending.len()) };
+        format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
+    }));
+    if list.more > 0 {
+        shown = shown.line(format!("… {} older runs", list.more));
+    }
+    if list.runs.is_empty() {
+        return done(shown.line("no runs yet").next("list_agents, then run_subagent"));
+    }
+    let live = list.runs.iter().any(|run| run.outcome.is_none());
+    done(shown.next(match (pending.is_empty(), live) {
+        (false, _) => reply_hint(&pending),
+        (true, true) => format!("{WAIT_AGAIN} (do not poll)"),
+        (true, false) => "check_subagent_status run_id=… for the details of one".to_owned(),
+    }))
+}
+
+pub(super) async fn get_subagent_logs(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let max = args.count("max_chars")?.unwrap_or(LOG_CHARS_DEFAULT).clamp(1, LOG_CHARS_MAX);
+    let read = ReadLogs { run: args.word("run_id"), after: args.count("after")?, max_bytes: Some(max), grep: args.owned("grep"), wait_ms: 0 };
+    let page = server.client().call(&read).await?;
+    let at_end = page.next >= page.total;
+    let state = if page.ended { "complete" } else { "still growing" };
+    let shown = Shown::new(json!({
+        "run_id": page.run_id,
+        "name": page.name,
+        "text": page.text,
+        "from": page.from,
+        "next_after": page.next,
+        "total": page.total,
+        "omitted": page.omitted,
+        "ended": page.ended,
+        "path": page.path,
+    }))
+    .line(format!("log of {}, bytes {} to {} of {}, {state}", line(&page.name, 60), page.from, page.next, page.total))
+    .lines((page.omitted > 0).then(|| format!("{} bytes within were dropped: the log is limited", page.omitted)))
+    .line(format!("whole log: {}", line(&page.path, 4_096)))
+    .quotation(barred(&page.text));
+    done(shown.next(match (at_end, page.ended) {
+        (false, _) => format!("get_subagent_logs run_id={} after={} for more", line(&page.name, 60), page.next),
+        (true, false) => format!("{WAIT_AGAIN}; for what comes later, after={}", page.next),
+        (true, true) if page.from > 0 => "that is the end; after=0 begins at the start".to_owned(),
+        (true, true) => "that is all of it".to_owned(),
+    }))
+}
+
+pub(super) async fn get_pending_questions(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    if let Some(message_id) = args.owned("message_id") {
+        return one_question(server, message_id).await;
+    }
+    let list = server.client().call(&ListRequests { run: args.owned("run_id"), all: false, limit: Some(QUESTIONS_MAX) }).await?;
+    let shown = Shown::new(json!({
+        "questions": list.requests.iter().map(show::request_brief).collect::<Vec<_>>(),
+        "more": list.more,
+    }))
+    .lines(list.requests.iter().map(show::request_line))
+    .lines((list.more > 0).then(|| format!("… {} more: answer these first", list.more)));
+    if list.requests.is_empty() {
+        return done(shown.line("no open questions").next(WAIT_AGAIN));
+    }
+    done(shown.next(reply_hint(&list.requests)))
+}
+
+async fn one_question(server: &Server, message_id: String) -> Ended {
+    let request = server.client().call(&ReadRequest { message_id, wait_ms: 0 }).await?;
+    let mut data = show::request_brief(&request);
+    data["question"] = json!(request.question);
+    if let Some(context) = &request.context {
+        data["context"] = json!(context);
+    }
+    let mut shown = Shown::new(json!({"questions": [data], "more": 0})).line(show::request_line(&request));
+    let long = [Some(request.question.as_str()), request.context.as_deref()];
+    for part in long.into_iter().flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
+        shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
+    }
+    let open = request.status == "pending";
+    done(if open { shown.next(reply_hint(&[request])) } else { shown.next(WAIT_AGAIN) })
+}
+
+pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let mut answers: Vec<AnswerOne> = args
+        .answers("answers")?
+        .into_iter()
+        .map(|given| AnswerOne { run: given.run.or_else(|| args.owned("run_id")), message_id: given.message_id, answer: given.answer })
+        .collect();
+    if let Some(answer) = args.owned("answer") {
+        answers.push(AnswerOne { run: args.owned("run_id"), message_id: args.owned("message_id"), answer });
+    }
+    if answers.is_empty() {
+        return Err(Refusal::invalid("there is no answer", "pass answer with message_id (or run_id), or a list in answers"));
+    }
+    if answers.iter().any(|answer| answer.run.is_none() && answer.message_id.is_none()) {
+        return Err(Refusal::invalid("it does not say which question is answered", "pass message_id, such as Q12; get_pending_questions lists them"));
+    }
+    let answered = server.client().call(&AnswerRequests { answers }).await?;
+    let told: Vec<String> =
+        answered.requests.iter().map(|request| format!("{} of {}", line(&request.number, 24), line(&request.run_name, 60))).collect();
+    let message = format!("answered {}", told.join(", "));
+    let mut shown = Shown::new(json!({
+        "success": true,
+        "message": message,
+        "requests": answered.requests.iter().map(|request| json!({
+            "message_id": request.message_id,
+            "number": request.number,
+            "run_id": request.run_id,
+            "status": request.status,
+        })).collect::<Vec<_>>(),
+        "runs": answered.runs.iter().map(show::run_brief).collect::<Vec<_>>(),
+    }))
+    .line(message)
+    .lines(answered.runs.iter().map(show::run_line));
+    if let (true, Some(run)) = (server.compat(), answered.runs.first()) {
+        shown = shown.with("updatedMetadata", metadata(server, run).await?);
+    }
+    let open: Vec<RequestView> = answered.runs.iter().flat_map(|run| run.pending.clone()).collect();
+    shown = shown.lines(open.iter().take(WAITED_LINES_MAX).map(|request| format!("still open: {}", show::request_line(request))));
+    done(shown.next(if open.is_empty() { WAIT_AGAIN.to_owned() } else { reply_hint(&open) }))
+}
+
+pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let (run, text, action) = (args.word("run_id"), args.owned("text"), args.word("action"));
+    match action.as_str() {
+        "message" => {
+            let Some(text) = text else { return Err(Refusal::invalid("there is no message", "pass it in text")) };
+            let message = server.client().call(&SendToRun { run, text }).await?;
+            let shown = Shown::new(json!({
+                "run_id": message.run_id,
+                "name": message.run_name,
+                "action": action,
+                "message_id": message.message_id,
+                "delivery": message.delivery,
+            }));
+            let how = match message.delivery.as_str() {
+                "live" => "it has it already",
+                "tool_result" => "it gets it with its next tool call",
+                _ => "it gets it as soon as it can take it",
+            };
+            let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(&message.delivery, 40));
+            done(shown.line(told).next(WAIT_AGAIN))
+        }
+        "cancel" => {
+            let run = server.client().call(&Cancel { run, reason: text }).await?;
+            done(steered(&run, &action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
+        }
+        _ => {
+            let run = server.client().call(&Retry { run, prompt: text }).await?;
+            let told = format!("started {}, run_id {}", show::run_line(&run), line(&run.run_id, 60));
+            done(steered(&run, &action).line(told).next(WAIT_AGAIN))
+        }
+    }
+}
+
+fn steered(run: &RunView, action: &str) -> Shown {
+    Shown::new(show::run_brief(run)).with("action", action).with("runId", run.run_id.as_str())
+}
+
+pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let set = SetStatus { run: args.word("run_id"), status: args.word("status"), summary: args.owned("summary"), percent: None };
+    let run = server.client().call(&set).await?;
+    let mut shown = Shown::new(show::run_brief(&run));
+    if let Some(annotation) = &run.annotation {
+        shown = shown.with("annotation", cut(annotation, RESULT_CHARS)).line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
+    }
+    if server.compat() {
+        shown = with_metadata(server, shown, &run).await?;
+    }
+    let next = if run.outcome.is_some() { "nothing more to do for this run" } else { WAIT_AGAIN };
+    done(shown.line(show::run_line(&run)).next(next))
+}
+
+pub(super) async fn list_agents(server: &Server, _caller: &Caller, _args: Args) -> Ended {
+    let list = server.client().call(&ListAgents {}).await?;
+    let shown = Shown::new(json!({
+        "agents": list.agents.iter().map(|agent| json!({
+            "name": agent.name,
+            "description": cut(&agent.description, 300),
+            "usable": agent.found,
+            "problem": agent.problem,
+        })).collect::<Vec<_>>(),
+        "warnings": list.warnings,
+    }))
+    .lines(list.agents.iter().map(|agent| {
+        let state = match (&agent.problem, agent.found) {
+            (None, true) => String::new(),
+            (Some(problem), _) => format!(" [not usable: {}]", line(problem, 200)),
+            (None, false) => " [not found]".to_owned(),
+        };
+        format!("{}: {}{state}", line(&agent.name, 60), line(&agent.description, 300))
+    }))
+    .lines(list.warnings.iter().map(|warning| format!("warning: {}", line(warning, 300))));
+    let usable = list.agents.iter().find(|agent| agent.found);
+    match usable {
+        Some(agent) => done(shown.next(format!("run_subagent agent={} prompt=…", line(&agent.name, 60)))),
+        None => done(shown.next("no agent can be used: install one, or ask the user")),
+    }
+}
+
+/// Names the directory that a parent's connection belongs to.
+///
+/// # Errors
+/// The working directory is gone or has no usable name.
+pub(super) fn project(directory: &Path) -> Result<String, Refusal> {
+    let hint = "start adj mcp in the project's directory, or pass --client NAME";
+    let path = directory
+        .canonicalize()
+        .map_err(|error| Refusal::new(codes::INVALID, format!("{}: {error}", text::quoted(&directory.to_string_lossy(), 200)), hint))?;
+    match path.to_str() {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(Refusal::new(codes::INVALID, format!("{} is not UTF-8", text::quoted(&path.to_string_lossy(), 200)), hint)),
+    }
+}

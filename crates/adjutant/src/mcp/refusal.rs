@@ -1,0 +1,49 @@
+//! How a "no" looks to a model: a tool result marked as an error, which says what is wrong and how
+//! to go on. Protocol errors are kept for calls that are broken as such.
+
+use super::text;
+use crate::view::{ErrorView, codes};
+use rmcp::model::{CallToolResult, ContentBlock};
+
+/// Why a call was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// One of [`codes`].
+    pub code: String,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    /// Refuses arguments.
+    #[must_use]
+    pub fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code: codes::INVALID.into(), message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// Refuses with a code of its own.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// Writes the refusal as a tool result. It has no structured content: clients check that
+    /// against the tool's output schema even when the result is an error.
+    #[must_use]
+    pub fn into_result(self) -> CallToolResult {
+        let Self { code, message, hint } = self;
+        let mut lines = format!("error[{}]: {}", text::line(&code, 40), text::line(&message, 2_000));
+        if let Some(hint) = hint {
+            lines.push_str("\nnext: ");
+            lines.push_str(&text::line(&hint, 2_000));
+        }
+        CallToolResult::error(vec![ContentBlock::text(lines)])
+    }
+}
+
+impl From<ErrorView> for Refusal {
+    fn from(error: ErrorView) -> Self {
+        let ErrorView { code, message, hint } = error;
+        Self { code, message, hint }
+    }
+}

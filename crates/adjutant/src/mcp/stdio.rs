@@ -1,0 +1,169 @@
+//! `adj mcp`: the server on standard input and output.
+//!
+//! It answers `initialize` and `tools/list` without the hub, ends as soon as its input does, and
+//! survives whatever else comes in on it.
+
+use super::caps::{self, CallCap};
+use super::parent;
+use super::refusal::Refusal;
+use super::server::{Role, Server, Setup};
+use crate::client::Client;
+use crate::config::{Home, text_variable};
+use crate::link::WorkerAccess;
+use crate::view::{ErrorView, codes};
+use adjutant_core::ClientName;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta, ProtocolVersion};
+use rmcp::service::{RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
+use rmcp::{RoleServer, serve_server};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Largest message that is read: the longest prompt, escaped, with room to spare.
+const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How long calls that are not waits may go on after the input has ended.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+
+/// What `adj mcp` was started with.
+#[derive(Debug, Clone, Default)]
+pub struct StdioArgs {
+    /// `None`: a worker with a token file or inside a run, else a parent.
+    pub role: Option<Role>,
+    /// A [`WorkerAccess`] in JSON, as the supervisor writes it.
+    pub token_file: Option<PathBuf>,
+    /// The client to act as; the project's directory otherwise.
+    pub client: Option<String>,
+    pub compat: bool,
+    /// Longest that one call may block, in seconds.
+    pub max_wait_s: Option<u64>,
+}
+
+/// Serves until standard input ends. Blocks its thread.
+///
+/// # Errors
+/// The arguments cannot be used, or the streams cannot.
+pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
+    let input_ended = CancellationToken::new();
+    let server = Server::new(setup(args, input_ended.clone())?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| internal("the runtime", &error))?;
+    let served = runtime.block_on(serve(server, input_ended));
+    // A read of a terminal that nobody ends must not hold the process.
+    runtime.shutdown_background();
+    served
+}
+
+fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, ErrorView> {
+    let StdioArgs { role, token_file, client, compat, max_wait_s } = args;
+    let max_wait = max_wait_s.map(|seconds| CallCap::Fixed(Duration::from_secs(seconds)));
+    let directory = std::env::current_dir().map_err(|error| internal("the working directory", &error))?;
+    if let Some(path) = token_file {
+        let client = Client::worker(read_access(&path)?);
+        let cap = max_wait.unwrap_or(CallCap::Fixed(caps::OWN_WORKER));
+        return Ok(Setup { client, role: Some(role.unwrap_or(Role::Worker)), compat, cap, directory, input_ended });
+    }
+    let home = Home::from_env().map_err(|error| invalid(&error.to_string(), "set ADJ_HOME"))?;
+    let name = match client {
+        Some(name) => name,
+        None => parent::project(&directory).map_err(|Refusal { code, message, hint }| ErrorView { code, message, hint })?,
+    };
+    let name = ClientName::parse(&name).map_err(|denied| invalid(&denied.to_string(), "pass another --client"))?;
+    // Inside a run the hub sends us to the run's supervisor; it is asked before tools are listed.
+    let inside_run = text_variable("ADJ_RUN").is_some();
+    let role = role.or(if inside_run { None } else { Some(Role::Parent) });
+    Ok(Setup { client: Client::hub(&home, Some(name)), role, compat, cap: max_wait.unwrap_or(CallCap::ByClient), directory, input_ended })
+}
+
+fn read_access(path: &Path) -> Result<WorkerAccess, ErrorView> {
+    let hint = "the run's supervisor writes this file; it is gone when the run has ended";
+    let text = std::fs::read_to_string(path).map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))?;
+    serde_json::from_str(&text).map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))
+}
+
+fn invalid(message: &str, hint: &str) -> ErrorView {
+    ErrorView { code: codes::INVALID.into(), message: message.into(), hint: Some(hint.into()) }
+}
+
+fn internal(what: &str, error: &dyn std::fmt::Display) -> ErrorView {
+    ErrorView { code: codes::INTERNAL.into(), message: format!("{what}: {error}"), hint: None }
+}
+
+async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), ErrorView> {
+    let (input, output) = stdio_pipes();
+    let pipe = Pipe::new(input, output, input_ended.clone());
+    let service = match serve_server(server, pipe).await {
+        Ok(service) => service,
+        // Nobody said anything before the input ended.
+        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(internal("the MCP handshake", &error)),
+    };
+    let ended = service.waiting();
+    tokio::pin!(ended);
+    let quit = tokio::select! {
+        quit = &mut ended => Some(quit),
+        () = input_ended.cancelled() => tokio::time::timeout(LAST_CALLS, ended).await.ok(),
+    };
+    match quit {
+        Some(Err(error)) => Err(internal("the MCP server", &error)),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+/// Standard input and output as a transport that says when the input ends, and keeps from the
+/// handshake what would end it.
+struct Pipe {
+    inner: AsyncRwTransport<RoleServer, StdioReader, StdioWriter>,
+    input_ended: CancellationToken,
+    open: bool,
+}
+
+impl Pipe {
+    fn new(input: StdioReader, output: StdioWriter, input_ended: CancellationToken) -> Self {
+        let inner = AsyncRwTransport::new_server(input, output).with_max_line_length(LINE_BYTES_MAX);
+        Self { inner, input_ended, open: false }
+    }
+}
+
+impl Transport<RoleServer> for Pipe {
+    type Error = std::io::Error;
+
+    fn send(&mut self, item: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            let Some(message) = self.inner.receive().await else {
+                self.input_ended.cancel();
+                return None;
+            };
+            if self.open {
+                return Some(message);
+            }
+            // Before the handshake only requests mean anything; a stray notification would end it.
+            if let ClientJsonRpcMessage::Request(request) = &message {
+                self.open = opens(&request.request);
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
+}
+
+/// Tells whether a request decides how the connection is spoken on.
+fn opens(request: &ClientRequest) -> bool {
+    match request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+        request => {
+            let meta = request.get_meta();
+            let known = meta.protocol_version().is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
+            known && meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The Tasks extension: one Task is one wait, kept in the hub's store, so that a client can poll
+//! it, lose its connection, and come back. Cancelling it ends the wait and touches no run.
+
+use super::caller::takes_tasks;
+use super::parent;
+use super::server::Server;
+use crate::view::{CancelTask, ErrorView, GetTask, TaskView, codes};
+use rmcp::model::{
+    CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, DetailedTask, GetTaskMethod, GetTaskParams, GetTaskResult, JsonObject, Task,
+    TaskPayload, TaskStatus, UpdateTaskMethod, UpdateTaskParams,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use serde_json::{Value, json};
+
+/// How long a Task stays readable.
+pub const TTL_MS: u64 = 24 * 60 * 60 * 1000;
+/// How often a client is asked to poll.
+const POLL_MS: u64 = 2_000;
+
+/// Writes the handle that takes the place of a result.
+#[must_use]
+pub fn created(task: &TaskView) -> CreateTaskResult {
+    CreateTaskResult::new(described(task))
+}
+
+/// Answers `tasks/get`.
+pub async fn get(server: &Server, request: GetTaskParams, context: &RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+    gate::<GetTaskMethod>(context)?;
+    let task = server.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
+    Ok(GetTaskResult::new(detailed(&task)))
+}
+
+/// Answers `tasks/update`. A wait asks nothing of its client, so there is nothing to take in; the
+/// Task must be the caller's all the same.
+pub async fn update(server: &Server, request: UpdateTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    gate::<UpdateTaskMethod>(context)?;
+    server.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
+    Ok(())
+}
+
+/// Answers `tasks/cancel`.
+pub async fn cancel(server: &Server, request: CancelTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    gate::<CancelTaskMethod>(context)?;
+    server.client().call(&CancelTask { task_id: request.task_id }).await.map_err(|error| protocol_error(&error))?;
+    Ok(())
+}
+
+fn gate<M: ConstString>(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    if takes_tasks(context) { Ok(()) } else { Err(ErrorData::method_not_found::<M>()) }
+}
+
+fn described(task: &TaskView) -> Task {
+    let status = match task.status.as_str() {
+        "completed" => TaskStatus::Completed,
+        "cancelled" => TaskStatus::Cancelled,
+        _ => TaskStatus::Working,
+    };
+    Task::new(task.task_id.as_str(), status, task.created_at.as_str(), task.updated_at.as_str())
+        .with_status_message(super::text::line(&task.message, 200))
+        .with_ttl_ms(task.ttl_ms)
+        .with_poll_interval_ms(POLL_MS)
+}
+
+fn detailed(task: &TaskView) -> DetailedTask {
+    let described = described(task);
+    let payload = match (described.status, &task.result) {
+        (TaskStatus::Completed, Some(waited)) => {
+            let result = json!(parent::waited(waited).into_result());
+            TaskPayload::Completed {
+                result: match result {
+                    Value::Object(result) => result,
+                    _ => JsonObject::new(),
+                },
+            }
+        }
+        (TaskStatus::Cancelled, _) => TaskPayload::Cancelled,
+        _ => TaskPayload::Working,
+    };
+    DetailedTask::new(described, payload)
+}
+
+/// An unknown Task is a broken call; a hub that cannot be reached is not the caller's fault.
+fn protocol_error(error: &ErrorView) -> ErrorData {
+    match error.code.as_str() {
+        codes::NOT_FOUND | codes::INVALID | codes::NOT_ALLOWED => ErrorData::invalid_params(error.message.clone(), None),
+        _ => ErrorData::internal_error(error.message.clone(), None),
+    }
+}

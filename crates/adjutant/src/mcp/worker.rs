@@ -1,0 +1,232 @@
+//! What the tools of a worker do: ask and get the answer, look at itself, report.
+
+use super::args::Args;
+use super::caller::Caller;
+use super::catalog::Done;
+use super::refusal::Refusal;
+use super::server::Server;
+use super::show::{self, RESULT_CHARS, Shown};
+use super::text::{line, quoted};
+use crate::view::{Ask, GetRun, ReadRequest, RequestView, RunView, SetStatus, codes};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+type Ended = Result<Done, Refusal>;
+
+fn done(shown: Shown) -> Ended {
+    Ok(Done::Result(shown))
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Commits the question, then waits. Whatever ends the wait, the question stays open.
+pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> Ended {
+    let asked_s = args.count("wait_s")?;
+    server.check_own_run(args.text("run_id")).await?;
+    let ask = Ask {
+        question: args.word("question"),
+        context: args.owned("context"),
+        options: args.texts("options"),
+        default: args.owned("default"),
+        blocking: args.truth("blocking").unwrap_or(true),
+        expires_s: None,
+    };
+    let at_once = server.compat() || !ask.blocking;
+    let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
+    let request = match args.text("idempotency_key") {
+        Some(key) => server.client().call_with_key(&ask, key).await?,
+        None => server.client().call(&ask).await?,
+    };
+    if wait.is_zero() {
+        return asked(&request);
+    }
+    let read = ReadRequest { message_id: request.message_id.clone(), wait_ms: ms(wait) };
+    match caller.held("waiting for the answer", server.client().call(&read)).await? {
+        Ok(settled) => asked(&settled),
+        Err(error) => {
+            tracing::warn!(%error, "the wait for an answer failed");
+            asked(&request)
+        }
+    }
+}
+
+fn asked(request: &RequestView) -> Ended {
+    if let Some(refusal) = ended_unanswered(request) {
+        return Err(refusal);
+    }
+    let mut shown = described(request);
+    if let Some(answer) = &request.answer {
+        return done(answer_line(shown.with("answer", answer.as_str()).with("answerContent", answer.as_str()), request, answer));
+    }
+    let number = line(&request.number, 24);
+    let instructions = if request.blocking {
+        format!(
+            "Your question {number} is kept and your parent sees it. Call check_answer with message_id {number}: it waits for the answer. Do not ask again."
+        )
+    } else {
+        format!(
+            "Your question {number} is kept and your parent sees it. Go on with your work and call check_answer with message_id {number} when you need the answer."
+        )
+    };
+    // Pending is no failure, so it is said as what to do.
+    shown = shown
+        .with("instructions", instructions.as_str())
+        .line(format!("asked {number}, message_id {}: no answer yet", line(&request.message_id, 60)));
+    done(shown.next(instructions))
+}
+
+/// Waits for an answer: as long as the caller wants, its client allows, and patience lasts, which
+/// is counted from the first look at this request.
+pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -> Ended {
+    let asked_s = args.count("wait_s")?;
+    server.check_own_run(args.text("run_id")).await?;
+    let message_id = args.word("message_id");
+    let request = server.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
+    if request.status != "pending" {
+        server.forget_look(&request.message_id);
+        return checked(server, caller, &request);
+    }
+    let patience = Duration::from_millis(request.patience_ms);
+    let left = patience.saturating_sub(server.first_look(&request.message_id).elapsed());
+    // The original of this name was made for polling.
+    let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };
+    let wait = caller.bounded(asked_s, default).min(left);
+    let mut latest = request;
+    if !wait.is_zero() {
+        let read = ReadRequest { message_id, wait_ms: ms(wait) };
+        latest = caller.held("waiting for the answer", server.client().call(&read)).await??;
+    }
+    if latest.status != "pending" {
+        server.forget_look(&latest.message_id);
+        return checked(server, caller, &latest);
+    }
+    if server.first_look(&latest.message_id).elapsed() >= patience {
+        server.forget_look(&latest.message_id);
+        return Err(stalled(&latest, patience));
+    }
+    checked(server, caller, &latest)
+}
+
+fn stalled(request: &RequestView, patience: Duration) -> Refusal {
+    let number = line(&request.number, 24);
+    Refusal::new(
+        codes::STALLED,
+        format!("Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open", patience.as_secs()),
+        format!(
+            "go on with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer counts"
+        ),
+    )
+}
+
+fn checked(server: &Server, caller: &Caller, request: &RequestView) -> Ended {
+    if let Some(refusal) = ended_unanswered(request) {
+        return Err(refusal);
+    }
+    let has_answer = request.answer.is_some();
+    let mut shown = described(request)
+        .with("question", request.question.as_str())
+        .with("answer", json!(request.answer))
+        .with("message_status", request.message_status.as_str())
+        .with("has_answer", has_answer)
+        .with("hasAnswer", has_answer)
+        .with("asked_at", request.asked_at.as_str())
+        .with("expires_at", request.expires_at.as_str())
+        .with("answered_at", json!(request.answered_at));
+    if server.compat() || caller.alias.is_some() {
+        shown = shown
+            .with("questionContent", request.question.as_str())
+            .with("answerContent", json!(request.answer))
+            .with("messageStatus", request.message_status.as_str());
+    }
+    shown = shown.line(format!("{} asked at {}: {}", line(&request.number, 24), line(&request.asked_at, 40), quoted(&request.question, 300)));
+    match &request.answer {
+        Some(answer) => done(answer_line(shown, request, answer)),
+        None => {
+            let again = format!("check_answer message_id={} again, or go on with what does not depend on it", line(&request.number, 24));
+            done(shown.line(format!("no answer yet; the question is open until {}", line(&request.expires_at, 40))).next(again))
+        }
+    }
+}
+
+/// The fields that every result about a question has.
+fn described(request: &RequestView) -> Shown {
+    let shown = Shown::new(json!({
+        "message_id": request.message_id,
+        "messageId": request.message_id,
+        "number": request.number,
+        "status": request.status,
+    }));
+    if request.messages.is_empty() {
+        return shown;
+    }
+    let messages: Vec<Value> = request
+        .messages
+        .iter()
+        .map(|message| json!({"message_id": message.message_id, "from": message.from, "sent_at": message.sent_at, "text": message.text}))
+        .collect();
+    shown.with("messages", messages).lines(request.messages.iter().map(show::message_line))
+}
+
+fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
+    let by = request.answered_by.as_deref().unwrap_or("nobody");
+    let note = if by == "default" { " (nobody answered in time, so your default counts)" } else { "" };
+    let told = format!("answer to {} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX));
+    shown.with("answered_by", by).line(told).next("go on with your task, using this answer")
+}
+
+fn ended_unanswered(request: &RequestView) -> Option<Refusal> {
+    let number = line(&request.number, 24);
+    match request.status.as_str() {
+        "expired" => Some(Refusal::new(
+            codes::EXPIRED,
+            format!("{number} expired at {} without an answer", line(&request.expires_at, 40)),
+            "decide yourself and say so in your report, or ask anew with ask_parent",
+        )),
+        "withdrawn" => Some(Refusal::new(
+            codes::WITHDRAWN,
+            format!("{number} was withdrawn and will not be answered"),
+            "go on without it, or ask anew with ask_parent",
+        )),
+        _ => None,
+    }
+}
+
+pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let run = server.client().call(&GetRun { run: args.word("run_id") }).await?;
+    let shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(run.pending.iter().map(show::request_line));
+    let shown = if server.compat() { shown.with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str()) } else { shown };
+    let answered = run.pending.iter().find(|request| request.status == "answered");
+    let next = match (answered, run.pending.first()) {
+        (Some(request), _) => format!("check_answer message_id={} gives you the answer", line(&request.number, 24)),
+        (None, Some(request)) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
+        (None, None) if run.status == "parent_replied" => "check_answer with the message_id of your question gives you the answer".to_owned(),
+        (None, None) => "go on with your task; report the result with update_subagent_status".to_owned(),
+    };
+    done(shown.next(next))
+}
+
+pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let percent = match args.count("percent")? {
+        None => None,
+        Some(percent) => match u8::try_from(percent) {
+            Ok(percent) if percent <= 100 => Some(percent),
+            _ => return Err(Refusal::invalid(format!("percent is {percent}"), "pass 0 to 100")),
+        },
+    };
+    let status = args.word("status");
+    let set = SetStatus { run: args.word("run_id"), status: status.clone(), summary: args.owned("summary"), percent };
+    let run = server.client().call(&set).await?;
+    let shown = Shown::new(reported(&run)).line(format!("recorded: {status}; {}", show::run_line(&run)));
+    let shown = if server.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
+    done(shown.next(if status == "running" { "go on with your task" } else { "end your turn" }))
+}
+
+fn reported(run: &RunView) -> Value {
+    let mut data = show::run_brief(run);
+    if let Some(summary) = &run.summary {
+        data["summary"] = json!(super::text::cut(summary, RESULT_CHARS));
+    }
+    data
+}

@@ -1,0 +1,85 @@
+//! Whoever lives under a supervisor is that run, whatever it shows, sets or steals.
+
+use crate::support::TestHome;
+
+/// Lets a run do something against another one that waits for an answer, and returns what the
+/// first one's log says.
+fn against_a_victim(script: impl Fn(&TestHome) -> String) -> (TestHome, String) {
+    let home = TestHome::new();
+    home.start("victim", "ask \"Shall I delete everything?\"\ndone");
+    home.until_status("victim", "waiting_parent_reply");
+    home.start("rogue", &script(&home));
+    home.finished("rogue");
+    let log = home.log("rogue");
+    let inbox = home.json(&["inbox"]);
+    assert_eq!(inbox[0]["question"], "Shall I delete everything?", "still open, whatever the other run did; its log: {log}");
+    assert_eq!(home.show("victim")["status"], "waiting_parent_reply", "{log}");
+    (home, log)
+}
+
+#[test]
+fn an_agents_shell_cannot_answer_or_cancel() {
+    let (_home, log) = against_a_victim(|_| "adj reply victim yes\nadj cancel victim\nadj stop\nsay end".to_string());
+    assert!(!log.contains("exit: 0"), "{log}");
+}
+
+#[test]
+fn nor_can_it_from_a_scrubbed_process() {
+    let (_home, log) = against_a_victim(|_| "scrub-adj reply victim yes\nscrub-adj cancel victim\nscrub-adj --json ps\nsay end".to_string());
+    assert!(!log.contains("answered"), "{log}");
+    assert!(!log.contains("delete everything"), "other runs stay out of sight: {log}");
+}
+
+#[test]
+fn a_run_does_not_answer_its_own_question() {
+    let home = TestHome::new();
+    home.start(
+        "selfish",
+        "tool ask_parent {\"question\":\"May I?\",\"wait_s\":0,\"blocking\":false}\nadj reply selfish yes\nscrub-adj reply selfish yes\nsay end",
+    );
+    home.finished("selfish");
+    let all = home.json(&["inbox", "--all"]);
+    assert_eq!(all[0]["question"], "May I?", "{all}");
+    assert!(all[0]["answer"].is_null(), "{all} {}", home.log("selfish"));
+}
+
+#[test]
+fn an_mcp_server_without_a_token_acts_as_the_run() {
+    let (_home, log) = against_a_victim(|_| {
+        "stdio-tool get_pending_questions {}\nstdio-tool reply_subagent {\"run_id\":\"victim\",\"answer\":\"yes\"}\n\
+         stdio-tool run_subagent {\"agent\":\"echo\",\"prompt\":\"say child\"}\nstdio-tool check_subagent_status {}\nsay end"
+            .to_string()
+    });
+    assert!(!log.contains("delete everything"), "{log}");
+    assert!(log.contains("refused"), "{log}");
+}
+
+#[test]
+fn a_siblings_stolen_token_is_refused_on_the_sockets() {
+    let (_home, log) = against_a_victim(|home| {
+        let stolen = home.attempt_dir("victim").worker_access();
+        let path = stolen.display();
+        format!(
+            "steal {path} ask_parent {{\"question\":\"forged\",\"wait_s\":0}}\nsteal-socket {path} ask {{\"question\":\"forged too\"}}\n\
+             steal-socket {path} run {{\"run\":\"\"}}\nsay end"
+        )
+    });
+    assert!(!log.contains("victim\""), "{log}");
+    let refused = log.matches("refused").count();
+    assert!(refused >= 2, "{log}");
+}
+
+#[test]
+fn a_token_is_in_no_argument_and_in_no_environment() {
+    let home = TestHome::new();
+    home.start("quiet", "print-env\nask \"Look?\"\ndone");
+    home.until_status("quiet", "waiting_parent_reply");
+    let access = std::fs::read_to_string(home.attempt_dir("quiet").worker_access()).expect("the worker's access");
+    let access: adjutant::link::WorkerAccess = serde_json::from_str(&access).expect("is JSON");
+    for (pid, arguments) in home.processes() {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        assert!(!arguments.contains(&access.token), "{pid} {arguments}");
+        assert!(!String::from_utf8_lossy(&environment).contains(&access.token), "{pid} {arguments}");
+    }
+    assert!(!home.log("quiet").contains(&access.token));
+}

@@ -1,0 +1,241 @@
+//! Whatever is killed on the way, nothing that was acknowledged is lost and nothing is left running.
+
+use crate::support::{TestHome, kill, lock_pid, skip};
+use adjutant::view::{HandOver, StopHub};
+use serde_json::json;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn an_open_question_survives_the_hubs_death_as_one_call() {
+    let home = TestHome::new();
+    home.start("asker", "ask \"Still there?\"\nask-stdio \"And on stdio?\"\ndone yes");
+    home.until_status("asker", "waiting_parent_reply");
+    let first = home.hub_pid();
+    kill(first);
+    home.until("the hub is gone", || (!TestHome::is_alive(first)).then_some(()));
+    home.ok(&["reply", "asker", "yes"]);
+    assert_ne!(home.hub_pid(), first);
+    home.until("the second question is open", || {
+        let inbox = home.json(&["inbox"]);
+        (inbox[0]["question"] == "And on stdio?").then_some(())
+    });
+    kill(home.hub_pid());
+    home.ok(&["reply", "asker", "also"]);
+    let view = home.finished("asker");
+    assert_eq!(view["outcome"], "succeeded", "{view}");
+    let log = home.log("asker");
+    assert_eq!(log.matches("answer: ").count(), 2, "{log}");
+    assert_eq!(home.json(&["inbox", "--all"]).as_array().map(Vec::len), Some(2), "no question was asked twice");
+}
+
+#[test]
+fn runs_go_on_and_end_while_no_hub_is_there() {
+    let home = TestHome::new();
+    home.start("alone", "say begun\nsleep 1\nsay ended\nfail 4");
+    home.until_log("alone", "begun");
+    home.ok(&["stop"]);
+    let dir = home.home.logs_dir();
+    home.until("the log is complete without a hub", || {
+        let log = std::fs::read_dir(&dir).expect("logs").flatten().find(|entry| entry.path().extension().is_some_and(|e| e == "log"))?;
+        std::fs::read_to_string(log.path()).ok()?.contains("ended").then_some(())
+    });
+    let view = home.finished("alone");
+    assert_eq!((&view["outcome"], &view["exit_code"]), (&json!("failed"), &json!(4)), "{view}");
+}
+
+#[test]
+fn a_dead_supervisor_loses_the_attempt_and_nothing_stays_running() {
+    let home = TestHome::new();
+    home.start("lost", "spawn setsid ignore-term\nspawn doublefork ignore-term\nspawn closedfds ignore-term\nsay ready\nhang");
+    home.until_log("lost", "ready");
+    let id = home.run_id("lost");
+    kill(lock_pid(&home.attempt_dir("lost").supervisor_lock()));
+    let killed = Instant::now();
+    home.until("nothing of it is left", || home.processes_of(&id).is_empty().then_some(()));
+    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
+    let view = home.until("the hub knows", || {
+        let view = home.show("lost");
+        (view["state"] == "stopped" || view["state"] == "finished").then_some(view)
+    });
+    assert_ne!(view["outcome"], "succeeded", "{view}");
+    assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("supervisor")), "{view}");
+}
+
+#[test]
+fn a_dead_guard_changes_nothing_for_the_run() {
+    let home = TestHome::new();
+    home.start("unguarded", "spawn setsid ignore-term\nask \"Go on?\"\ndone");
+    home.until_status("unguarded", "waiting_parent_reply");
+    let id = home.run_id("unguarded");
+    kill(lock_pid(&home.attempt_dir("unguarded").guard_lock()));
+    home.ok(&["reply", "unguarded", "yes"]);
+    let view = home.finished("unguarded");
+    assert_eq!(view["outcome"], "succeeded", "{view}");
+    home.until("nothing of it is left", || home.processes_of(&id).is_empty().then_some(()));
+}
+
+#[test]
+fn racing_starts_leave_one_hub() {
+    let home = TestHome::new();
+    let starters: Vec<_> =
+        (0..8).map(|_| home.command(&["ps"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("adj can be started")).collect();
+    for starter in starters {
+        let output = starter.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let hubs: Vec<_> = home.processes().into_iter().filter(|(_, arguments)| arguments.contains("__hub")).collect();
+    assert_eq!(hubs.len(), 1, "{hubs:?}");
+    assert_eq!(hubs[0].0, home.hub_pid());
+}
+
+#[test]
+fn a_second_hub_is_refused() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    let refused = home.adj(&["serve"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(refused.err.contains("hub"), "{refused:?}");
+    home.ok(&["ps"]);
+}
+
+#[test]
+fn a_hub_hands_over_and_runs_go_on() {
+    let home = TestHome::new();
+    home.start("through", "ask \"Go on?\"\ndone");
+    home.until_status("through", "waiting_parent_reply");
+    let hand_over = HandOver { exe: env!("CARGO_BIN_EXE_adj").to_string(), version: "99.0.0".to_string() };
+    let before = home.call(&hand_over, "").expect("it agrees");
+    home.until("a hub takes calls again", || {
+        let hub = home.call(&adjutant::view::GetHub {}, "").ok()?;
+        (hub.started_at != before.started_at).then_some(())
+    });
+    home.ok(&["reply", "through", "yes"]);
+    assert_eq!(home.finished("through")["outcome"], "succeeded");
+    let older = HandOver { exe: env!("CARGO_BIN_EXE_adj").to_string(), version: "0.0.1".to_string() };
+    assert!(home.call(&older, "").is_err(), "nobody hands over to an older one");
+}
+
+#[test]
+fn an_idle_hub_ends_by_itself_and_one_with_work_does_not() {
+    let home = TestHome::with_config("idle_exit = \"500ms\"\n");
+    home.start("busy", "ask \"Go on?\"");
+    home.until_status("busy", "waiting_parent_reply");
+    let pid = home.hub_pid();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(TestHome::is_alive(pid), "a run is live");
+    home.ok(&["reply", "busy", "yes"]);
+    home.finished("busy");
+    let pid = home.hub_pid();
+    home.until("the hub has ended", || (!TestHome::is_alive(pid)).then_some(()));
+    assert!(!home.home.socket().exists(), "it takes its socket with it");
+}
+
+#[test]
+fn stop_leaves_runs_going() {
+    let home = TestHome::new();
+    home.start("going", "ask \"Go on?\"\ndone");
+    home.until_status("going", "waiting_parent_reply");
+    let id = home.run_id("going");
+    let stopped = home.call(&StopHub {}, "").expect("it stops");
+    home.until("the hub has ended", || (!TestHome::is_alive(stopped.pid)).then_some(()));
+    assert!(!home.processes_of(&id).is_empty());
+    home.ok(&["reply", "going", "yes"]);
+    assert_eq!(home.finished("going")["outcome"], "succeeded");
+}
+
+#[test]
+fn a_home_on_a_long_path_works() {
+    let home = TestHome::with_path_of(200);
+    home.start("long", "ask \"Hear me?\"\nask-stdio \"Here too?\"\ndone");
+    home.until_status("long", "waiting_parent_reply");
+    home.ok(&["reply", "long", "yes"]);
+    home.until("the second question is open", || (home.json(&["inbox"])[0]["question"] == "Here too?").then_some(()));
+    home.ok(&["reply", "long", "yes"]);
+    assert_eq!(home.finished("long")["outcome"], "succeeded");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_recovers_with_space() {
+    let Some(disk) = Disk::mount("24m") else { return };
+    let home = TestHome::below(disk.path());
+    home.start("before", "say hello\nask \"Go on?\"\ndone");
+    home.until_status("before", "waiting_parent_reply");
+    let filler = disk.path().join("filler");
+    fill(&filler);
+    let refused = home.until("a write is refused", || {
+        fill(&filler);
+        let ran = home.adj(&["--json", "run", "-d", "-a", "echo", "---\nsay more\n"]);
+        (ran.code != 0).then_some(ran)
+    });
+    assert!(refused.err.contains("storage_full"), "{refused:?}");
+    assert_eq!(home.show("before")["status"], "waiting_parent_reply", "what is there stays readable");
+    // Even a hub that has to start on the full disk.
+    kill(home.hub_pid());
+    assert_eq!(home.show("before")["status"], "waiting_parent_reply", "what is there stays readable");
+    std::fs::remove_file(&filler).expect("it can be removed");
+    home.until("service is back", || (home.adj(&["reply", "before", "yes"]).code == 0).then_some(()));
+    assert_eq!(home.finished("before")["outcome"], "succeeded");
+}
+
+fn fill(path: &Path) {
+    use std::io::Write;
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a file on the small disk");
+    for size in [65_536, 4096, 512, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
+#[test]
+fn a_read_only_home_is_named_in_the_error() {
+    let Some(disk) = Disk::mount("24m") else { return };
+    let home = TestHome::below(disk.path());
+    home.ok(&["ps"]);
+    home.ok(&["stop"]);
+    home.until("the hub has ended", || home.processes().is_empty().then_some(()));
+    if !disk.remount("ro") {
+        return skip("a file system cannot be made read-only");
+    }
+    let refused = home.adj(&["ps"]);
+    assert!(refused.code == 6 || refused.code == 1, "{refused:?}");
+    assert!(refused.err.contains(&home.home.dir.display().to_string()) && refused.err.to_lowercase().contains("read-only"), "{refused:?}");
+}
+
+/// A small file system of its own.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn mount(size: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            skip("a small disk takes root to mount");
+            return None;
+        }
+        let dir = tempfile::Builder::new().prefix("adj-disk-").tempdir().expect("a temporary directory");
+        let options = format!("size={size},mode=0700");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "adj-test"]).arg(dir.path()).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            skip("a small disk cannot be mounted");
+            return None;
+        }
+        Some(Self(dir))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn remount(&self, how: &str) -> bool {
+        Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(self.path()).status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: what still holds it is ended by the home that lies on it.
+        let gone = Command::new("umount").arg("--lazy").arg(self.path()).status();
+        if !gone.is_ok_and(|status| status.success()) {
+            eprintln!("{} stays mounted", self.path().display());
+        }
+    }
+}

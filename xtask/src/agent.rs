@@ -1,0 +1,125 @@
+//! The load generators that live inside a run: `xtask agent`, started by a supervisor like any
+//! other agent, with one line of JSON as its task. What it measures goes into a file.
+
+use crate::lab::{Result, monotonic_ns};
+use crate::mcp::Mcp;
+use crate::stats::Samples;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Task {
+    /// Fills the run with questions, and measures asking at each of these numbers.
+    AskAt { levels: Vec<u64>, samples: u32, adj: PathBuf, out: PathBuf },
+    /// Asks again and again, each time waiting for the answer.
+    AskAndWait { count: u32, adj: PathBuf, out: PathBuf },
+    /// Asks and waits until `stop` is there.
+    AskUntil { adj: PathBuf, out: PathBuf, stop: PathBuf },
+}
+
+impl Task {
+    /// The prompt of a run that does this.
+    pub fn prompt(&self) -> Result<String> {
+        Ok(format!("---\n{}\n", serde_json::to_string(self)?))
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Level {
+    pub questions: u64,
+    pub times_ns: Vec<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Returned {
+    pub message_id: String,
+    /// When the blocked call returned, by the clock that all processes share.
+    pub at_ns: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Pair {
+    pub asked: u64,
+    /// Answers that were not the answer to the question.
+    pub wrong: u64,
+    pub at_ns: Vec<u64>,
+}
+
+pub fn main() -> Result<()> {
+    let mut prompt = String::new();
+    std::io::stdin().read_to_string(&mut prompt)?;
+    let line = prompt.lines().rev().find(|line| !line.trim().is_empty()).ok_or("no task")?;
+    match serde_json::from_str(line)? {
+        Task::AskAt { levels, samples, adj, out } => ask_at(&levels, samples, &adj, &out),
+        Task::AskAndWait { count, adj, out } => {
+            let mut server = worker(&adj)?;
+            let mut returned = Vec::new();
+            for number in 0..count {
+                let reply = server.call("ask_parent", json!({"question": format!("number {number}")}))?;
+                let at_ns = monotonic_ns();
+                let message_id = reply["message_id"].as_str().ok_or("no message_id")?.to_string();
+                returned.push(Returned { message_id, at_ns });
+            }
+            write(&out, &returned)
+        }
+        Task::AskUntil { adj, out, stop } => {
+            let mut server = worker(&adj)?;
+            let mut pair = Pair::default();
+            while !stop.exists() {
+                let question = format!("q{}", pair.asked);
+                let reply = server.call("ask_parent", json!({"question": question}))?;
+                pair.asked += 1;
+                if reply["answer"] != format!("re: {question}") {
+                    pair.wrong += 1;
+                }
+                pair.at_ns.push(monotonic_ns());
+            }
+            write(&out, &pair)
+        }
+    }
+}
+
+fn ask_at(levels: &[u64], samples: u32, adj: &std::path::Path, out: &std::path::Path) -> Result<()> {
+    let mut server = worker(adj)?;
+    let mut asked = 0;
+    let mut ask = |asked: &mut u64| -> Result<Duration> {
+        let start = Instant::now();
+        server.call("ask_parent", json!({"question": format!("number {asked}"), "blocking": false, "wait_s": 0}))?;
+        *asked += 1;
+        Ok(start.elapsed())
+    };
+    let mut found = Vec::new();
+    for level in levels {
+        while asked < *level {
+            ask(&mut asked)?;
+        }
+        let mut times = Samples::default();
+        for _ in 0..samples {
+            times.push(ask(&mut asked)?);
+        }
+        found.push(Level { questions: *level, times_ns: times.into_ns() });
+    }
+    write(out, &found)
+}
+
+/// The worker's own MCP server, as its CLI would start it.
+fn worker(adj: &std::path::Path) -> Result<Mcp> {
+    let access = std::env::var_os("ADJ_WORKER").ok_or("ADJ_WORKER is not set")?;
+    let mut command = Command::new(adj);
+    command.arg("mcp").arg("--token-file").arg(access);
+    Mcp::start(command)
+}
+
+/// Writes a file that is whole when it is there.
+fn write(out: &std::path::Path, what: &impl Serialize) -> Result<()> {
+    let part = out.with_extension("part");
+    let mut file = std::fs::File::create(&part)?;
+    file.write_all(serde_json::to_string(what)?.as_bytes())?;
+    std::fs::rename(part, out)?;
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! `cargo xtask bench`: the figures that the project promises, each beside the machine's own
+//! floor of the same minute.
+
+mod chat;
+mod load;
+mod size;
+mod start;
+
+use crate::floor::{self, Floors};
+use crate::lab::{Lab, Result};
+use crate::stats::{self, Row};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    pub starts: usize,
+    pub questions: &'static [u64],
+    pub answers: u32,
+    pub load_s: u64,
+    pub finished_runs: u32,
+    pub flood_bytes: u64,
+    pub live_runs: u32,
+    pub idle_s: u64,
+}
+
+const FULL: Scale = Scale {
+    starts: 100,
+    questions: &[10, 1_000, 10_000],
+    answers: 500,
+    load_s: 10,
+    finished_runs: 10_000,
+    flood_bytes: 1_500_000_000,
+    live_runs: 1_000,
+    idle_s: 10,
+};
+
+const QUICK: Scale =
+    Scale { starts: 20, questions: &[10, 1_000], answers: 100, load_s: 3, finished_runs: 300, flood_bytes: 200_000_000, live_runs: 30, idle_s: 3 };
+
+/// What each measurement gets.
+#[derive(Debug)]
+pub struct Bench {
+    pub adj: PathBuf,
+    pub scale: Scale,
+    pub floors: Floors,
+}
+
+impl Bench {
+    fn fdatasync_ms(&self) -> f64 {
+        self.floors.append_fdatasync.p50()
+    }
+}
+
+/// Measures everything whose name contains `only`, and prints the table. With `quick` a missed
+/// target is told but fails nothing: small samples on a shared machine prove little.
+pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
+    let scale = if quick { QUICK } else { FULL };
+    let dir = tempfile::tempdir()?;
+    let floors = floor::measure(dir.path(), 400)?;
+    let bench = Bench { adj: adj.to_path_buf(), scale, floors };
+    let mut rows = vec![
+        Row::plain("floor: append 4 KiB + fdatasync", ms(bench.floors.append_fdatasync.p50()), ms(bench.floors.append_fdatasync.p99())),
+        Row::plain("floor: Unix socket round trip", ms(bench.floors.socket_round_trip.p50()), ms(bench.floors.socket_round_trip.p99())),
+        Row::plain("floor: spawn + exec + wait", ms(bench.floors.spawn.p50()), ms(bench.floors.spawn.p99())),
+    ];
+    let mut broken = Vec::new();
+    macro_rules! measure {
+        ($name:literal, $measurement:expr) => {
+            if only.is_none_or(|only| $name.contains(only)) {
+                eprintln!("measuring: {}", $name);
+                match $measurement.await {
+                    Ok(measured) => rows.extend(measured),
+                    Err(error) => {
+                        eprintln!("{}: {error}", $name);
+                        broken.push($name);
+                        rows.push(Row::failed($name, &error.to_string()));
+                    }
+                }
+            }
+        };
+    }
+    measure!("start", start::measure(&bench));
+    measure!("memory", size::memory(&bench));
+    measure!("ask", chat::ask(&bench));
+    measure!("answer", chat::answer(&bench));
+    measure!("dispatch", start::dispatch(&bench));
+    measure!("pairs", load::pairs(&bench));
+    measure!("processes", load::processes(&bench));
+    measure!("flood", size::flood(&bench));
+    measure!("restart", size::restart(&bench));
+    stats::print(&rows);
+    if !broken.is_empty() {
+        return Err(format!("could not be measured: {}", broken.join(", ")).into());
+    }
+    let missed: Vec<&str> = rows.iter().filter(|row| row.met == Some(false)).map(|row| row.what.as_str()).collect();
+    if !missed.is_empty() {
+        println!("missed: {}", missed.join("; "));
+    }
+    Ok(())
+}
+
+fn ms(value: f64) -> String {
+    format!("{} ms", stats::short(value))
+}
+
+/// Runs a measurement in a home of its own; what is left afterwards is an error.
+async fn in_lab<F, T>(bench: &Bench, config: &str, work: impl FnOnce(std::sync::Arc<Lab>) -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let lab = std::sync::Arc::new(Lab::new(&bench.adj, config)?);
+    lab.start_hub()?;
+    let result = work(lab.clone()).await?;
+    let left = lab.close().await?;
+    if left.is_empty() { Ok(result) } else { Err(format!("still there a second after the end: {left:?}").into()) }
+}

@@ -1,0 +1,186 @@
+//! Memory, floods of output, and many runs at once.
+
+use super::{Bench, in_lab};
+use crate::lab::{Lab, Result, cpu_time, lock_pid, pss_mb};
+use crate::mcp::Mcp;
+use crate::stats::{Row, Samples};
+use adjutant::client::Client;
+use adjutant::view::{Cancel, ListRuns, Wait, WaitUntil};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
+    let mut rows = in_lab(bench, "", |lab| async move {
+        let client = lab.client();
+        let hub = pss_mb(lab.hub().await?.pid)?;
+        let run = lab.dispatch(&client, "echo", "say here\nhang").await?;
+        let dir = lab.attempt_dir(&run.run_id, 1);
+        wait_for_log(&lab, &run.log_path).await?;
+        let mut server = Mcp::parent(&lab, "bench")?;
+        server.request("tools/list", json!({}))?;
+        Ok(vec![
+            Row::number("memory, PSS: adj mcp", pss_mb(server.pid())?, "MB", 6.0, true),
+            Row::number("memory, PSS: guard", pss_mb(lock_pid(&dir.guard_lock())?)?, "MB", 1.0, true),
+            Row::number("memory, PSS: supervisor", pss_mb(lock_pid(&dir.supervisor_lock())?)?, "MB", 6.0, true),
+            Row::number("memory, PSS: hub, idle", hub, "MB", 12.0, true),
+        ])
+    })
+    .await?;
+    rows.extend(
+        in_lab(bench, "live_runs_max = 1", |lab| async move {
+            let client = lab.client();
+            lab.dispatch(&client, "echo", "hang").await?;
+            let mut work = JoinSet::new();
+            for lane in 0..16 {
+                let (client, lab) = (client.clone(), lab.clone());
+                let count = bench.scale.finished_runs / 16 + u32::from(lane < bench.scale.finished_runs % 16);
+                work.spawn(async move {
+                    for number in 0..count {
+                        let run = lab.dispatch(&client, "echo", &format!("say finished {number}")).await?;
+                        client.call(&Cancel { run: run.run_id, reason: None }).await?;
+                    }
+                    Result::Ok(())
+                });
+            }
+            while let Some(done) = work.join_next().await {
+                done??;
+            }
+            let what = format!("memory, PSS: hub with {} finished runs", bench.scale.finished_runs);
+            Ok(vec![Row::number(&what, pss_mb(lab.hub().await?.pid)?, "MB", 16.0, true)])
+        })
+        .await?,
+    );
+    Ok(rows)
+}
+
+async fn wait_for_log(lab: &Lab, path: &str) -> Result<()> {
+    let start = Instant::now();
+    while std::fs::metadata(path).map_or(0, |meta| meta.len()) == 0 {
+        if start.elapsed() > Duration::from_secs(10) {
+            return Err(format!("nothing in {path}; {:?}", lab.hub().await).into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+/// One run that writes as fast as it can.
+pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let client = lab.client();
+        let start = Instant::now();
+        let run = lab.dispatch(&client, "echo", &format!("flood {}", bench.scale.flood_bytes)).await?;
+        let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, wait_ms: 120_000 };
+        let waiting = client.call(&wait);
+        tokio::pin!(waiting);
+        let mut others = Samples::default();
+        let other = lab.client();
+        let ended = loop {
+            tokio::select! {
+                ended = &mut waiting => break ended?,
+                call = timed(&other) => {
+                    others.push(call?);
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            }
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        if ended.ended.first().and_then(|run| run.outcome.as_deref()) != Some("succeeded") {
+            return Err(format!("{:?}", ended.ended).into());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "bytes far below 2^52")]
+        let (rate, disk) = (bench.scale.flood_bytes as f64 / 1e6 / seconds, disk_bytes(&lab.home.dir)? as f64 / 1e6);
+        let what = format!("output of {} MB from one run", bench.scale.flood_bytes / 1_000_000);
+        Ok(vec![
+            Row::number(&what, rate, "MB/s", 200.0, false),
+            // The log's cap is 64 MiB; the rest of the home is small.
+            Row::number("  the home's size on disk afterwards", disk, "MB", 64.0 * 1.048_576 + 24.0, true),
+            Row::number("  the hub's other calls meanwhile, p99", others.p99(), "ms", 100.0, true),
+        ])
+    })
+    .await
+}
+
+async fn timed(client: &Client) -> Result<Duration> {
+    let start = Instant::now();
+    client.call(&ListRuns::default()).await?;
+    Ok(start.elapsed())
+}
+
+fn disk_bytes(dir: &std::path::Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut total = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        total += if meta.is_dir() { disk_bytes(&entry.path())? } else { meta.blocks() * 512 };
+    }
+    Ok(total)
+}
+
+/// Many live runs, and a hub that dies under them.
+pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "live_runs_max = 5000", |lab| async move {
+        let client = lab.client();
+        let count = bench.scale.live_runs;
+        let mut work = JoinSet::new();
+        for lane in 0..8 {
+            let (client, lab) = (client.clone(), Arc::clone(&lab));
+            work.spawn(async move {
+                for _ in 0..count / 8 + u32::from(lane < count % 8) {
+                    lab.dispatch(&client, "echo", "hang").await?;
+                }
+                Result::Ok(())
+            });
+        }
+        while let Some(done) = work.join_next().await {
+            done??;
+        }
+        let start = Instant::now();
+        while running(&client).await? < count as usize {
+            if start.elapsed() > Duration::from_secs(120) {
+                return Err(format!("only {} of {count} runs came up", running(&client).await?).into());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let pid = lab.hub().await?.pid;
+        let before = cpu_time(pid)?;
+        let start = Instant::now();
+        tokio::time::sleep(Duration::from_secs(bench.scale.idle_s)).await;
+        let idle = (cpu_time(pid)? - before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
+        let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or("no pid")?;
+        rustix::process::kill_process(raw, rustix::process::Signal::KILL)?;
+        while lab.hub().await.is_ok_and(|hub| hub.pid == pid) {}
+        let start = Instant::now();
+        lab.start_hub()?;
+        let adopted = adopted(&lab, &client, count as usize).await?;
+        let time = start.elapsed().as_secs_f64();
+        if adopted < count as usize {
+            return Err(format!("only {adopted} of {count} runs were adopted").into());
+        }
+        Ok(vec![
+            Row::number(&format!("hub restarted under {count} live runs: all adopted"), time, "s", 2.0, true),
+            Row::number(&format!("  idle cost of {count} live runs: hub"), idle, "% of a core", 1.0, true),
+        ])
+    })
+    .await
+}
+
+async fn running(client: &Client) -> Result<usize> {
+    let runs = client.call(&ListRuns { all: false, limit: Some(10_000) }).await?.runs;
+    Ok(runs.iter().filter(|run| run.state == "running").count())
+}
+
+async fn adopted(_lab: &Lab, client: &Client, count: usize) -> Result<usize> {
+    let start = Instant::now();
+    loop {
+        let found = running(client).await?;
+        if found >= count || start.elapsed() > Duration::from_secs(20) {
+            return Ok(found);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

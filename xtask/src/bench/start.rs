@@ -1,0 +1,72 @@
+//! How long it takes to start: the commands, the MCP server, an agent.
+
+use super::{Bench, in_lab};
+use crate::lab::{Result, monotonic_ns};
+use crate::mcp::Mcp;
+use crate::stats::{Row, Samples};
+use adjutant::view::{StopHub, WaitUntil};
+use serde_json::json;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let spawn = Some(bench.floors.spawn.p50());
+        let mut listed = Samples::default();
+        for _ in 0..bench.scale.starts {
+            let start = Instant::now();
+            let mut server = Mcp::parent(&lab, "bench")?;
+            server.request("tools/list", json!({}))?;
+            listed.push(start.elapsed());
+        }
+        let time = |args: &[&str]| -> Result<Duration> {
+            let start = Instant::now();
+            let status = lab.command(args).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+            let time = start.elapsed();
+            if status.success() { Ok(time) } else { Err(format!("adj {args:?}: {status}").into()) }
+        };
+        let (mut help, mut running, mut starting) = (Samples::default(), Samples::default(), Samples::default());
+        for _ in 0..bench.scale.starts {
+            help.push(time(&["--help"])?);
+            running.push(time(&["ps"])?);
+        }
+        for _ in 0..bench.scale.starts / 4 {
+            lab.client().call(&StopHub {}).await?;
+            while lab.hub().await.is_ok() {}
+            starting.push(time(&["ps"])?);
+        }
+        Ok(vec![
+            Row::latency("adj mcp: start to tools/list, hub running", &listed, spawn, 5.0),
+            Row::latency("adj --help", &help, spawn, 10.0),
+            Row::latency("adj ps, hub running", &running, spawn, 15.0),
+            Row::latency("adj ps that starts the hub", &starting, spawn, 150.0),
+        ])
+    })
+    .await
+}
+
+/// From the dispatching call to the first thing that the agent does.
+pub async fn dispatch(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let client = lab.client();
+        let journal = lab.dir.path().join("journal");
+        let mut times = Samples::default();
+        for number in 0..bench.scale.starts {
+            let start_ns = monotonic_ns();
+            let run = lab.dispatch(&client, "echo", &format!("journal {} {number}", journal.display())).await?;
+            let wait = adjutant::view::Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, wait_ms: 20_000 };
+            let ended = client.call(&wait).await?;
+            if ended.ended.first().and_then(|run| run.outcome.as_deref()) != Some("succeeded") {
+                return Err(format!("{}: {:?}", run.name, ended.ended).into());
+            }
+            let text = std::fs::read_to_string(&journal)?;
+            let last: Vec<&str> = text.lines().last().unwrap_or_default().split(' ').collect();
+            if last.first() != Some(&run.run_id.as_str()) {
+                return Err(format!("the journal's last line is {last:?}").into());
+            }
+            times.push_ns(last[3].parse::<u64>()? - start_ns);
+        }
+        Ok(vec![Row::latency("dispatch to the agent's first instruction", &times, Some(bench.floors.spawn.p50() * 3.0 + bench.fdatasync_ms()), 30.0)])
+    })
+    .await
+}

@@ -1,0 +1,66 @@
+//! What the machine itself takes, measured in the same run: nothing of ours can be faster.
+
+use crate::stats::Samples;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+#[derive(Debug)]
+pub struct Floors {
+    pub append_fdatasync: Samples,
+    pub socket_round_trip: Samples,
+    pub spawn: Samples,
+}
+
+pub fn measure(dir: &Path, count: usize) -> io::Result<Floors> {
+    Ok(Floors { append_fdatasync: append_fdatasync(dir, count)?, socket_round_trip: socket_round_trip(count * 5)?, spawn: spawn(count / 4)? })
+}
+
+/// Appends 4 KiB and makes them durable, on the disk of the homes.
+pub fn append_fdatasync(dir: &Path, count: usize) -> io::Result<Samples> {
+    let path = dir.join("floor");
+    let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+    let mut samples = Samples::default();
+    for _ in 0..count {
+        let start = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        samples.push(start.elapsed());
+    }
+    std::fs::remove_file(path)?;
+    Ok(samples)
+}
+
+/// Sends 64 bytes to another thread and gets them back.
+fn socket_round_trip(count: usize) -> io::Result<Samples> {
+    let (mut near, mut far) = UnixStream::pair()?;
+    let other = std::thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while far.read_exact(&mut buffer).is_ok() && far.write_all(&buffer).is_ok() {}
+    });
+    let mut samples = Samples::default();
+    let mut buffer = [0; 64];
+    for _ in 0..count {
+        let start = Instant::now();
+        near.write_all(&buffer)?;
+        near.read_exact(&mut buffer)?;
+        samples.push(start.elapsed());
+    }
+    drop(near);
+    other.join().map_err(|_| io::Error::other("the other end panicked"))?;
+    Ok(samples)
+}
+
+/// Starts a program that does nothing and waits for its end.
+fn spawn(count: usize) -> io::Result<Samples> {
+    let mut samples = Samples::default();
+    for _ in 0..count {
+        let start = Instant::now();
+        Command::new("/bin/true").stdin(Stdio::null()).status()?;
+        samples.push(start.elapsed());
+    }
+    Ok(samples)
+}

@@ -1,0 +1,209 @@
+//! A home of its own with a real `adj`, and everything that is needed to look at and to end what
+//! runs in it.
+
+use adjutant::client::Client;
+use adjutant::config::Home;
+use adjutant::view::{Call, Cancel, Dispatch, ErrorView, GetHub, GetRun, HubView, ListRuns, RunView, StopHub, codes};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[derive(Debug)]
+pub struct Lab {
+    pub adj: PathBuf,
+    pub dir: tempfile::TempDir,
+    pub home: Home,
+    /// Variables for every process that is started here.
+    pub env: Vec<(String, String)>,
+}
+
+impl Lab {
+    /// Makes a home with this configuration. The agent `bench` is this program.
+    pub fn new(adj: &Path, config: &str) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("adj-lab-").tempdir()?;
+        let home = Home { dir: dir.path().join("home") };
+        home.ensure()?;
+        let ourselves = std::env::current_exe()?;
+        let agent = format!("\n[agents.bench]\nharness = \"plain\"\ncommand = [{:?}, \"agent\"]\nprompt = \"stdin\"\n", ourselves.display());
+        std::fs::write(home.dir.join("config.toml"), format!("{config}\n{agent}"))?;
+        Ok(Self { adj: adj.to_path_buf(), dir, home, env: Vec::new() })
+    }
+
+    /// `adj` in this home.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.adj);
+        command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(self.env.iter().cloned());
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `adj` and returns what it printed.
+    pub fn run(&self, args: &[&str]) -> Result<String> {
+        let output = self.command(args).output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("adj {args:?}: {}: {said}", output.status).into());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Makes sure that a hub runs.
+    pub fn start_hub(&self) -> Result<()> {
+        self.run(&["ps"]).map(drop)
+    }
+
+    /// A client that starts nothing (this program is no `adj`).
+    pub fn client(&self) -> Client {
+        Client::running_hub(&self.home)
+    }
+
+    /// Makes a call, starting hubs for as long as they die in between.
+    pub async fn persist<C: Call>(&self, client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
+        let start = Instant::now();
+        loop {
+            match client.call_with_key(call, key).await {
+                Err(error) if error.code == codes::UNREACHABLE && start.elapsed() < Duration::from_secs(60) => {
+                    let mut command = self.command(&["ps"]);
+                    let started = tokio::task::spawn_blocking(move || command.stdout(Stdio::null()).stderr(Stdio::null()).status()).await;
+                    if !matches!(started, Ok(Ok(status)) if status.success()) {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    pub async fn hub(&self) -> Result<HubView> {
+        Ok(self.client().call(&GetHub {}).await?)
+    }
+
+    pub async fn dispatch(&self, client: &Client, agent: &str, script: &str) -> Result<RunView> {
+        let prompt = format!("---\n{script}\n");
+        Ok(client.call(&self.order(agent, prompt)).await?)
+    }
+
+    pub fn order(&self, agent: &str, prompt: String) -> Dispatch {
+        Dispatch { agent: agent.to_string(), prompt, cwd: self.dir.path().display().to_string(), ..Dispatch::default() }
+    }
+
+    /// Waits until a run has ended.
+    pub async fn finished(&self, client: &Client, run: &str, limit: Duration) -> Result<RunView> {
+        let start = Instant::now();
+        loop {
+            let view = client.call(&GetRun { run: run.to_string() }).await?;
+            if view.state == "finished" {
+                return Ok(view);
+            }
+            if start.elapsed() > limit {
+                return Err(format!("{} is {} after {limit:?}", view.name, view.state).into());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub fn attempt_dir(&self, run_id: &str, attempt: u32) -> adjutant::link::AttemptDir {
+        adjutant::link::AttemptDir::new(&self.home.dir, run_id, attempt)
+    }
+
+    /// Ends every run and the hub, and returns what is still there a second later.
+    pub async fn close(&self) -> Result<Vec<String>> {
+        self.start_hub()?;
+        let client = self.client();
+        let mut runs = BTreeSet::new();
+        for run in client.call(&ListRuns { all: true, limit: Some(100_000) }).await?.runs {
+            if run.state != "finished" {
+                let cancelled = client.call(&Cancel { run: run.run_id.clone(), reason: None }).await;
+                if let Err(error) = cancelled
+                    && error.code != codes::RUN_FINISHED
+                {
+                    return Err(error.into());
+                }
+                runs.insert(run.run_id);
+            }
+        }
+        for run in &runs {
+            self.finished(&client, run, Duration::from_secs(30)).await?;
+        }
+        client.call(&StopHub {}).await?;
+        let start = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() || start.elapsed() > Duration::from_secs(1) {
+                return Ok(left);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Processes that belong to this home, by their arguments, environment or directory.
+    pub fn processes(&self) -> Vec<String> {
+        let mark = self.dir.path().display().to_string();
+        let ours = std::process::id();
+        let mut found = Vec::new();
+        for pid in pids() {
+            if pid == ours {
+                continue;
+            }
+            let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            let (Ok(arguments), environment) = (read("cmdline"), read("environ").unwrap_or_default()) else { continue };
+            let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).map(|path| path.display().to_string()).unwrap_or_default();
+            if !arguments.is_empty() && (arguments.contains(&mark) || environment.contains(&mark) || directory.starts_with(&mark)) {
+                found.push(format!("{pid}: {}", arguments.replace('\0', " ").trim()));
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // Whatever a failure left behind: it was started here, and is ended here, by its id.
+        for process in self.processes() {
+            if let Some(pid) = process.split(':').next().and_then(|pid| pid.parse().ok()).and_then(rustix::process::Pid::from_raw)
+                && let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::KILL)
+                && error != rustix::io::Errno::SRCH
+            {
+                eprintln!("{process}: {error}");
+            }
+        }
+    }
+}
+
+pub fn pids() -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Proportional memory of a process, in MB.
+pub fn pss_mb(pid: u32) -> Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).ok_or("no Pss line")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse::<f64>()? / 1000.0)
+}
+
+/// Processor time that a process has used.
+pub fn cpu_time(pid: u32) -> Result<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let rest = text.rsplit_once(") ").ok_or("no process name")?.1;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+/// The pid that a lock file holds.
+pub fn lock_pid(path: &Path) -> io::Result<u32> {
+    let text = std::fs::read_to_string(path)?;
+    text.trim().parse().map_err(|_| io::Error::other(format!("{}: {text:?} is no pid", path.display())))
+}
+
+/// The clock that all processes share, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
