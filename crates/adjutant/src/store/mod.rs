@@ -16,6 +16,9 @@ mod tasks;
 mod tx;
 mod writer;
 
+#[cfg(test)]
+mod conformance;
+
 pub use bells::{Bells, Listener, Topic};
 pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq};

@@ -194,10 +194,10 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
     match savepoint(connection, "COMMIT") {
         Ok(()) => {
             failpoint!("store.after_commit");
+            bells.ring(&rung);
             for reply in kept {
                 reply(Ok(()));
             }
-            bells.ring(&rung);
             true
         }
         Err(error) if is_full(&error) => {

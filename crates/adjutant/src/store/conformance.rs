@@ -1,0 +1,438 @@
+//! What any backend of the store has to do, told as stories. Each gets a fresh store; none looks at
+//! tables.
+
+use super::*;
+use crate::client::random_hex;
+use crate::clock;
+use adjutant_core::run::Retention;
+use adjutant_core::{
+    AgentName, AgentSpec, AttemptEnd, AttemptNo, Denied, EventSeq, Exit, HarnessKind, Outcome, Principal, PromptVia, RequestEvent, RequestId,
+    RequestState, RunEvent, RunId, RunName, RunState, StopReason,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const KEEP: Retention = Retention { stopped_ms: 60_000 };
+
+struct Fixture {
+    store: Store,
+    home: Home,
+    _dir: tempfile::TempDir,
+}
+
+fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = Home::at(&dir.path().join("home")).expect("a home");
+    home.ensure().expect("a home");
+    Fixture { store: Store::open(&home).expect("a store"), home, _dir: dir }
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("random bytes");
+    bytes
+}
+
+fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
+    let agent = AgentSpec {
+        name: AgentName::parse("echo").expect("a name"),
+        harness: HarnessKind::Echo,
+        command: vec!["x".to_owned()],
+        args: vec!["-v".to_owned()],
+        prompt: PromptVia::Stdin,
+        env: BTreeMap::from([("A".to_owned(), "1".to_owned())]),
+        description: "d".to_owned(),
+        timeout_ms: Some(5),
+        patience_ms: 300_000,
+        grace_ms: 8_000,
+    };
+    NewRun {
+        id: RunId::new(clock::now(), random()),
+        name: name.map(|name| RunName::parse(name).expect("a name")),
+        name_seed: random(),
+        cwd: "/tmp".to_owned(),
+        owner: owner.clone(),
+        retry_of: None,
+        by: owner.clone(),
+        input: RunInput { prompt: "\n first line\nsecond".to_owned(), agent, env: BTreeMap::from([("B".to_owned(), "2".to_owned())]) },
+    }
+}
+
+fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {
+    NewRequest {
+        id: RequestId::new(clock::now(), random()),
+        question: "which?".to_owned(),
+        context: Some("both are there".to_owned()),
+        options: vec!["a".to_owned(), "b".to_owned()],
+        default: default.map(ToOwned::to_owned),
+        blocking,
+        patience_ms: 1,
+        expires_at: clock::now().plus_ms(expires_in_ms),
+    }
+}
+
+impl Fixture {
+    async fn dispatch(&self, owner: &Principal, name: Option<&str>) -> Run {
+        let new = new_run(owner, name);
+        self.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched")
+    }
+
+    async fn running(&self, owner: &Principal) -> Run {
+        let run = self.dispatch(owner, None).await;
+        self.store
+            .write(move |tx| {
+                let run = tx.claim(&run, b"hash", KEEP)?;
+                tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
+            })
+            .await
+            .expect("running")
+    }
+
+    async fn ask(&self, run: RunId, new: NewRequest) -> Result<Request, StoreError> {
+        self.store
+            .write(move |tx| {
+                let run = tx.run(run)?;
+                tx.ask(&run, &new)
+            })
+            .await
+    }
+
+    async fn settle(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+        self.store
+            .write(move |tx| {
+                let request = request_by_id(tx.connection(), id)?.expect("a request");
+                tx.settle(&request, event)
+            })
+            .await
+    }
+
+    async fn advance(&self, run: RunId, event: RunEvent) -> Result<Run, StoreError> {
+        self.store
+            .write(move |tx| {
+                let run = tx.run(run)?;
+                tx.advance(&run, event, KEEP, "test", "")
+            })
+            .await
+    }
+
+    fn run(&self, id: RunId) -> Run {
+        self.store.read(|connection| run_by_id(connection, id)).expect("a store").expect("a run")
+    }
+
+    fn kinds(&self, id: RunId) -> Vec<&'static str> {
+        let events = self.store.read(|connection| events_after(connection, &Principal::Person, Some(id), EventSeq(0), 1_000)).expect("events");
+        assert!(events.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+        events.iter().map(|event| event.kind.word()).collect()
+    }
+}
+
+fn answer(text: &str) -> RequestEvent {
+    RequestEvent::Answer { by: Principal::Person, text: text.to_owned() }
+}
+
+fn ended(code: i32) -> RunEvent {
+    RunEvent::Ended(AttemptEnd { exit: Exit::Code(code), failure_reported: false, blocking_request_open: false, can_resume: false })
+}
+
+fn denied(error: StoreError) -> Denied {
+    match error {
+        StoreError::Denied(denied) => denied,
+        other => panic!("not a refusal: {other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_asked_answered_and_read_and_every_step_is_on_record() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    let now = fixture.run(run.id);
+    assert_eq!((now.pending, now.blocking_pending, now.unread), (1, 1, 0));
+    fixture.settle(asked.id, answer("a")).await.expect("answered");
+    let now = fixture.run(run.id);
+    assert_eq!((now.pending, now.blocking_pending, now.unread), (0, 0, 1));
+    let read = fixture.settle(asked.id, RequestEvent::Retrieve).await.expect("read");
+    assert_eq!(read.state.answer().map(|answer| answer.text.as_str()), Some("a"));
+    let again = fixture.settle(asked.id, RequestEvent::Retrieve).await.expect("read again");
+    assert_eq!(again.state, read.state, "the answer stays readable");
+    let stored = fixture.store.read(|connection| request_by_no(connection, asked.no)).expect("a store").expect("a request");
+    assert_eq!(stored.state, read.state);
+    assert_eq!((stored.options, stored.context.as_deref()), (vec!["a".to_owned(), "b".to_owned()], Some("both are there")));
+    fixture.advance(run.id, ended(0)).await.expect("ended");
+    let expected = ["run.queued", "run.starting", "run.started", "request.asked", "request.answered", "request.retrieved", "run.finished"];
+    assert_eq!(fixture.kinds(run.id), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_answers_at_once_exactly_one_is_accepted() {
+    let fixture = std::sync::Arc::new(fixture());
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    let mut tries = tokio::task::JoinSet::new();
+    for n in 0..64 {
+        let (fixture, id) = (std::sync::Arc::clone(&fixture), asked.id);
+        tries.spawn(async move { fixture.settle(id, answer(&n.to_string())).await });
+    }
+    let results = tries.join_all().await;
+    let won: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
+    assert_eq!(won.len(), 1);
+    let stored = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
+    assert_eq!(stored.state, won[0].state);
+}
+
+#[tokio::test]
+async fn the_same_key_has_one_effect_and_another_body_under_it_is_refused() {
+    let fixture = fixture();
+    let who = Principal::Person;
+    let dispatch = |body: &'static [u8]| {
+        let (key, new, who) = (Key::new("k", "dispatch", body), new_run(&who, None), who.clone());
+        fixture.store.write(move |tx| tx.once(&who, Some(&key), |tx| Ok(tx.dispatch(&new)?.name)))
+    };
+    let first = dispatch(b"one").await.expect("first");
+    assert_eq!(dispatch(b"one").await.expect("again"), first);
+    assert_eq!(denied(dispatch(b"two").await.expect_err("refused")), Denied::KeyReused);
+    let runs = fixture.store.read(|connection| runs_newest(connection, None, true, 10)).expect("runs");
+    assert_eq!(runs.runs.len(), 1);
+    // Another principal's key is another key.
+    let other = Principal::Client(adjutant_core::ClientName::parse("x").expect("a name"));
+    let (key, new) = (Key::new("k", "dispatch", b"one"), new_run(&other, None));
+    let theirs = fixture.store.write(move |tx| tx.once(&other, Some(&key), |tx| Ok(tx.dispatch(&new)?.name))).await.expect("theirs");
+    assert_ne!(theirs, first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_call_leaves_no_trace_in_the_batch_it_shares() {
+    let fixture = std::sync::Arc::new(fixture());
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..200_u32 {
+        let fixture = std::sync::Arc::clone(&fixture);
+        calls.spawn(async move {
+            let new = new_run(&Principal::Person, None);
+            fixture
+                .store
+                .write(move |tx| {
+                    let run = tx.dispatch(&new)?;
+                    match n % 4 {
+                        1 => Err(Denied::OwnQuestion.into()),
+                        2 => panic!("a bug in one call"),
+                        _ => Ok(run.name),
+                    }
+                })
+                .await
+        });
+    }
+    let kept: Vec<_> = calls.join_all().await.into_iter().filter_map(Result::ok).collect();
+    assert_eq!(kept.len(), 100);
+    let mut stored: Vec<_> =
+        fixture.store.read(|connection| runs_newest(connection, None, true, 1_000)).expect("runs").runs.into_iter().map(|run| run.name).collect();
+    stored.sort();
+    let mut kept = kept;
+    kept.sort();
+    assert_eq!(stored, kept);
+}
+
+#[tokio::test]
+async fn at_the_deadline_the_default_counts_and_without_one_it_expires() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let with = fixture.ask(run.id, question(true, -1, Some("b"))).await.expect("asked");
+    let without = fixture.ask(run.id, question(true, -1, None)).await.expect("asked");
+    let later = fixture.ask(run.id, question(false, 60_000, None)).await.expect("asked");
+    assert_eq!(denied(fixture.settle(with.id, answer("late")).await.expect_err("too late")), Denied::Expired);
+    assert_eq!(fixture.store.write(|tx| tx.settle_due()).await.expect("settled"), 2);
+    let state = |id| fixture.store.read(|connection| request_by_id(connection, id)).expect("a store").expect("a request").state;
+    assert_eq!(state(with.id).answer().map(|answer| (answer.text.clone(), answer.by.to_string())), Some(("b".to_owned(), "default".to_owned())));
+    assert!(matches!(state(without.id), RequestState::Expired { .. }));
+    assert_eq!(state(later.id), RequestState::Pending);
+    let next = fixture.store.read(next_until).expect("a store");
+    assert_eq!(next, Some(later.expires_at));
+}
+
+#[tokio::test]
+async fn a_finished_run_takes_its_open_questions_with_it_and_never_changes() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    fixture.advance(run.id, RunEvent::StopAsked(StopReason::Cancelled)).await.expect("stopping");
+    fixture.advance(run.id, ended(0)).await.expect("ended");
+    let run = fixture.run(run.id);
+    assert_eq!(run.state, RunState::Finished(Outcome::Cancelled));
+    assert_eq!((run.pending, run.blocking_pending), (0, 0));
+    assert_eq!(denied(fixture.settle(asked.id, answer("x")).await.expect_err("withdrawn")), Denied::Withdrawn);
+    assert!(matches!(denied(fixture.ask(run.id, question(true, 60_000, None)).await.expect_err("refused")), Denied::RunFinished(_)));
+    for event in [RunEvent::Claimed, RunEvent::Resumed, RunEvent::SupervisorLost, ended(0)] {
+        assert!(matches!(denied(fixture.advance(run.id, event).await.expect_err("refused")), Denied::RunFinished(_)));
+    }
+}
+
+#[tokio::test]
+async fn queued_runs_come_in_the_order_they_were_dispatched_in() {
+    let fixture = fixture();
+    let mut expected = Vec::new();
+    for _ in 0..5 {
+        expected.push(fixture.dispatch(&Principal::Person, None).await.id);
+    }
+    for (index, id) in expected.iter().enumerate() {
+        let last = fixture.run(expected[4]);
+        assert_eq!(fixture.store.read(|connection| queue_place(connection, &last)).expect("a place"), 5 - index as u64);
+        let next = fixture.store.read(next_queued).expect("a store").expect("a queued run");
+        assert_eq!(next.id, *id);
+        fixture.store.write(move |tx| tx.claim(&next, &[1], KEEP)).await.expect("claimed");
+    }
+    let counted = fixture.store.read(counts).expect("counts");
+    assert_eq!((counted.live, counted.queued), (5, 0));
+}
+
+#[tokio::test]
+async fn a_run_is_found_by_what_its_owner_calls_it_and_by_nobody_else() {
+    let fixture = fixture();
+    let (mine, theirs) = (Principal::Person, Principal::Client(adjutant_core::ClientName::parse("/p").expect("a name")));
+    let otter = fixture.dispatch(&mine, Some("brave-otter")).await;
+    let olive = fixture.dispatch(&theirs, Some("brave-olive")).await;
+    let find = |given: &str, owner: Option<&Principal>| fixture.store.read(|connection| run_by_ref(connection, given, owner).map(|run| run.id));
+    for given in ["brave-otter", "brave-ot", &otter.id.to_string(), &otter.id.to_string()[..20]] {
+        assert_eq!(find(given, Some(&mine)).expect(given), otter.id);
+    }
+    assert_eq!(find("@last", None).expect("newest"), olive.id);
+    assert_eq!(find("@last", Some(&mine)).expect("mine"), otter.id);
+    assert_eq!(find("brave", Some(&theirs)).expect("only one of theirs"), olive.id);
+    assert!(matches!(denied(find("brave", None).expect_err("two")), Denied::Ambiguous { .. }));
+    let unknown = denied(find("0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11", Some(&theirs)).expect_err("unknown"));
+    let foreign = denied(find(&otter.id.to_string(), Some(&theirs)).expect_err("foreign"));
+    assert_eq!(unknown.to_string().replace("0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11", "X"), foreign.to_string().replace(&otter.id.to_string(), "X"));
+    for given in ["", "../../etc/passwd", "a\0b", "%", "_", "BRAVE-OTTER", &"a".repeat(4096)] {
+        assert!(matches!(denied(find(given, None).expect_err("no run")), Denied::NotFound { .. }), "{given:?}");
+    }
+    assert!(matches!(
+        denied(
+            fixture
+                .store
+                .write({
+                    let new = new_run(&mine, Some("brave-otter"));
+                    move |tx| tx.dispatch(&new)
+                })
+                .await
+                .expect_err("taken")
+        ),
+        Denied::Invalid { .. }
+    ));
+}
+
+#[tokio::test]
+async fn what_a_run_was_given_comes_back_unchanged() {
+    let fixture = fixture();
+    let new = new_run(&Principal::Person, None);
+    let expected = new.input.clone();
+    let run = fixture.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched");
+    assert_eq!(run.task, "first line");
+    let input = fixture.store.read(|connection| run_input(connection, run.id)).expect("its input");
+    assert_eq!((input.prompt, input.agent, input.env), (expected.prompt, expected.agent, expected.env));
+}
+
+#[tokio::test]
+async fn ends_are_reported_once_by_position() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let before = fixture.store.read(last_seq).expect("a position");
+    fixture.advance(run.id, ended(1)).await.expect("ended");
+    let ended = |after| fixture.store.read(|connection| ended_after(connection, None, after, 10)).expect("ends").len();
+    assert_eq!(ended(before), 1);
+    assert_eq!(ended(fixture.run(run.id).end_seq.expect("its end")), 0);
+}
+
+#[tokio::test]
+async fn a_commit_wakes_those_who_wait_for_it_and_nobody_else() {
+    let fixture = fixture();
+    let (one, other) = (fixture.running(&Principal::Person).await, fixture.running(&Principal::Person).await);
+    let bells = fixture.store.bells();
+    let hears = bells.listen(vec![Topic::Run(one.id)]);
+    let silent = bells.listen(vec![Topic::Run(other.id)]);
+    fixture.ask(one.id, question(false, 60_000, None)).await.expect("asked");
+    hears.heard().await;
+    assert!(futures::FutureExt::now_or_never(silent.heard()).is_none());
+}
+
+#[tokio::test]
+async fn messages_are_delivered_once() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let (of, id) = (run.clone(), RequestId::new(clock::now(), random()));
+    let message = fixture.store.write(move |tx| tx.send_message(&of, &Principal::Person, id, "go left")).await.expect("sent");
+    let queued = fixture.store.read(|connection| queued_messages(connection, run.id)).expect("queued");
+    assert_eq!(queued.len(), 1);
+    for _ in 0..2 {
+        let (of, ids) = (run.clone(), vec![message.id.clone()]);
+        fixture.store.write(move |tx| tx.deliver_messages(&of, &ids, "live")).await.expect("delivered");
+    }
+    assert!(fixture.store.read(|connection| queued_messages(connection, run.id)).expect("queued").is_empty());
+    assert_eq!(fixture.kinds(run.id).iter().filter(|kind| **kind == "message.delivered").count(), 1);
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_reopening() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    fixture.store.close();
+    let reopened = Store::open(&fixture.home).expect("reopened");
+    let found = reopened.read(|connection| run_by_id(connection, run.id)).expect("a store").expect("a run");
+    assert_eq!((found.state, found.attempt), (RunState::Running, AttemptNo(1)));
+    let attempt = reopened.read(|connection| attempt_row(connection, run.id, AttemptNo(1))).expect("a store").expect("an attempt");
+    assert_eq!(attempt.token_hash, b"hash");
+    assert!(matches!(fixture.store.write(|tx| tx.forget_tasks()).await, Err(StoreError::Closed)));
+}
+
+#[tokio::test]
+async fn a_removed_run_is_gone_with_everything_about_it() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    let live = run.clone();
+    assert!(fixture.store.write(move |tx| tx.remove(&live)).await.is_err());
+    let finished = fixture.advance(run.id, ended(0)).await.expect("ended");
+    fixture.store.write(move |tx| tx.remove(&finished)).await.expect("removed");
+    assert!(fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").is_none());
+    assert!(fixture.kinds(run.id).is_empty());
+}
+
+#[tokio::test]
+async fn a_kept_wait_ends_once() {
+    let fixture = fixture();
+    let id = random_hex::<8>();
+    let now = clock::now();
+    let task = Task {
+        id: id.clone(),
+        principal: "person".to_owned(),
+        wait: "{}".to_owned(),
+        status: "working".to_owned(),
+        result: None,
+        created_at: now,
+        updated_at: now,
+        ttl_ms: 60_000,
+    };
+    fixture.store.write(move |tx| tx.start_task(&task)).await.expect("kept");
+    let end = |status: &'static str, result: Option<&'static str>| {
+        let id = id.clone();
+        fixture.store.write(move |tx| tx.end_task(&id, status, result))
+    };
+    assert!(end("completed", Some("{}")).await.expect("ended"));
+    assert!(!end("cancelled", None).await.expect("too late"));
+    let stored = fixture.store.read(|connection| task_by_id(connection, &id)).expect("a store").expect("a task");
+    assert_eq!((stored.status.as_str(), stored.result.as_deref()), ("completed", Some("{}")));
+}
+
+/// How a file of somebody else, or of a newer version, is met.
+#[tokio::test]
+async fn a_foreign_or_newer_file_is_refused_and_left_alone() {
+    static ROUND: AtomicU8 = AtomicU8::new(0);
+    for (sql, expect) in [
+        ("CREATE TABLE theirs (a);", "is not a store"),
+        ("PRAGMA application_id = 0x61646a74; CREATE TABLE runs (a); PRAGMA user_version = 99;", "newer version"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(&dir.path().join(ROUND.fetch_add(1, Ordering::SeqCst).to_string())).expect("a home");
+        home.ensure().expect("a home");
+        rusqlite::Connection::open(home.database()).expect("a file").execute_batch(sql).expect("its content");
+        let error = Store::open(&home).expect_err("refused");
+        assert!(error.to_string().contains(expect), "{error}");
+    }
+}
