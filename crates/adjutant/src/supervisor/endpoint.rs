@@ -8,6 +8,7 @@
 
 use crate::client::{Client, random_hex};
 use crate::link::{AttemptDir, Order, WorkerAccess, headers};
+use crate::mcp;
 use crate::process::peer::Peer;
 use crate::sock;
 use crate::view::{ErrorView, codes};
@@ -49,10 +50,11 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
     };
     write_access(dir, &access)?;
 
+    let mcp = mcp::http_router(client.clone(), &token);
     let calls = calls(client);
     let door = Arc::new(Door { token, port });
     let on_socket = calls.clone().layer(middleware::from_fn_with_state(Arc::clone(&door), admit_peer));
-    let on_loopback = calls.layer(middleware::from_fn_with_state(door, admit_bearer));
+    let on_loopback = calls.merge(mcp).layer(middleware::from_fn_with_state(door, admit_bearer));
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
         if let Err(error) = axum::serve(Checked(socket), service).await {
