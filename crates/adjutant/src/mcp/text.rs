@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// number of those left out behind it.
 #[must_use]
 pub fn quoted(text: &str, chars_max: usize) -> String {
-    let mut out = String::with_capacity(text.len().min(chars_max * 2) + 2);
+    let mut out = String::with_capacity(text.len().min(chars_max.saturating_mul(2)) + 2);
     out.push('"');
     for (n, c) in text.chars().enumerate() {
         if n == chars_max {
