@@ -74,7 +74,7 @@ pub enum Command {
     /// Remove finished runs and their files
     Clean(CleanArgs),
     /// See it work: scripted runs in a throw-away home, half a minute, no keys
-    Demo,
+    Demo(DemoArgs),
     /// Check this installation and say how to repair it
     Doctor,
     /// Run the hub in the foreground
@@ -268,4 +268,11 @@ pub enum ConfigWhat {
     Path,
     /// The configuration in effect
     Show,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Play in the home that the environment names (the demo starts itself so)
+    #[arg(long, hide = true)]
+    pub within: bool,
 }

@@ -33,7 +33,7 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
             }
         }
     }
-    if cx.out.json {
+    if cx.out.json && (refused.is_none() || !ended.is_empty()) {
         cx.out.data(&ended)?;
     }
     match refused {

@@ -278,7 +278,7 @@ impl<'a> Follow<'a> {
 
 /// Reads the terminal's lines on a thread of its own: a read cannot be cancelled, and the process
 /// ends without waiting for it.
-fn read_lines() -> mpsc::Receiver<String> {
+pub fn read_lines() -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::channel(16);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {

@@ -6,6 +6,8 @@ mod args;
 mod attend;
 mod context;
 mod control;
+mod demo;
+mod doctor;
 mod exit;
 mod follow;
 mod help;
@@ -80,9 +82,8 @@ fn columns() -> usize {
 fn perform(cli: Cli, out: &Out) -> Ended {
     match cli.command {
         // These own their event loops.
-        Some(Command::Serve(_) | Command::Mcp(_) | Command::Demo | Command::Doctor) => {
-            Err(fail(crate::view::codes::INTERNAL, "this command is not built yet"))
-        }
+        Some(Command::Demo(args)) => demo::demo(&args, out),
+        Some(Command::Serve(_) | Command::Mcp(_)) => Err(fail(crate::view::codes::INTERNAL, "this command is not built yet")),
         command => context::block_on(ask_the_hub(command, out))?,
     }
 }
@@ -108,9 +109,10 @@ async fn ask_the_hub(command: Option<Command>, out: &Out) -> Ended {
         Command::Events(args) => look::events(&args, &cx()?).await,
         Command::Stop => control::stop(&cx()?).await,
         Command::Clean(args) => control::clean(&args, &cx()?).await,
+        Command::Doctor => doctor::doctor(&cx()?).await,
         Command::Config(args) => setup::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
         Command::Completions { shell } => help::completions(shell, out),
         Command::Help { topic } => help::print(&topic, out),
-        Command::Serve(_) | Command::Mcp(_) | Command::Demo | Command::Doctor => unreachable!("performed without a hub"),
+        Command::Serve(_) | Command::Mcp(_) | Command::Demo(_) => unreachable!("performed without a hub"),
     }
 }

@@ -1,6 +1,7 @@
 //! What a user sees, against the real binary, in one test program.
 #![allow(clippy::disallowed_methods, reason = "tests start processes and set environments")]
 
+mod cli;
 mod identity;
 mod kills;
 mod layering;

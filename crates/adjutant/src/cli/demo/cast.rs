@@ -1,0 +1,56 @@
+//! Who plays in the demo: five scripts for the echo agent, and what becomes of each.
+
+/// One task of the demo.
+#[derive(Debug)]
+pub struct Part {
+    pub name: &'static str,
+    pub task: &'static str,
+    pub script: &'static str,
+    /// The outcome that the run must have at the end.
+    pub outcome: &'static str,
+}
+
+pub const STREAMS: &str = "porter";
+pub const ASKS: &str = "limiter";
+pub const CHOOSES: &str = "chooser";
+pub const FAILS: &str = "builder";
+pub const HANGS: &str = "sleeper";
+
+/// What the second process answers when nobody at the terminal does.
+pub const ANSWER: &str = "per API key";
+
+pub const PARTS: [Part; 5] = [
+    Part {
+        name: STREAMS,
+        task: "Port the parser tests",
+        script: "say Porting the parser tests, one file after the other.\nprogress 10 reading the old tests\nsleep 1.2\nprogress 35 lexer.rs\nsleep 1.2\nprogress 60 parser.rs\nsleep 1.2\nprogress 85 errors.rs\nsleep 1\nprogress 100 all green\ndone 42 tests ported, all green",
+        outcome: "succeeded",
+    },
+    Part {
+        name: ASKS,
+        task: "Rate limit /v1/upload",
+        script: "say src/limits.rs knows both users and keys; the tests cover neither.\nsleep 0.3\nask \"Should the limit be per user or per API key?\"\nsay Thank you. Doing it that way.\nsleep 0.5\ndone the limit is in place",
+        outcome: "succeeded",
+    },
+    Part {
+        name: CHOOSES,
+        task: "Pick a cache for the sessions",
+        script: "sleep 0.8\nask \"Which cache?\" [options: in memory|Redis|none]\nsleep 0.5\ndone sessions are cached",
+        outcome: "succeeded",
+    },
+    Part { name: FAILS, task: "Build the docs", script: "say Building the docs.\nsleep 0.6\nsay The theme is missing.\nfail 3", outcome: "failed" },
+    Part { name: HANGS, task: "Wait for a review that never comes", script: "say Waiting for a review.\nhang", outcome: "cancelled" },
+];
+
+/// The prompt with which the failed task is tried again.
+pub const RETRY_PROMPT: &str =
+    "Build the docs, with the built-in theme\n---\nsay Building the docs with the built-in theme.\nsleep 0.6\ndone docs built";
+/// The outcome that the second try must have.
+pub const RETRY_OUTCOME: &str = "succeeded";
+
+impl Part {
+    /// The prompt of the task: what it is about, then its script.
+    pub fn prompt(&self) -> String {
+        format!("{}\n---\n{}", self.task, self.script)
+    }
+}

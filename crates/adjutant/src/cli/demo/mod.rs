@@ -1,0 +1,107 @@
+//! `adj demo`: the main job on a throw-away home, with scripted agents that go the whole real way.
+//!
+//! The outer process makes the home, runs itself inside it, and removes everything at the end,
+//! whatever became of the inner one. The inner process is a client like any other.
+
+mod cast;
+mod stage;
+
+use super::args::DemoArgs;
+use super::context::{Context, block_on};
+use super::exit::{Exit, words};
+use super::out::{Ended, Out, Stop, fail};
+use crate::client::{Client, random_hex};
+use crate::config::Home;
+use crate::process::{foreground, lock};
+use crate::view::{Cancel, ListRuns, StopHub, Wait, WaitUntil};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long runs get to end when the demo is broken off, in milliseconds.
+const CLEAN_UP_WAIT_MS: u64 = 12_000;
+/// How often the removal of the home is tried while the last processes let go of it.
+const REMOVALS_MAX: u32 = 20;
+
+/// Runs the demo.
+pub fn demo(args: &DemoArgs, out: &Out) -> Ended {
+    if args.within {
+        return block_on(async { stage::play(&Context::new(out)?).await })?;
+    }
+    block_on(around(out))?
+}
+
+async fn around(out: &Out) -> Ended {
+    let home = throw_away_home()?;
+    let env: Vec<(OsString, OsString)> =
+        vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), home.dir.join("config.toml").into())];
+    let mut args = vec![OsStr::new("demo"), OsStr::new("--within")];
+    if out.json {
+        args.push(OsStr::new("--json"));
+    }
+    if !out.interactive {
+        args.push(OsStr::new("--no-input"));
+    }
+    // Ctrl-C reaches the inner process too; this one stays to clean up.
+    let mut interrupts =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(|e| fail(words::IO, format!("cannot take Ctrl-C: {e}")))?;
+    let inner = foreground::own_attached(&args, &env);
+    tokio::pin!(inner);
+    let ended = loop {
+        tokio::select! {
+            ended = &mut inner => break ended,
+            _ = interrupts.recv() => {}
+        }
+    };
+    let cleaned = clean_up(&home).await;
+    let ended = ended.map_err(|e| fail(words::IO, format!("cannot run the demo: {e}")))?;
+    cleaned?;
+    match ended.code() {
+        Some(0) => {
+            out.say(&format!("Removed {}. Nothing of yours was touched.", home.dir.display()))?;
+            Ok(Exit::Done)
+        }
+        Some(130) => Err(Stop::Quiet(Exit::Interrupted)),
+        _ => Err(Stop::Quiet(Exit::Failed)),
+    }
+}
+
+fn throw_away_home() -> Result<Home, Stop> {
+    let dir: PathBuf = std::env::temp_dir().join(format!("adj-demo-{}", random_hex::<4>()));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+    made.map_err(|e| fail(words::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
+    Home::at(&dir).map_err(|e| fail(words::IO, e.to_string()))
+}
+
+/// Ends whatever is left, stops the hub, removes the home.
+async fn clean_up(home: &Home) -> Result<(), Stop> {
+    let hub = Client::running_hub(home);
+    if let Ok(left) = hub.call(&ListRuns::default()).await {
+        for run in &left.runs {
+            if let Err(error) = hub.call(&Cancel { run: run.run_id.clone(), reason: Some("the demo is over".to_owned()) }).await {
+                tracing::debug!(%error, run = run.name, "not cancelled");
+            }
+        }
+        if !left.runs.is_empty() {
+            let runs = left.runs.iter().map(|run| run.run_id.clone()).collect();
+            hub.call(&Wait { runs, until: WaitUntil::All, after: None, wait_ms: CLEAN_UP_WAIT_MS }).await?;
+        }
+    }
+    if hub.call(&StopHub {}).await.is_ok() {
+        let path = home.hub_lock();
+        let gone = tokio::task::spawn_blocking(move || lock::wait_free_blocking(&path)).await;
+        gone.map_err(std::io::Error::other).and_then(|free| free).map_err(|e| fail(words::IO, format!("the demo's hub did not end: {e}")))?;
+    }
+    let mut tries = 0;
+    loop {
+        match std::fs::remove_dir_all(&home.dir) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if tries == REMOVALS_MAX => return Err(fail(words::IO, format!("cannot remove {}: {e}", home.dir.display()))),
+            // A guard that is just ending may still have written a last file.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+        tries += 1;
+    }
+}

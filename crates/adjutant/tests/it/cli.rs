@@ -1,0 +1,291 @@
+//! The command line, as a person and a script see it.
+
+use crate::support::{Ran, TestHome};
+
+#[track_caller]
+fn refused(ran: &Ran, code: &str, exit: i32) {
+    assert_eq!((ran.error_code().as_str(), ran.code), (code, exit), "{ran:?}");
+    assert!(ran.out.is_empty(), "{ran:?}");
+}
+
+#[test]
+fn help_needs_no_home_and_no_hub() {
+    let home = TestHome::new();
+    for args in [vec!["--help"], vec!["--version"], vec!["help"], vec!["help", "run"], vec!["help", "exit-codes"], vec!["completions", "bash"]] {
+        let ran = home.adj(&args).ok();
+        assert!(!ran.out.is_empty() && ran.err.is_empty(), "{args:?}");
+    }
+    assert!(!home.path().exists(), "nothing was made");
+}
+
+#[test]
+fn the_exit_codes_are_the_documented_ones() {
+    let home = TestHome::new();
+    let table = home.json(&["help", "exit-codes"]);
+    let text = home.adj(&["help", "exit-codes"]).ok().out;
+    for row in table.as_array().expect("a table") {
+        let line = format!("{:>5}  {}", row["exit"], row["meaning"].as_str().expect("text"));
+        assert!(text.lines().any(|l| l == line), "{line}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_refused_before_anything_is_touched() {
+    let home = TestHome::new();
+    for args in [
+        vec!["--json", "rn"],
+        vec!["--json", "run"],
+        vec!["--json", "run", "--bogus", "x"],
+        vec!["--json", "wait", "--timeout", "soon"],
+        vec!["--json", "next"],
+    ] {
+        refused(&home.adj(&args), "usage", 2);
+    }
+    assert!(!home.path().exists(), "nothing was made");
+}
+
+#[test]
+fn a_run_is_started_waited_for_and_read() {
+    let home = TestHome::new();
+    let ran = home.adj(&["run", "-a", "echo", "-n", "brave-otter", "say hello\ndone all is well"]).ok();
+    assert_eq!(ran.out, "brave-otter\n");
+    assert!(ran.err.contains("next: adj wait brave-otter"), "{}", ran.err);
+    home.adj(&["wait", "brave-otter"]).ok();
+    let logs = home.adj(&["logs", "brave-otter"]).ok();
+    assert!(logs.out.contains("hello"), "{}", logs.out);
+    let ps = home.adj(&["ps", "-a"]).ok();
+    assert!(ps.out.contains("brave-otter") && ps.out.contains("✓ done"), "{}", ps.out);
+    assert_eq!(home.adj(&["ps", "-a", "-q"]).ok().out, "brave-otter\n");
+    let shown = home.json(&["show", "brave-otter"]);
+    assert_eq!((&shown["state"], &shown["outcome"]), (&"finished".into(), &"succeeded".into()));
+}
+
+#[test]
+fn a_question_is_answered_by_the_number_of_its_option() {
+    let home = TestHome::new();
+    let run = home.echo("ask \"Which one?\" [options: red|green]\ndone");
+    let number = home.asked_by(&run);
+    let inbox = home.adj(&["inbox"]).ok();
+    assert!(inbox.out.contains(&number) && inbox.out.contains("Which one?") && inbox.out.contains("2) green"), "{}", inbox.out);
+    let answered = home.json(&["reply", &number, "2"]);
+    assert_eq!(answered["requests"][0]["answer"], "green");
+    assert_eq!(home.ended(&run)["outcome"], "succeeded");
+    refused(&home.adj(&["--json", "reply", &number, "1"]), "already_answered", 7);
+}
+
+#[test]
+fn an_answer_can_come_from_standard_input_and_go_to_a_run() {
+    let home = TestHome::new();
+    let run = home.echo("ask \"Why?\"\ndone");
+    home.asked_by(&run);
+    let answered = home.adj_with_input(&["--json", "reply", &run, "-"], "because\nof this\n".as_bytes()).ok().data();
+    assert_eq!(answered["requests"][0]["answer"], "because\nof this");
+    home.ended(&run);
+}
+
+#[test]
+fn waiting_tells_by_its_exit_code() {
+    let home = TestHome::new();
+    let failing = home.echo("fail 3");
+    let failed = home.adj(&["--json", "wait", &failing]);
+    refused_with_data(&failed, "run_failed", 1);
+    let asking = home.echo("ask \"Well?\"");
+    let needs = home.adj(&["--json", "wait", &asking]);
+    refused_with_data(&needs, "needs_input", 3);
+    let late = home.adj(&["--json", "wait", "--until", "all", "--timeout", "1s", &asking]);
+    refused_with_data(&late, "timed_out", 124);
+    home.adj(&["cancel", &asking]).ok();
+    assert_eq!(home.ended(&asking)["outcome"], "cancelled");
+}
+
+/// A wait that ends with a code of its own still gives its data.
+#[track_caller]
+fn refused_with_data(ran: &Ran, code: &str, exit: i32) {
+    assert_eq!((ran.error_code().as_str(), ran.code), (code, exit), "{ran:?}");
+    assert!(ran.data().is_object(), "{ran:?}");
+}
+
+#[test]
+fn a_failed_run_is_retried_as_a_new_one() {
+    let home = TestHome::new();
+    let run = home.echo("fail 3");
+    assert_eq!(home.ended(&run)["exit_code"], 3);
+    let again = home.json(&["retry", &run, "done better"]);
+    assert_eq!(again["retry_of"], home.json(&["show", &run])["run_id"]);
+    assert_eq!(home.ended(again["name"].as_str().expect("a name"))["outcome"], "succeeded");
+}
+
+#[test]
+fn ids_that_are_none_are_refused_alike() {
+    let home = TestHome::new();
+    home.echo("done");
+    let long = "x".repeat(4096);
+    for id in ["../../etc/passwd", "nobody", "", "Q99", "01999999-9999-7999-8999-999999999999", "a b", "ü", &long, "\u{202e}x", "-"] {
+        for command in ["show", "logs", "retry", "cancel"] {
+            let ran = home.adj(&["--json", command, "--", id]);
+            refused(&ran, "not_found", 5);
+            assert!(ran.err.len() < 1_000, "what is repeated is short: {}", ran.err.len());
+        }
+        let ran = home.adj(&["--json", "reply", "--", id, "x"]);
+        refused(&ran, "not_found", 5);
+    }
+}
+
+#[test]
+fn a_prefix_of_several_names_them() {
+    let home = TestHome::new();
+    for name in ["twin-a", "twin-b"] {
+        home.adj(&["run", "-a", "echo", "-n", name, "done"]).ok();
+    }
+    let ran = home.adj(&["--json", "show", "twin"]);
+    refused(&ran, "ambiguous", 5);
+    assert!(ran.err.contains("twin-a") && ran.err.contains("twin-b"), "{}", ran.err);
+}
+
+#[test]
+fn a_dispatch_that_cannot_work_starts_nothing() {
+    let home = TestHome::new();
+    home.configure(
+        "[agents.ghost]\nharness = \"plain\"\ncommand = [\"no-such-program-anywhere\"]\n\
+         [agents.stone]\nharness = \"plain\"\ncommand = [\"/etc/passwd\"]\n",
+    );
+    let file = home.work().join("file");
+    std::fs::write(&file, "x").expect("a file");
+    let file = file.to_str().expect("UTF-8").to_owned();
+    refused(&home.adj(&["--json", "run", "-a", "nobody", "x"]), "agent_not_found", 127);
+    refused(&home.adj(&["--json", "run", "-a", "ghost", "x"]), "agent_not_found", 127);
+    refused(&home.adj(&["--json", "run", "-a", "stone", "x"]), "agent_not_executable", 126);
+    refused(&home.adj(&["--json", "run", "-a", "echo", "-C", "/no/such/dir", "x"]), "invalid", 2);
+    refused(&home.adj(&["--json", "run", "-a", "echo", "-C", &file, "x"]), "invalid", 2);
+    refused(&home.adj(&["--json", "run", "-a", "echo", "-n", "Bad Name", "x"]), "invalid", 2);
+    refused(&home.adj(&["--json", "run", "-a", "echo", ""]), "invalid", 2);
+    refused(&home.adj_with_input(&["--json", "run", "-a", "echo", "-"], b"\xff\xfe"), "invalid", 2);
+    let huge = vec![b'x'; 10 * 1024 * 1024];
+    refused(&home.adj_with_input(&["--json", "run", "-a", "echo", "-"], &huge), "limit", 8);
+    assert_eq!(home.json(&["ps", "-a"])["runs"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn an_answer_that_is_too_long_changes_nothing() {
+    let home = TestHome::new();
+    let run = home.echo("ask \"Well?\"\ndone");
+    let number = home.asked_by(&run);
+    let huge = vec![b'x'; 2 * 1024 * 1024];
+    refused(&home.adj_with_input(&["--json", "reply", &number, "-"], &huge), "limit", 8);
+    refused(&home.adj(&["--json", "reply", &number, ""]), "invalid", 2);
+    assert_eq!(home.json(&["inbox"])["requests"][0]["status"], "pending");
+    home.adj(&["reply", &number, "yes"]).ok();
+    assert_eq!(home.ended(&run)["outcome"], "succeeded");
+}
+
+#[test]
+fn an_ended_run_takes_no_cancel_and_no_message() {
+    let home = TestHome::new();
+    let run = home.echo("done");
+    home.ended(&run);
+    refused(&home.adj(&["--json", "cancel", &run]), "run_finished", 7);
+    refused(&home.adj(&["--json", "send", &run, "hello"]), "run_finished", 7);
+}
+
+#[test]
+fn what_agents_say_forges_no_line_and_steers_no_terminal() {
+    let home = TestHome::new();
+    let prompt = "task\u{1b}[31m\u{202e}evil\n---\nsay \\e[2J\\e]0;owned\\ahi\nask \"a?\\nerror[x]: forged\\e[1A\"\ndone";
+    let name = home.json(&["run", "-a", "echo", prompt])["name"].as_str().expect("a name").to_owned();
+    home.asked_by(&name);
+    for args in [vec!["ps"], vec!["inbox"], vec!["show", &name], vec!["logs", &name], vec!["events"], vec!["wait", &name]] {
+        let ran = home.adj(&args);
+        for text in [&ran.out, &ran.err] {
+            assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{args:?}: {text:?}");
+            assert!(!text.lines().any(|line| line.starts_with("error[x]")), "{args:?}: {text}");
+        }
+    }
+    home.adj(&["cancel", &name]).ok();
+}
+
+#[test]
+fn colours_follow_the_flag_and_the_environment() {
+    let home = TestHome::new();
+    home.echo("done");
+    let has_colour = |args: &[&str], env: &[(&str, &str)]| {
+        let mut command = home.command(args);
+        command.envs(env.iter().copied());
+        crate::support::run(command, b"").ok().out.contains('\u{1b}')
+    };
+    assert!(!has_colour(&["ps", "-a"], &[]), "a pipe gets none");
+    assert!(has_colour(&["--color", "always", "ps", "-a"], &[("NO_COLOR", "1")]));
+    assert!(has_colour(&["ps", "-a"], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!has_colour(&["ps", "-a"], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+}
+
+#[test]
+fn a_killed_hub_is_not_noticed() {
+    let home = TestHome::new();
+    let run = home.echo("ask \"Well?\"\ndone");
+    let number = home.asked_by(&run);
+    let pid = rustix::process::Pid::from_raw(home.hub_pid()).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("the hub can be killed");
+    assert_eq!(home.json(&["inbox"])["requests"][0]["number"], number.as_str());
+    home.adj(&["reply", &number, "yes"]).ok();
+    assert_eq!(home.ended(&run)["outcome"], "succeeded");
+}
+
+#[test]
+fn stopping_starts_no_hub_and_ends_a_running_one() {
+    let home = TestHome::new();
+    assert!(home.adj(&["stop"]).ok().err.contains("no hub"));
+    assert!(home.processes().is_empty());
+    home.adj(&["ps"]).ok();
+    assert!(home.adj(&["stop"]).ok().out.contains("hub stopped"));
+    assert!(home.adj(&["stop"]).ok().err.contains("no hub"));
+}
+
+#[test]
+fn cleaning_asks_first() {
+    let home = TestHome::new();
+    let run = home.echo("done");
+    home.ended(&run);
+    refused(&home.adj(&["--json", "clean", "--older-than", "0s"]), "usage", 2);
+    assert!(home.adj(&["clean", "--older-than", "0s", "--dry-run"]).ok().out.contains("would remove 1"));
+    assert!(home.adj(&["clean", "--older-than", "0s", "--yes"]).ok().out.contains("removed 1"));
+    refused(&home.adj(&["--json", "show", &run]), "not_found", 5);
+}
+
+#[test]
+fn a_broken_configuration_is_named_and_the_rest_goes_on() {
+    let home = TestHome::new();
+    let run = home.echo("ask \"Well?\"\ndone");
+    let number = home.asked_by(&run);
+    home.configure("colour = 1\n");
+    let ran = home.adj(&["--json", "run", "-a", "echo", "x"]);
+    assert!(ran.code != 0 && ran.err.contains("config.toml"), "{ran:?}");
+    assert_eq!(home.adj(&["doctor"]).code, 1);
+    home.adj(&["reply", &number, "yes"]).ok();
+    assert_eq!(home.ended(&run)["outcome"], "succeeded");
+}
+
+#[test]
+fn a_home_of_two_hundred_bytes_works() {
+    let home = TestHome::new();
+    let long = home.path().join("a".repeat(90)).join("b".repeat(90));
+    std::fs::create_dir_all(long.parent().expect("a parent")).expect("a long path");
+    let mut command = home.command(&["run", "-a", "echo", "-w", "done far away"]);
+    command.env("ADJ_HOME", &long);
+    crate::support::run(command, b"").ok();
+    let mut command = home.command(&["stop"]);
+    command.env("ADJ_HOME", &long);
+    crate::support::run(command, b"").ok();
+}
+
+#[test]
+fn the_demo_shows_everything_and_leaves_nothing() {
+    let home = TestHome::new();
+    let mut command = home.command(&["--json", "demo", "--no-input"]);
+    command.env("TMPDIR", home.work());
+    let data = crate::support::run(command, b"").ok().data();
+    assert_eq!(data["runs"].as_array().map(Vec::len), Some(6));
+    assert_eq!((&data["hubs_killed"], &data["answers"]), (&1.into(), &2.into()));
+    assert!(data["elapsed_ms"].as_u64().is_some_and(|ms| ms < 30_000));
+    assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
+    assert!(!home.path().exists(), "the user's home was not touched");
+}
