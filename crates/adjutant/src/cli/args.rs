@@ -78,7 +78,7 @@ pub enum Command {
     /// Check this installation and say how to repair it
     Doctor,
     /// Run the hub in the foreground
-    Serve(PassedOn),
+    Serve,
     /// Serve MCP on standard input and output
     Mcp(PassedOn),
     /// Show the configuration and where it comes from

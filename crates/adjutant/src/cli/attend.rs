@@ -16,7 +16,7 @@ use std::io::{BufRead, Write};
 pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
     let list = cx.hub.call(&ListRequests { run: args.run.clone(), all: args.all, limit: None }).await?;
     if cx.out.json {
-        cx.out.data(&list)?;
+        cx.out.list(&list.requests, list.more, &[])?;
         return Ok(Exit::Done);
     }
     if list.requests.is_empty() {

@@ -34,7 +34,7 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
         }
     }
     if cx.out.json && (refused.is_none() || !ended.is_empty()) {
-        cx.out.data(&ended)?;
+        cx.out.list(&ended, 0, &[])?;
     }
     match refused {
         Some(error) => Err(Stop::Error(error)),
@@ -74,7 +74,7 @@ pub async fn send(args: &SendArgs, cx: &Context) -> Ended {
 pub async fn adopt(args: &AdoptArgs, cx: &Context) -> Ended {
     let moved = cx.hub.call(&Adopt { runs: args.runs.clone(), client: args.client.clone().unwrap_or_default() }).await?;
     if cx.out.json {
-        cx.out.data(&moved)?;
+        cx.out.list(&moved.runs, moved.more, &[])?;
         return Ok(Exit::Done);
     }
     for run in &moved.runs {

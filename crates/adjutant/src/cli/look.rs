@@ -22,7 +22,7 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
     let now = now();
     list.runs.sort_by_key(|run| state::look(run, now).rank);
     if cx.out.json {
-        cx.out.data(&list)?;
+        cx.out.list(&list.runs, list.more, &[])?;
         return Ok(Exit::Done);
     }
     if args.quiet {
@@ -179,7 +179,7 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
         }
     }
     if cx.out.json && !args.follow {
-        cx.out.data(&shown)?;
+        cx.out.list(&shown, 0, &[])?;
         return Ok(Exit::Done);
     }
     print_events(&shown, cx)?;

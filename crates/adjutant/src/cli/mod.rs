@@ -22,11 +22,11 @@ mod table;
 mod waiting;
 
 use crate::config::text_variable;
-use args::{Cli, Command};
+use args::{Cli, Command, Global};
 use clap::Parser;
 use context::Context;
 use exit::Exit;
-use out::{Ended, Out, Stop, fail};
+use out::{Ended, Out, Stop};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -39,8 +39,17 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(help::refused(&error, &args).number()),
     };
-    let out = out_for(&cli);
-    let exit = match perform(cli, &out) {
+    match cli.command {
+        // These answer for themselves.
+        Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
+        Some(Command::Serve) => crate::hub::main(&["--foreground".into()]),
+        command => perform(command, &out_for(&cli.global)),
+    }
+}
+
+fn perform(command: Option<Command>, out: &Out) -> ExitCode {
+    let ended = context::block_on(run(command, out)).and_then(|ended| ended);
+    let exit = match ended {
         Ok(exit) | Err(Stop::Quiet(exit)) => exit,
         Err(Stop::ReaderGone) => Exit::Done,
         Err(Stop::Error(error)) => match out.error(&error) {
@@ -51,7 +60,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     ExitCode::from(exit.number())
 }
 
-fn out_for(cli: &Cli) -> Out {
+fn out_for(global: &Global) -> Out {
     let set = |name: &str| text_variable(name).is_some();
     let env = ColorEnv {
         no_color: set("NO_COLOR"),
@@ -62,12 +71,12 @@ fn out_for(cli: &Cli) -> Out {
     let agent_mode = text_variable("CLAUDECODE").as_deref() == Some("1") || text_variable("ADJ_AGENT_MODE").as_deref() == Some("1");
     let terminal = stdout_terminal && !agent_mode;
     Out {
-        json: cli.global.json,
+        json: global.json,
         terminal,
-        interactive: terminal && std::io::stdin().is_terminal() && !cli.global.no_input && !cli.global.json,
+        interactive: terminal && std::io::stdin().is_terminal() && !global.no_input && !global.json,
         columns: terminal.then(columns),
-        paint: Paint::decide(cli.global.color, env, terminal),
-        paint_err: Paint::decide(cli.global.color, env, std::io::stderr().is_terminal() && !agent_mode),
+        paint: Paint::decide(global.color, env, terminal),
+        paint_err: Paint::decide(global.color, env, std::io::stderr().is_terminal() && !agent_mode),
     }
 }
 
@@ -79,16 +88,7 @@ fn columns() -> usize {
     }
 }
 
-fn perform(cli: Cli, out: &Out) -> Ended {
-    match cli.command {
-        // These own their event loops.
-        Some(Command::Demo(args)) => demo::demo(&args, out),
-        Some(Command::Serve(_) | Command::Mcp(_)) => Err(fail(crate::view::codes::INTERNAL, "this command is not built yet")),
-        command => context::block_on(ask_the_hub(command, out))?,
-    }
-}
-
-async fn ask_the_hub(command: Option<Command>, out: &Out) -> Ended {
+async fn run(command: Option<Command>, out: &Out) -> Ended {
     let Some(command) = command else { return setup::greet(&Context::new(out)?).await };
     let cx = || Context::new(out);
     match command {
@@ -113,6 +113,7 @@ async fn ask_the_hub(command: Option<Command>, out: &Out) -> Ended {
         Command::Config(args) => setup::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
         Command::Completions { shell } => help::completions(shell, out),
         Command::Help { topic } => help::print(&topic, out),
-        Command::Serve(_) | Command::Mcp(_) | Command::Demo(_) => unreachable!("performed without a hub"),
+        Command::Demo(args) => demo::demo(&args, out).await,
+        Command::Serve | Command::Mcp(_) => unreachable!("they were answered before"),
     }
 }

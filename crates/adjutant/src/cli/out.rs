@@ -64,9 +64,14 @@ pub struct Out {
 }
 
 #[derive(Serialize)]
-struct Envelope<'a, T: Serialize> {
+struct Envelope<'a, T: Serialize + ?Sized> {
     schema: u32,
     data: &'a T,
+    /// Of a list: how many more there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<u64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -77,7 +82,16 @@ struct ErrorEnvelope<'a> {
 impl Out {
     /// Prints one answer as JSON.
     pub fn data<T: Serialize>(&self, data: &T) -> Result<(), Stop> {
-        let text = serde_json::to_string(&Envelope { schema: 1, data }).map_err(|e| fail(words::IO, format!("cannot write JSON: {e}")))?;
+        self.envelope(&Envelope { schema: 1, data, more: None, warnings: &[] })
+    }
+
+    /// Prints a list as JSON.
+    pub fn list<T: Serialize>(&self, data: &[T], more: u64, warnings: &[String]) -> Result<(), Stop> {
+        self.envelope(&Envelope { schema: 1, data, more: Some(more), warnings })
+    }
+
+    fn envelope<T: Serialize + ?Sized>(&self, envelope: &Envelope<'_, T>) -> Result<(), Stop> {
+        let text = serde_json::to_string(envelope).map_err(|e| fail(words::IO, format!("cannot write JSON: {e}")))?;
         self.line(&text)
     }
 

@@ -39,7 +39,7 @@ pub async fn greet(cx: &Context) -> Ended {
 pub async fn agents(cx: &Context) -> Ended {
     let list = cx.hub.call(&ListAgents {}).await?;
     if cx.out.json {
-        cx.out.data(&list)?;
+        cx.out.list(&list.agents, 0, &list.warnings)?;
         return Ok(Exit::Done);
     }
     let rows: Vec<Vec<Cell>> = list.agents.iter().map(row).collect();

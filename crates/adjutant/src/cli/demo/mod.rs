@@ -7,7 +7,7 @@ mod cast;
 mod stage;
 
 use super::args::DemoArgs;
-use super::context::{Context, block_on};
+use super::context::Context;
 use super::exit::{Exit, words};
 use super::out::{Ended, Out, Stop, fail};
 use crate::client::{Client, random_hex};
@@ -25,14 +25,10 @@ const CLEAN_UP_WAIT_MS: u64 = 12_000;
 const REMOVALS_MAX: u32 = 20;
 
 /// Runs the demo.
-pub fn demo(args: &DemoArgs, out: &Out) -> Ended {
+pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
     if args.within {
-        return block_on(async { stage::play(&Context::new(out)?).await })?;
+        return stage::play(&Context::new(out)?).await;
     }
-    block_on(around(out))?
-}
-
-async fn around(out: &Out) -> Ended {
     let home = throw_away_home()?;
     let env: Vec<(OsString, OsString)> =
         vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), home.dir.join("config.toml").into())];
