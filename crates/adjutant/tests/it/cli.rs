@@ -1,6 +1,63 @@
 //! The command line, as a person and a script see it.
 
-use crate::support::{Ran, TestHome};
+use crate::support::{Ran, TestHome, kill};
+use serde_json::Value;
+use std::io::Write;
+use std::process::Stdio;
+
+impl TestHome {
+    /// Runs `adj` and expects success.
+    #[track_caller]
+    fn fine(&self, args: &[&str]) -> Ran {
+        let ran = self.adj(args);
+        assert_eq!(ran.code, 0, "adj {args:?}: {ran:?}");
+        ran
+    }
+
+    fn adj_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
+        let mut child = self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("adj can be started");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        // A command that refuses its input early does not read it all.
+        if let Err(error) = stdin.write_all(input) {
+            assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+        }
+        drop(stdin);
+        child.wait_with_output().expect("adj ends").into()
+    }
+
+    /// Starts a scripted run under a drawn name.
+    #[track_caller]
+    fn echo(&self, script: &str) -> String {
+        let run = self.json(&["run", "-a", "echo", &format!("a task\n---\n{script}")]);
+        run["name"].as_str().expect("a run has a name").to_owned()
+    }
+
+    /// Waits until the run asks something; returns the question's number.
+    #[track_caller]
+    fn asked_by(&self, run: &str) -> String {
+        let ran = self.adj(&["--json", "wait", "--timeout", "30s", run]);
+        assert_eq!(ran.code, 3, "{ran:?}");
+        ran.data()["needs"][0]["number"].as_str().expect("a question has a number").to_owned()
+    }
+
+    /// Waits until the run has ended; returns it.
+    #[track_caller]
+    fn ended(&self, run: &str) -> Value {
+        let ran = self.adj(&["--json", "wait", "--until", "all", "--timeout", "30s", run]);
+        assert!(matches!(ran.code, 0 | 1 | 125), "{ran:?}");
+        self.show(run)
+    }
+}
+
+impl Ran {
+    /// The code of the one error line of a `--json` failure.
+    #[track_caller]
+    fn error_code(&self) -> String {
+        assert_eq!(self.err.lines().count(), 1, "exactly one line: {self:?}");
+        let line: Value = serde_json::from_str(&self.err).unwrap_or_else(|e| panic!("{e}: {self:?}"));
+        line["error"]["code"].as_str().expect("an error has a code").to_owned()
+    }
+}
 
 #[track_caller]
 fn refused(ran: &Ran, code: &str, exit: i32) {
@@ -12,17 +69,17 @@ fn refused(ran: &Ran, code: &str, exit: i32) {
 fn help_needs_no_home_and_no_hub() {
     let home = TestHome::new();
     for args in [vec!["--help"], vec!["--version"], vec!["help"], vec!["help", "run"], vec!["help", "exit-codes"], vec!["completions", "bash"]] {
-        let ran = home.adj(&args).ok();
+        let ran = home.fine(&args);
         assert!(!ran.out.is_empty() && ran.err.is_empty(), "{args:?}");
     }
-    assert!(!home.path().exists(), "nothing was made");
+    assert!(!home.home.database().exists(), "nothing was made");
 }
 
 #[test]
 fn the_exit_codes_are_the_documented_ones() {
     let home = TestHome::new();
     let table = home.json(&["help", "exit-codes"]);
-    let text = home.adj(&["help", "exit-codes"]).ok().out;
+    let text = home.fine(&["help", "exit-codes"]).out;
     for row in table.as_array().expect("a table") {
         let line = format!("{:>5}  {}", row["exit"], row["meaning"].as_str().expect("text"));
         assert!(text.lines().any(|l| l == line), "{line}");
@@ -41,21 +98,21 @@ fn wrong_usage_is_refused_before_anything_is_touched() {
     ] {
         refused(&home.adj(&args), "usage", 2);
     }
-    assert!(!home.path().exists(), "nothing was made");
+    assert!(!home.home.database().exists(), "nothing was made");
 }
 
 #[test]
 fn a_run_is_started_waited_for_and_read() {
     let home = TestHome::new();
-    let ran = home.adj(&["run", "-a", "echo", "-n", "brave-otter", "say hello\ndone all is well"]).ok();
+    let ran = home.fine(&["run", "-a", "echo", "-n", "brave-otter", "say hello\ndone all is well"]);
     assert_eq!(ran.out, "brave-otter\n");
     assert!(ran.err.contains("next: adj wait brave-otter"), "{}", ran.err);
-    home.adj(&["wait", "brave-otter"]).ok();
-    let logs = home.adj(&["logs", "brave-otter"]).ok();
+    home.fine(&["wait", "brave-otter"]);
+    let logs = home.fine(&["logs", "brave-otter"]);
     assert!(logs.out.contains("hello"), "{}", logs.out);
-    let ps = home.adj(&["ps", "-a"]).ok();
+    let ps = home.fine(&["ps", "-a"]);
     assert!(ps.out.contains("brave-otter") && ps.out.contains("✓ done"), "{}", ps.out);
-    assert_eq!(home.adj(&["ps", "-a", "-q"]).ok().out, "brave-otter\n");
+    assert_eq!(home.fine(&["ps", "-a", "-q"]).out, "brave-otter\n");
     let shown = home.json(&["show", "brave-otter"]);
     assert_eq!((&shown["state"], &shown["outcome"]), (&"finished".into(), &"succeeded".into()));
 }
@@ -65,7 +122,7 @@ fn a_question_is_answered_by_the_number_of_its_option() {
     let home = TestHome::new();
     let run = home.echo("ask \"Which one?\" [options: red|green]\ndone");
     let number = home.asked_by(&run);
-    let inbox = home.adj(&["inbox"]).ok();
+    let inbox = home.fine(&["inbox"]);
     assert!(inbox.out.contains(&number) && inbox.out.contains("Which one?") && inbox.out.contains("2) green"), "{}", inbox.out);
     let answered = home.json(&["reply", &number, "2"]);
     assert_eq!(answered["requests"][0]["answer"], "green");
@@ -78,7 +135,7 @@ fn an_answer_can_come_from_standard_input_and_go_to_a_run() {
     let home = TestHome::new();
     let run = home.echo("ask \"Why?\"\ndone");
     home.asked_by(&run);
-    let answered = home.adj_with_input(&["--json", "reply", &run, "-"], "because\nof this\n".as_bytes()).ok().data();
+    let answered = home.adj_with_input(&["--json", "reply", &run, "-"], b"because\nof this\n").data();
     assert_eq!(answered["requests"][0]["answer"], "because\nof this");
     home.ended(&run);
 }
@@ -94,7 +151,7 @@ fn waiting_tells_by_its_exit_code() {
     refused_with_data(&needs, "needs_input", 3);
     let late = home.adj(&["--json", "wait", "--until", "all", "--timeout", "1s", &asking]);
     refused_with_data(&late, "timed_out", 124);
-    home.adj(&["cancel", &asking]).ok();
+    home.fine(&["cancel", &asking]);
     assert_eq!(home.ended(&asking)["outcome"], "cancelled");
 }
 
@@ -135,7 +192,7 @@ fn ids_that_are_none_are_refused_alike() {
 fn a_prefix_of_several_names_them() {
     let home = TestHome::new();
     for name in ["twin-a", "twin-b"] {
-        home.adj(&["run", "-a", "echo", "-n", name, "done"]).ok();
+        home.fine(&["run", "-a", "echo", "-n", name, "done"]);
     }
     let ran = home.adj(&["--json", "show", "twin"]);
     refused(&ran, "ambiguous", 5);
@@ -144,8 +201,7 @@ fn a_prefix_of_several_names_them() {
 
 #[test]
 fn a_dispatch_that_cannot_work_starts_nothing() {
-    let home = TestHome::new();
-    home.configure(
+    let home = TestHome::with_config(
         "[agents.ghost]\nharness = \"plain\"\ncommand = [\"no-such-program-anywhere\"]\n\
          [agents.stone]\nharness = \"plain\"\ncommand = [\"/etc/passwd\"]\n",
     );
@@ -162,7 +218,7 @@ fn a_dispatch_that_cannot_work_starts_nothing() {
     refused(&home.adj_with_input(&["--json", "run", "-a", "echo", "-"], b"\xff\xfe"), "invalid", 2);
     let huge = vec![b'x'; 10 * 1024 * 1024];
     refused(&home.adj_with_input(&["--json", "run", "-a", "echo", "-"], &huge), "limit", 8);
-    assert_eq!(home.json(&["ps", "-a"])["runs"].as_array().map(Vec::len), Some(0));
+    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
 }
 
 #[test]
@@ -173,8 +229,8 @@ fn an_answer_that_is_too_long_changes_nothing() {
     let huge = vec![b'x'; 2 * 1024 * 1024];
     refused(&home.adj_with_input(&["--json", "reply", &number, "-"], &huge), "limit", 8);
     refused(&home.adj(&["--json", "reply", &number, ""]), "invalid", 2);
-    assert_eq!(home.json(&["inbox"])["requests"][0]["status"], "pending");
-    home.adj(&["reply", &number, "yes"]).ok();
+    assert_eq!(home.json(&["inbox"])[0]["status"], "pending");
+    home.fine(&["reply", &number, "yes"]);
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
 }
 
@@ -200,7 +256,7 @@ fn what_agents_say_forges_no_line_and_steers_no_terminal() {
             assert!(!text.lines().any(|line| line.starts_with("error[x]")), "{args:?}: {text}");
         }
     }
-    home.adj(&["cancel", &name]).ok();
+    home.fine(&["cancel", &name]);
 }
 
 #[test]
@@ -210,7 +266,7 @@ fn colours_follow_the_flag_and_the_environment() {
     let has_colour = |args: &[&str], env: &[(&str, &str)]| {
         let mut command = home.command(args);
         command.envs(env.iter().copied());
-        crate::support::run(command, b"").ok().out.contains('\u{1b}')
+        Ran::from(command.output().expect("adj can be started")).out.contains('\u{1b}')
     };
     assert!(!has_colour(&["ps", "-a"], &[]), "a pipe gets none");
     assert!(has_colour(&["--color", "always", "ps", "-a"], &[("NO_COLOR", "1")]));
@@ -223,21 +279,20 @@ fn a_killed_hub_is_not_noticed() {
     let home = TestHome::new();
     let run = home.echo("ask \"Well?\"\ndone");
     let number = home.asked_by(&run);
-    let pid = rustix::process::Pid::from_raw(home.hub_pid()).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("the hub can be killed");
-    assert_eq!(home.json(&["inbox"])["requests"][0]["number"], number.as_str());
-    home.adj(&["reply", &number, "yes"]).ok();
+    kill(home.hub_pid());
+    assert_eq!(home.json(&["inbox"])[0]["number"], number.as_str());
+    home.fine(&["reply", &number, "yes"]);
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
 }
 
 #[test]
 fn stopping_starts_no_hub_and_ends_a_running_one() {
     let home = TestHome::new();
-    assert!(home.adj(&["stop"]).ok().err.contains("no hub"));
+    assert!(home.fine(&["stop"]).err.contains("no hub"));
     assert!(home.processes().is_empty());
-    home.adj(&["ps"]).ok();
-    assert!(home.adj(&["stop"]).ok().out.contains("hub stopped"));
-    assert!(home.adj(&["stop"]).ok().err.contains("no hub"));
+    home.fine(&["ps"]);
+    assert!(home.fine(&["stop"]).out.contains("hub stopped"));
+    assert!(home.fine(&["stop"]).err.contains("no hub"));
 }
 
 #[test]
@@ -246,8 +301,8 @@ fn cleaning_asks_first() {
     let run = home.echo("done");
     home.ended(&run);
     refused(&home.adj(&["--json", "clean", "--older-than", "0s"]), "usage", 2);
-    assert!(home.adj(&["clean", "--older-than", "0s", "--dry-run"]).ok().out.contains("would remove 1"));
-    assert!(home.adj(&["clean", "--older-than", "0s", "--yes"]).ok().out.contains("removed 1"));
+    assert!(home.fine(&["clean", "--older-than", "0s", "--dry-run"]).out.contains("would remove 1"));
+    assert!(home.fine(&["clean", "--older-than", "0s", "--yes"]).out.contains("removed 1"));
     refused(&home.adj(&["--json", "show", &run]), "not_found", 5);
 }
 
@@ -256,25 +311,19 @@ fn a_broken_configuration_is_named_and_the_rest_goes_on() {
     let home = TestHome::new();
     let run = home.echo("ask \"Well?\"\ndone");
     let number = home.asked_by(&run);
-    home.configure("colour = 1\n");
+    std::fs::write(home.home.dir.join("config.toml"), "colour = 1\n").expect("the configuration can be written");
     let ran = home.adj(&["--json", "run", "-a", "echo", "x"]);
     assert!(ran.code != 0 && ran.err.contains("config.toml"), "{ran:?}");
     assert_eq!(home.adj(&["doctor"]).code, 1);
-    home.adj(&["reply", &number, "yes"]).ok();
+    home.fine(&["reply", &number, "yes"]);
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
 }
 
 #[test]
 fn a_home_of_two_hundred_bytes_works() {
-    let home = TestHome::new();
-    let long = home.path().join("a".repeat(90)).join("b".repeat(90));
-    std::fs::create_dir_all(long.parent().expect("a parent")).expect("a long path");
-    let mut command = home.command(&["run", "-a", "echo", "-w", "done far away"]);
-    command.env("ADJ_HOME", &long);
-    crate::support::run(command, b"").ok();
-    let mut command = home.command(&["stop"]);
-    command.env("ADJ_HOME", &long);
-    crate::support::run(command, b"").ok();
+    let home = TestHome::with_path_of(200);
+    assert!(home.fine(&["run", "-a", "echo", "-w", "done far away"]).out.contains("far away"));
+    home.fine(&["stop"]);
 }
 
 #[test]
@@ -282,10 +331,12 @@ fn the_demo_shows_everything_and_leaves_nothing() {
     let home = TestHome::new();
     let mut command = home.command(&["--json", "demo", "--no-input"]);
     command.env("TMPDIR", home.work());
-    let data = crate::support::run(command, b"").ok().data();
+    let ran = Ran::from(command.output().expect("adj can be started"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let data = ran.data();
     assert_eq!(data["runs"].as_array().map(Vec::len), Some(6));
     assert_eq!((&data["hubs_killed"], &data["answers"]), (&1.into(), &2.into()));
     assert!(data["elapsed_ms"].as_u64().is_some_and(|ms| ms < 30_000));
     assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
-    assert!(!home.path().exists(), "the user's home was not touched");
+    assert!(!home.home.database().exists(), "the user's home was not touched");
 }
