@@ -34,7 +34,9 @@ pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
         let (seconds, to) = (start.elapsed().as_secs_f64(), monotonic_ns());
         std::fs::write(&stop, "")?;
         let mut tally = Tally::default();
-        let answered = tokio::task::spawn_blocking(move || parents.into_iter().map(|parent| parent.join().map_err(|_| "a parent panicked")?).collect::<Result<Vec<u64>>>());
+        let answered = tokio::task::spawn_blocking(move || {
+            parents.into_iter().map(|parent| parent.join().map_err(|_| "a parent panicked")?).collect::<Result<Vec<u64>>>()
+        });
         let answered = answered.await??;
         for (out, answered) in outs.iter().zip(answered) {
             let pair: Pair = serde_json::from_str(&std::fs::read_to_string(out)?)?;

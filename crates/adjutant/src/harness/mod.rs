@@ -76,12 +76,14 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
         io::ErrorKind::PermissionDenied => {
             (codes::AGENT_NOT_EXECUTABLE, format!("{program} (agent {agent}) may not be executed: make it executable with chmod +x"))
         }
-        _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            (codes::AGENT_NOT_EXECUTABLE, format!("{program} (agent {agent}) is no program for this machine: a script needs a first line such as #!/bin/sh"))
-        }
-        _ if error.raw_os_error() == Some(libc::E2BIG) => {
-            (codes::INVALID, format!("the arguments and environment for {program} are too long: give the prompt on standard input (prompt = \"stdin\")"))
-        }
+        _ if error.raw_os_error() == Some(libc::ENOEXEC) => (
+            codes::AGENT_NOT_EXECUTABLE,
+            format!("{program} (agent {agent}) is no program for this machine: a script needs a first line such as #!/bin/sh"),
+        ),
+        _ if error.raw_os_error() == Some(libc::E2BIG) => (
+            codes::INVALID,
+            format!("the arguments and environment for {program} are too long: give the prompt on standard input (prompt = \"stdin\")"),
+        ),
         io::ErrorKind::InvalidInput => (codes::INVALID, format!("the command, prompt or environment for {program} contains a NUL character")),
         _ => (codes::INTERNAL, format!("{program} (agent {agent}) could not be started: {error}")),
     };

@@ -15,7 +15,8 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
         return Err(Refusal { code: codes::AGENT_NOT_FOUND, message: format!("agent {} has no `command`", order.agent) });
     };
     if !program.is_absolute() {
-        let message = format!("{} (agent {}) was not found on PATH: install it, or give its absolute path in `command`", program.display(), order.agent);
+        let message =
+            format!("{} (agent {}) was not found on PATH: install it, or give its absolute path in `command`", program.display(), order.agent);
         return Err(Refusal { code: codes::AGENT_NOT_FOUND, message });
     }
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();

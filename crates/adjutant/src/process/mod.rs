@@ -1,6 +1,7 @@
 //! Everything about operating-system processes: the only module that starts any, and the only one
 //! with `unsafe` code.
 //!
+//! - [`foreground`]: a program that a command waits for.
 //! - [`spawn`]: an argv, no shell, a session of its own, no descriptor leaked.
 //! - [`start`]: this binary again: a guard beside an attempt, a hub in the background.
 //! - [`lock`], [`watch`]: liveness. A process lives for as long as it holds its lock; a pid is
@@ -14,6 +15,7 @@
 //! anything.
 
 pub mod containment;
+pub mod foreground;
 pub mod hygiene;
 pub mod init;
 pub mod lock;

@@ -59,7 +59,11 @@ impl Attempt {
     /// `guard` is the guard's lifeline.
     #[must_use]
     pub fn new(
-        order: &Order, journal: Journal, worker: Worker, orders: watch::Receiver<Orders>, delivered: mpsc::UnboundedReceiver<String>,
+        order: &Order,
+        journal: Journal,
+        worker: Worker,
+        orders: watch::Receiver<Orders>,
+        delivered: mpsc::UnboundedReceiver<String>,
         guard: Option<pipe::Receiver>,
     ) -> Self {
         Self {

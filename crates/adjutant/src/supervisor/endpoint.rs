@@ -87,7 +87,12 @@ fn calls(client: Client) -> Router {
 
 /// Carries one call to the hub. A key makes it safe to repeat; a caller that gave none gets one for
 /// this call.
-async fn carry(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Json<serde_json::Value>, Refused> {
+async fn carry(
+    State(client): State<Client>,
+    UrlPath(name): UrlPath<String>,
+    given: HeaderMap,
+    body: Bytes,
+) -> Result<Json<serde_json::Value>, Refused> {
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
         return Err(Refused::new(codes::NOT_FOUND, "no such call"));
     }

@@ -163,8 +163,7 @@ impl LogFile {
     /// # Errors
     /// The disk does not take it; the segments are still there then, and the log can be read.
     pub fn finish(mut self) -> io::Result<()> {
-        let mut merged =
-            Merged { head_bytes: self.head_bytes, omitted_bytes: 0, marker_bytes: 0, total_bytes: self.total_bytes };
+        let mut merged = Merged { head_bytes: self.head_bytes, omitted_bytes: 0, marker_bytes: 0, total_bytes: self.total_bytes };
         let mut expected = self.head_bytes;
         for (index, segment) in self.segments.iter().enumerate() {
             if segment.start > expected {

@@ -124,11 +124,7 @@ async fn supervise(order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) ->
     drop(launch);
     failpoint!("supervisor.after_spawn");
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
-    journal.state(FactKind::Started {
-        pid: worker.pid.as_raw_nonzero().get().unsigned_abs(),
-        guard_pid,
-        containment: worker.containment.to_owned(),
-    });
+    journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
     let journal = Attempt::new(&order, journal, worker, orders, delivered, guard).run(pump).await;
     tell_last(&journal).await;

@@ -1,7 +1,7 @@
 //! The agent's process and everything below it: started once, reaped, swept.
 
-use super::output::Pump;
 use super::logfile::LogFile;
+use super::output::Pump;
 use crate::harness::{Input, Launch};
 use crate::link::Order;
 use crate::process::containment::{self, Contained, Failed, Namespace, Wanted};
@@ -72,7 +72,11 @@ struct Lifeline {
 /// # Errors
 /// Nothing runs then.
 pub fn start(
-    order: &Order, launch: &Launch, log: LogFile, delivered: mpsc::UnboundedSender<String>, tasks: &mut JoinSet<()>,
+    order: &Order,
+    launch: &Launch,
+    log: LogFile,
+    delivered: mpsc::UnboundedSender<String>,
+    tasks: &mut JoinSet<()>,
 ) -> Result<(Worker, Pump), Failed> {
     let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
     let (out, out_theirs) = pipe_pair()?;
@@ -171,9 +175,7 @@ fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
 }
 
 /// Writes the agent's input, and later lines where it stays open.
-fn feed(
-    ours: OwnedFd, input: &Input, delivered: mpsc::UnboundedSender<String>, tasks: &mut JoinSet<()>,
-) -> io::Result<Option<mpsc::Sender<Line>>> {
+fn feed(ours: OwnedFd, input: &Input, delivered: mpsc::UnboundedSender<String>, tasks: &mut JoinSet<()>) -> io::Result<Option<mpsc::Sender<Line>>> {
     let mut pipe = pipe::Sender::from_owned_fd(ours)?;
     let (bytes, stays_open) = match input {
         Input::Nothing => return Ok(None),
