@@ -8,7 +8,9 @@ mod floor;
 mod lab;
 mod mcp;
 mod random;
+mod standin;
 mod stats;
+mod wire;
 
 use clap::{Parser, Subcommand};
 use lab::Result;
@@ -51,6 +53,9 @@ enum What {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = standin::main(&std::env::args_os().collect::<Vec<_>>()) {
+        return code;
+    }
     let result = match Arguments::parse().what {
         What::Agent => agent::main(),
         What::Bench { quick, only } => {

@@ -4,15 +4,109 @@ use super::{Bench, in_lab};
 use crate::agent::{Pair, Task};
 use crate::lab::{Lab, Result, monotonic_ns};
 use crate::mcp::Mcp;
+use crate::standin;
 use crate::stats::Row;
+use crate::wire::Wire;
 use serde_json::json;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 const PAIRS: usize = 50;
 
-/// From one load process at the hub's API.
-pub async fn pairs(_bench: &Bench) -> Result<Vec<Row>> {
-    Err("not there yet".into())
+/// From one load process at the hub's API: a thread for each side of each pair.
+pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
+    let scale = bench.scale;
+    let lab = Lab::new(&bench.adj, "live_runs_max = 100")?;
+    tokio::task::spawn_blocking(move || pairs_at_the_hub(&lab, scale.load_s)).await?
+}
+
+fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
+    // This program as the hub, so that its supervisors are stand-ins.
+    let command = lab.command(&["__hub"]);
+    let hub = std::process::Command::new(std::env::current_exe()?)
+        .args(command.get_args())
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir("/")
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    let _hub = Killed(hub);
+    let start = Instant::now();
+    while !lab.home.socket().exists() && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let listener = UnixListener::bind(standin::socket(&lab.home.dir))?;
+    let mut person = Wire::new(UnixStream::connect(lab.home.socket())?, None);
+    let mut standins = Vec::new();
+    for _ in 0..PAIRS {
+        person.post("/api/v1/dispatch", &lab.order("echo", "hang".to_string()))?;
+        standins.push(standin::take(&listener)?);
+    }
+    let begin = Arc::new(Barrier::new(PAIRS + 1));
+    let over = Arc::new(AtomicBool::new(false));
+    let mut pairs = Vec::new();
+    let mut alive = Vec::new();
+    for (given, connection, standin) in standins {
+        alive.push(standin);
+        let (ask, answers) = std::sync::mpsc::channel::<String>();
+        let mut person = Wire::new(UnixStream::connect(lab.home.socket())?, None);
+        let parent = std::thread::spawn(move || -> Result<u64> {
+            let mut answered = 0;
+            for message_id in answers {
+                let one = json!({"message_id": message_id, "answer": format!("re: {message_id}")});
+                person.post("/api/v1/answer", &json!({"answers": [one]}))?;
+                answered += 1;
+            }
+            Ok(answered)
+        });
+        let (begin, over) = (begin.clone(), over.clone());
+        let worker = std::thread::spawn(move || -> Result<Pair> {
+            let mut wire = Wire::new(connection, Some(&given));
+            let mut pair = Pair::default();
+            begin.wait();
+            while !over.load(Ordering::Relaxed) {
+                let asked = wire.post("/api/v1/ask", &json!({"question": format!("q{}", pair.asked)}))?;
+                let message_id = asked["message_id"].as_str().ok_or("no message_id")?.to_string();
+                ask.send(message_id.clone())?;
+                let read = wire.post("/api/v1/request", &json!({"message_id": message_id, "wait_ms": 30_000}))?;
+                pair.asked += 1;
+                if read["answer"] != format!("re: {message_id}") || read["status"] != "retrieved" {
+                    pair.wrong += 1;
+                }
+                pair.at_ns.push(monotonic_ns());
+            }
+            Ok(pair)
+        });
+        pairs.push((worker, parent));
+    }
+    begin.wait();
+    std::thread::sleep(Duration::from_millis(500));
+    let (start, from) = (Instant::now(), monotonic_ns());
+    std::thread::sleep(Duration::from_secs(load_s));
+    let (seconds, to) = (start.elapsed().as_secs_f64(), monotonic_ns());
+    over.store(true, Ordering::Relaxed);
+    let mut tally = Tally::default();
+    for (worker, parent) in pairs {
+        let pair = worker.join().map_err(|_| "a worker panicked")??;
+        let answered = parent.join().map_err(|_| "a parent panicked")??;
+        tally.counts.push(pair.at_ns.iter().filter(|at| (from..to).contains(*at)).count());
+        tally.wrong += pair.wrong + pair.asked.abs_diff(answered);
+        tally.asked += pair.asked;
+    }
+    Ok(tally.rows("on the hub's API from one load process", seconds, 5_000.0))
+}
+
+/// A child that does not outlive this.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
+            eprintln!("the hub: {error}");
+        }
+    }
 }
 
 /// Through 50 parents' and 50 workers' `adj mcp` processes.
