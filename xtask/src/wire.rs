@@ -40,7 +40,8 @@ impl Wire {
             self.fill()?;
             if let Some(at) = self.buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 let head = String::from_utf8_lossy(&self.buffer[..at]).to_lowercase();
-                let length = head.lines().find_map(|line| line.strip_prefix("content-length:")).and_then(|length| length.trim().parse::<usize>().ok());
+                let length =
+                    head.lines().find_map(|line| line.strip_prefix("content-length:")).and_then(|length| length.trim().parse::<usize>().ok());
                 break (head, at + 4, at + 4 + length.ok_or("a reply without a length")?);
             }
         };

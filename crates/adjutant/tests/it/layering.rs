@@ -48,7 +48,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("unsafe_code", &["process"]),
     ("unsafe ", &["process"]),
     ("rusqlite", &["store"]),
-    ("process::Command", &["process"]),
+    ("Command::new(", &["process", "echo"]),
     // The echo agent stands for a foreign program and reads what such a program is given; the
     // failpoints exist only in builds for tests.
     ("env::var", &["config", "echo", "failpoint"]),
