@@ -25,7 +25,7 @@ pub enum Task {
 impl Task {
     /// The prompt of a run that does this.
     pub fn prompt(&self) -> Result<String> {
-        Ok(format!("---\n{}\n", serde_json::to_string(self)?))
+        Ok(format!("{}\n", serde_json::to_string(self)?))
     }
 }
 

@@ -111,7 +111,7 @@ async fn one_run(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, random: 
             "journal {journal}\nspawn setsid\nask \"first of {key}?\"\nprogress 50 half\nspawn keep-stdout ignore-term\nask \"second of {key}?\"\ndone fine"
         )
     };
-    let order = lab.order(if hangs { "stubborn" } else { "echo" }, format!("---\n{script}\n"));
+    let order = lab.order(if hangs { "stubborn" } else { "echo" }, format!("{script}\n"));
     let run = match lab.persist(&client, &order, key).await {
         Ok(run) => run.run_id,
         Err(error) => {

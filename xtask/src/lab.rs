@@ -84,7 +84,7 @@ impl Lab {
     }
 
     pub async fn dispatch(&self, client: &Client, agent: &str, script: &str) -> Result<RunView> {
-        let prompt = format!("---\n{script}\n");
+        let prompt = format!("{script}\n");
         Ok(client.call(&self.order(agent, prompt)).await?)
     }
 

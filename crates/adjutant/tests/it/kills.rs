@@ -166,7 +166,7 @@ fn a_full_disk_refuses_writes_and_recovers_with_space() {
     fill(&filler);
     let refused = home.until("a write is refused", || {
         fill(&filler);
-        let ran = home.adj(&["--json", "run", "-d", "-a", "echo", "---\nsay more\n"]);
+        let ran = home.adj(&["--json", "run", "-d", "-a", "echo", "say more\n"]);
         (ran.code != 0).then_some(ran)
     });
     assert!(refused.err.contains("storage_full"), "{refused:?}");

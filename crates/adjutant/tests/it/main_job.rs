@@ -179,11 +179,11 @@ fn the_same_key_is_one_run_and_another_body_is_refused() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let cwd = home.work().display().to_string();
-    let order = Dispatch { agent: "echo".into(), prompt: "---\nsay once\n".into(), cwd, ..Dispatch::default() };
+    let order = Dispatch { agent: "echo".into(), prompt: "say once\n".into(), cwd, ..Dispatch::default() };
     let first = home.call(&order, "key-1").expect("dispatched");
     let again = home.call(&order, "key-1").expect("the same again");
     assert_eq!(first.run_id, again.run_id);
-    let other = Dispatch { prompt: "---\nsay twice\n".into(), ..order.clone() };
+    let other = Dispatch { prompt: "say twice\n".into(), ..order.clone() };
     assert_eq!(home.call(&other, "key-1").expect_err("another body").code, codes::KEY_REUSED);
     assert_ne!(home.call(&order, "key-2").expect("another key").run_id, first.run_id);
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(2));

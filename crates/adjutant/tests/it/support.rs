@@ -119,7 +119,7 @@ impl TestHome {
     }
 
     pub fn start_agent(&self, agent: &str, name: &str, script: &str) {
-        self.ok(&["run", "--detach", "--agent", agent, "--name", name, &format!("---\n{script}\n")]);
+        self.ok(&["run", "--detach", "--agent", agent, "--name", name, &format!("{script}\n")]);
     }
 
     pub fn show(&self, run: &str) -> Value {
