@@ -11,7 +11,7 @@ fn against_a_victim(script: impl Fn(&TestHome) -> String) -> (TestHome, String) 
     home.start("rogue", &script(&home));
     home.finished("rogue");
     let log = home.log("rogue");
-    let inbox = home.json(&["inbox"]);
+    let inbox = home.inbox(&[]);
     assert_eq!(inbox[0]["question"], "Shall I delete everything?", "still open, whatever the other run did; its log: {log}");
     assert_eq!(home.show("victim")["status"], "waiting_parent_reply", "{log}");
     (home, log)
@@ -38,7 +38,7 @@ fn a_run_does_not_answer_its_own_question() {
         "tool ask_parent {\"question\":\"May I?\",\"wait_s\":0,\"blocking\":false}\nadj reply selfish yes\nscrub-adj reply selfish yes\nsay end",
     );
     home.finished("selfish");
-    let all = home.json(&["inbox", "--all"]);
+    let all = home.inbox(&["--all"]);
     assert_eq!(all[0]["question"], "May I?", "{all}");
     assert!(all[0]["answer"].is_null(), "{all} {}", home.log("selfish"));
 }

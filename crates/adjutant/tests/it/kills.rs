@@ -18,7 +18,7 @@ fn an_open_question_survives_the_hubs_death_as_one_call() {
     home.ok(&["reply", "asker", "yes"]);
     assert_ne!(home.hub_pid(), first);
     home.until("the second question is open", || {
-        let inbox = home.json(&["inbox"]);
+        let inbox = home.inbox(&[]);
         (inbox[0]["question"] == "And on stdio?").then_some(())
     });
     kill(home.hub_pid());
@@ -27,7 +27,7 @@ fn an_open_question_survives_the_hubs_death_as_one_call() {
     assert_eq!(view["outcome"], "succeeded", "{view}");
     let log = home.log("asker");
     assert_eq!(log.matches("answer: ").count(), 2, "{log}");
-    assert_eq!(home.json(&["inbox", "--all"]).as_array().map(Vec::len), Some(2), "no question was asked twice");
+    assert_eq!(home.inbox(&["--all"]).as_array().map(Vec::len), Some(2), "no question was asked twice");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_home_on_a_long_path_works() {
     home.start("long", "ask \"Hear me?\"\nask-stdio \"Here too?\"\ndone");
     home.until_status("long", "waiting_parent_reply");
     home.ok(&["reply", "long", "yes"]);
-    home.until("the second question is open", || (home.json(&["inbox"])[0]["question"] == "Here too?").then_some(()));
+    home.until("the second question is open", || (home.inbox(&[])[0]["question"] == "Here too?").then_some(()));
     home.ok(&["reply", "long", "yes"]);
     assert_eq!(home.finished("long")["outcome"], "succeeded");
 }

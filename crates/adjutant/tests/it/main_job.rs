@@ -11,7 +11,7 @@ fn a_run_asks_is_answered_and_finishes() {
 
     let waited = home.adj(&["wait", "first"]);
     assert_eq!(waited.code, 3, "a question stops the wait: {waited:?}");
-    let inbox = home.json(&["inbox"]);
+    let inbox = home.inbox(&[]);
     assert_eq!(inbox[0]["question"], "Which colour?", "{inbox}");
     assert_eq!(inbox[0]["options"], json!(["red", "green"]));
     let view = home.show("first");
@@ -28,7 +28,7 @@ fn a_run_asks_is_answered_and_finishes() {
     for line in ["hello", "answer: green", "thanks"] {
         assert!(log.contains(line), "{line:?} is missing in {log:?}");
     }
-    let settled = home.json(&["inbox", "--all"]);
+    let settled = home.inbox(&["--all"]);
     assert_eq!((&settled[0]["status"], &settled[0]["answer"]), (&json!("retrieved"), &json!("green")));
 }
 
@@ -37,7 +37,7 @@ fn questions_asked_at_once_are_all_kept_and_answered_one_by_one() {
     let home = TestHome::new();
     home.start("many", "asks 20 number");
     let inbox = home.until("twenty questions are open", || {
-        let inbox = home.json(&["inbox"]);
+        let inbox = home.inbox(&[]);
         (inbox.as_array().map(Vec::len) == Some(20)).then_some(inbox)
     });
     let refused = home.adj(&["reply", "many", "which?"]);
@@ -60,7 +60,7 @@ fn a_declared_default_answers_at_the_deadline() {
     let view = home.finished("late");
     assert_eq!(view["outcome"], "succeeded", "{view}");
     assert!(home.log("late").contains("answer: yes"));
-    assert_eq!(home.json(&["inbox", "--all"])[0]["answered_by"], "default");
+    assert_eq!(home.inbox(&["--all"])[0]["answered_by"], "default");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_question_that_expires_wakes_its_asker_and_takes_no_answer() {
     home.start("late", "ask \"Anyone?\" expires: 1s");
     let view = home.finished("late");
     assert_eq!(view["outcome"], "failed", "{view}");
-    let request = home.json(&["inbox", "--all"])[0].clone();
+    let request = home.inbox(&["--all"])[0].clone();
     assert_eq!(request["status"], "expired", "{request}");
     let refused = home.adj(&["--json", "reply", request["number"].as_str().expect("a number"), "too late"]);
     assert_eq!(refused.code, 7, "{refused:?}");
@@ -80,7 +80,7 @@ fn one_answer_wins_and_the_loser_is_told() {
     let home = TestHome::new();
     home.start("one", "ask \"Who?\"\nsleep 60");
     home.until_status("one", "waiting_parent_reply");
-    let number = home.json(&["inbox"])[0]["number"].as_str().expect("a number").to_string();
+    let number = home.inbox(&[])[0]["number"].as_str().expect("a number").to_string();
     home.ok(&["reply", &number, "me"]);
     let refused = home.adj(&["--json", "reply", &number, "no, me"]);
     assert_eq!(refused.code, 7, "{refused:?}");
@@ -111,7 +111,7 @@ fn an_end_with_an_open_question_is_no_success() {
     home.start("blocked", "tool ask_parent {\"question\":\"And?\",\"wait_s\":0}\nsay leaving");
     let view = home.finished("blocked");
     assert_eq!(view["outcome"], "failed", "{view}");
-    assert!(home.json(&["inbox"]).as_array().is_some_and(Vec::is_empty), "nobody is left to read an answer");
+    assert!(home.inbox(&[]).as_array().is_some_and(Vec::is_empty), "nobody is left to read an answer");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn the_same_key_is_one_run_and_another_body_is_refused() {
     let other = Dispatch { prompt: "say twice\n".into(), ..order.clone() };
     assert_eq!(home.call(&other, "key-1").expect_err("another body").code, codes::KEY_REUSED);
     assert_ne!(home.call(&order, "key-2").expect("another key").run_id, first.run_id);
-    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(2));
+    assert_eq!(home.json(&["ps", "-a"])["runs"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn bad_input_changes_nothing_and_says_what_to_do() {
         assert!(refused.code == *code || (*code == 2 && refused.code == 1), "adj {args:?}: {refused:?}");
         assert!(refused.err.contains(word), "adj {args:?}: {refused:?}");
     }
-    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
+    assert_eq!(home.json(&["ps", "-a"])["runs"].as_array().map(Vec::len), Some(0));
     home.start("over", "say done");
     home.finished("over");
     let refused = home.adj(&["cancel", "over"]);

@@ -113,6 +113,13 @@ impl TestHome {
         ran.data()
     }
 
+    /// The questions that are open (or, with `--all`, were).
+    pub fn inbox(&self, args: &[&str]) -> Value {
+        let mut all = vec!["inbox"];
+        all.extend(args);
+        self.json(&all)["requests"].clone()
+    }
+
     /// Starts a run of the echo agent.
     pub fn start(&self, name: &str, script: &str) {
         self.start_agent("echo", name, script);
