@@ -41,7 +41,7 @@ impl From<Output> for Ran {
 impl Ran {
     /// The `data` of a `--json` reply.
     pub fn data(&self) -> Value {
-        let value: Value = serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {self:?}"));
+        let value: Value = serde_json::from_str(self.out.trim_end()).unwrap_or_else(|error| panic!("{error} in {self:?}"));
         value["data"].clone()
     }
 }
@@ -117,7 +117,7 @@ impl TestHome {
     pub fn inbox(&self, args: &[&str]) -> Value {
         let mut all = vec!["inbox"];
         all.extend(args);
-        self.json(&all)["requests"].clone()
+        self.json(&all)
     }
 
     /// Starts a run of the echo agent.
