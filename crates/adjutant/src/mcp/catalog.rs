@@ -241,6 +241,7 @@ pub const WORKER: [ToolRow; 4] = [
             Param::new("context", Kind::Text).about("What you know and have tried"),
             Param::new("options", Kind::Texts),
             Param::new("default", Kind::Text).about("Counts as the answer if none comes in time"),
+            Param::new("expires_s", Kind::Integer).about("That time; default 24 h"),
             Param::new("blocking", Kind::Bool).about("false: you can go on without it for now"),
             WAIT,
             KEY,

@@ -126,3 +126,139 @@ fn late(reply: impl Future<Output = Response> + Send + 'static) -> impl futures:
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Home;
+    use http::Method;
+    use http_body_util::BodyExt;
+    use serde_json::{Value, json};
+    use std::time::Instant;
+    use tower::ServiceExt;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    /// A router whose hub takes calls and never answers.
+    fn router() -> (Router, tempfile::TempDir, std::os::unix::net::UnixListener) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(dir.path()).expect("a home");
+        let silent = std::os::unix::net::UnixListener::bind(home.socket()).expect("a socket");
+        (http_router(Client::running_hub(&home), TOKEN), dir, silent)
+    }
+
+    fn post(body: &Value) -> http::request::Builder {
+        let method = body["method"].as_str().unwrap_or_default().to_owned();
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri("/mcp")
+            .header("host", "127.0.0.1:1234")
+            .header("authorization", format!("Bearer {TOKEN}"))
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
+        if body["params"]["_meta"].is_object() {
+            request = request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
+        }
+        if let Some(name) = body["params"]["name"].as_str() {
+            request = request.header("mcp-name", name);
+        }
+        request
+    }
+
+    fn modern(method: &str, mut params: Value) -> Value {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    }
+
+    async fn answered(router: Router, request: http::request::Builder, body: &Value) -> (StatusCode, String) {
+        let reply = router.oneshot(request.body(Body::from(body.to_string())).expect("a request")).await.expect("a reply");
+        let status = reply.status();
+        let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
+        (status, String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    #[tokio::test]
+    async fn only_the_token_opens_it() {
+        let list = modern("tools/list", json!({}));
+        for wrong in ["", "Bearer", "Bearer 0123456789abcdee", "Bearer 0123456789abcdef0", "bearer x"] {
+            let (router, _dir, _hub) = router();
+            let mut request = post(&list);
+            request.headers_mut().expect("headers").insert("authorization", HeaderValue::from_static(wrong));
+            assert_eq!(answered(router, request, &list).await.0, StatusCode::UNAUTHORIZED, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_this_machine_may_call_it() {
+        let list = modern("tools/list", json!({}));
+        for (header, value, expected) in [
+            ("origin", "http://localhost:5173", StatusCode::OK),
+            ("origin", "https://evil.example", StatusCode::FORBIDDEN),
+            ("origin", "null", StatusCode::FORBIDDEN),
+            ("host", "localhost:1", StatusCode::OK),
+            ("host", "evil.example", StatusCode::FORBIDDEN),
+        ] {
+            let (router, _dir, _hub) = router();
+            let mut request = post(&list);
+            request.headers_mut().expect("headers").insert(header, HeaderValue::from_static(value));
+            assert_eq!(answered(router, request, &list).await.0, expected, "{header}: {value}");
+        }
+    }
+
+    #[tokio::test]
+    async fn both_eras_see_the_tools_of_a_worker() {
+        let list = modern("tools/list", json!({}));
+        let (router_, _dir, _hub) = router();
+        let (status, body) = answered(router_, post(&list), &list).await;
+        assert_eq!(status, StatusCode::OK);
+        let reply: Value = serde_json::from_str(&body).expect("JSON");
+        let names: Vec<&str> = reply["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
+        assert_eq!(names, ["ask_parent", "check_answer", "check_subagent_status", "update_subagent_status"]);
+        assert_eq!(reply["result"]["_meta"][super::super::server::SERVER_INFO]["name"], "adjutant");
+
+        let (router_, _dir, _hub) = router();
+        let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}});
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about});
+        let (status, body) = answered(router_.clone(), post(&hello), &hello).await;
+        assert!(status == StatusCode::OK && body.contains("2025-06-18"), "{status} {body}");
+        let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+        let (status, body) = answered(router_, post(&list).header("mcp-protocol-version", "2025-06-18"), &list).await;
+        assert!(status == StatusCode::OK && body.contains("ask_parent") && !body.contains("reply_subagent"), "{status} {body}");
+    }
+
+    #[tokio::test]
+    async fn a_body_beyond_the_limit_is_refused() {
+        let (router, _dir, _hub) = router();
+        let ask = modern("tools/call", json!({"name": "ask_parent", "arguments": {"question": "x".repeat(BODY_BYTES_MAX)}}));
+        assert_eq!(answered(router, post(&ask), &ask).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn headers_come_long_before_the_answer() {
+        let (router, _dir, _hub) = router();
+        let ask = modern("tools/call", json!({"name": "ask_parent", "arguments": {"question": "why?"}}));
+        let began = Instant::now();
+        let reply = router.oneshot(post(&ask).body(Body::from(ask.to_string())).expect("a request")).await.expect("a reply");
+        assert!(began.elapsed() < Duration::from_secs(5));
+        assert_eq!(reply.headers()[CONTENT_TYPE], "text/event-stream");
+        let first = reply.into_body().frame().await.expect("a frame").expect("no error").into_data().expect("data");
+        assert_eq!(first, ": waiting\n\n");
+    }
+
+    #[tokio::test]
+    async fn a_late_reply_becomes_one_event() {
+        let json = async {
+            tokio::task::yield_now().await;
+            ([(CONTENT_TYPE, "application/json")], "{\"id\":1}").into_response()
+        };
+        let parts: Vec<Bytes> = late(json).collect().await;
+        assert_eq!(parts.concat(), b"data: {\"id\":1}\n\n");
+        let events = async { ([(CONTENT_TYPE, "text/event-stream")], "data: 1\n\n").into_response() };
+        let parts: Vec<Bytes> = late(events).collect().await;
+        assert_eq!(parts.concat(), b"data: 1\n\n");
+    }
+}

@@ -33,7 +33,7 @@ const LIST_TTL_MS: u64 = 300_000;
 const ROLE_WAIT: Duration = Duration::from_secs(2);
 /// Most requests whose first look is remembered; the oldest is forgotten first.
 const LOOKS_MAX: usize = 1_024;
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 const PARENT_INSTRUCTIONS: &str = "Hands tasks to other coding agents, which work in the background while you go on.\n\
 Loop: list_agents once; run_subagent for each independent task (they run side by side; the prompt must stand alone); then wait_for_subagents. \

@@ -31,7 +31,7 @@ pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> 
         options: args.texts("options"),
         default: args.owned("default"),
         blocking: args.truth("blocking").unwrap_or(true),
-        expires_s: None,
+        expires_s: args.count("expires_s")?,
     };
     let at_once = server.compat() || !ask.blocking;
     let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });

@@ -6,5 +6,6 @@ mod identity;
 mod kills;
 mod layering;
 mod main_job;
+mod mcp;
 mod supervise;
 mod support;

@@ -1,0 +1,285 @@
+//! `adj mcp` as a client sees it: JSON lines in, JSON lines out.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Long enough for a machine under load; reached only when something is broken.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+const MODERN: &str = "2026-07-28";
+
+/// One `adj mcp` process and what it has written.
+pub struct Session {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    /// What came while something else was waited for.
+    aside: Vec<Value>,
+    next_id: u64,
+    modern: bool,
+    capabilities: Value,
+}
+
+impl Session {
+    /// Starts `adj mcp` in a home, as the client of a directory, and opens it in an era.
+    pub fn open(home: &Path, directory: &Path, args: &[&str], modern: bool) -> Self {
+        let mut session = Self::start(home, directory, args);
+        session.modern = modern;
+        if !modern {
+            let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+            session.request("initialize", about);
+            session.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        }
+        session
+    }
+
+    pub fn start(home: &Path, directory: &Path, args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_adj"))
+            .arg("mcp")
+            .args(args)
+            .env("ADJ_HOME", home)
+            .env_remove("ADJ_RUN")
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("adj starts");
+        let output = child.stdout.take().expect("a pipe");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let input = child.stdin.take();
+        Self { child, input, lines, aside: Vec::new(), next_id: 1, modern: false, capabilities: json!({}) }
+    }
+
+    /// Declares the Tasks extension from here on.
+    pub fn with_tasks(mut self) -> Self {
+        self.capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        self
+    }
+
+    pub fn write(&mut self, message: &Value) {
+        self.write_raw(format!("{message}\n").as_bytes());
+    }
+
+    pub fn write_raw(&mut self, bytes: &[u8]) {
+        let input = self.input.as_mut().expect("the input is open");
+        input.write_all(bytes).and_then(|()| input.flush()).expect("the server reads");
+    }
+
+    /// Sends a request and returns its id.
+    pub fn send(&mut self, method: &str, mut params: Value) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        if self.modern {
+            let meta = &mut params["_meta"];
+            meta["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
+            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test", "version": "1"});
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+        }
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// Waits for the reply to a request; what else comes is put aside.
+    pub fn reply(&mut self, id: u64) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.aside.iter().position(|message| message["id"] == id) {
+                return self.aside.remove(at);
+            }
+            let message = self.read_until(deadline).unwrap_or_else(|| panic!("no reply to {id}; so far: {:?}", self.aside));
+            self.aside.push(message);
+        }
+    }
+
+    fn read_until(&mut self, deadline: Instant) -> Option<Value> {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Waits for a notification.
+    pub fn notification(&mut self, method: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
+                return self.aside.remove(at);
+            }
+            let message = self.read_until(deadline).unwrap_or_else(|| panic!("no {method}; so far: {:?}", self.aside));
+            self.aside.push(message);
+        }
+    }
+
+    pub fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        self.reply(id)
+    }
+
+    /// Calls a tool and returns its result, a refusal included.
+    pub fn tool(&mut self, name: &str, arguments: Value) -> Value {
+        let reply = self.request("tools/call", json!({"name": name, "arguments": arguments}));
+        assert!(reply["error"].is_null(), "{name}: {reply}");
+        reply["result"].clone()
+    }
+
+    /// Calls a tool that has to work and returns its structured content.
+    pub fn done(&mut self, name: &str, arguments: Value) -> Value {
+        let result = self.tool(name, arguments);
+        assert_ne!(result["isError"], true, "{name}: {result}");
+        result["structuredContent"].clone()
+    }
+
+    /// Closes the input and waits for the end.
+    pub fn close(mut self) -> (ExitStatus, Duration) {
+        drop(self.input.take());
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                return (status, began.elapsed());
+            }
+            assert!(began.elapsed() < PATIENCE, "adj mcp does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        if let Err(error) = self.child.kill().and_then(|()| self.child.wait().map(drop)) {
+            eprintln!("adj mcp: {error}");
+        }
+    }
+}
+
+/// Returns what a model reads.
+pub fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().expect("a text")
+}
+
+/// A home whose hub takes connections and never answers: anything that waits for it, waits.
+fn silent_home() -> (TempDir, UnixListener) {
+    let home = tempfile::tempdir().expect("a directory");
+    let hub = UnixListener::bind(home.path().join("adj.sock")).expect("a socket");
+    (home, hub)
+}
+
+const PARENT_TOOLS: [&str; 9] = [
+    "run_subagent",
+    "wait_for_subagents",
+    "check_subagent_status",
+    "get_subagent_logs",
+    "get_pending_questions",
+    "reply_subagent",
+    "steer_subagent",
+    "update_subagent_status",
+    "list_agents",
+];
+
+fn names(list: &Value) -> Vec<&str> {
+    list["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect()
+}
+
+#[test]
+fn both_eras_are_served_without_a_hub() {
+    let (home, _hub) = silent_home();
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let mut session = Session::start(home.path(), home.path(), &[]);
+        let about = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let hello = session.request("initialize", about);
+        assert_eq!(hello["result"]["protocolVersion"], version);
+        assert_eq!(hello["result"]["serverInfo"]["name"], "adjutant");
+        assert_eq!(hello["result"]["capabilities"], json!({"tools": {}}), "Tasks belong to the modern era");
+        let list = session.request("tools/list", json!({}));
+        assert_eq!(names(&list), PARENT_TOOLS);
+        assert!(list["result"]["ttlMs"].is_null() && list["result"]["resultType"].is_null(), "a legacy shape: {list}");
+        assert_eq!(session.request("prompts/list", json!({}))["error"]["code"], -32601);
+        assert_eq!(session.request("tasks/get", json!({"taskId": "x"}))["error"]["code"], -32021);
+    }
+    let mut session = Session::open(home.path(), home.path(), &["--role", "worker"], true);
+    let discovered = session.request("server/discover", json!({}));
+    assert!(discovered["result"]["supportedVersions"].as_array().expect("versions").contains(&json!(MODERN)));
+    let list = session.request("tools/list", json!({}));
+    assert_eq!(names(&list), ["ask_parent", "check_answer", "check_subagent_status", "update_subagent_status"]);
+    assert_eq!(list["result"]["cacheScope"], "private");
+    assert_eq!(list["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "adjutant");
+    assert_eq!(session.request("resources/list", json!({}))["error"]["code"], -32601);
+    let mut future = Session::start(home.path(), home.path(), &[]);
+    let meta = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2099-01-01", "io.modelcontextprotocol/clientCapabilities": {}}});
+    assert_eq!(future.request("tools/list", meta)["error"]["code"], -32022);
+}
+
+#[test]
+fn a_broken_line_harms_nobody_else() {
+    let (home, _hub) = silent_home();
+    let mut session = Session::start(home.path(), home.path(), &[]);
+    session.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}));
+    session.write_raw(b"{\"jsonrpc\": \n\xff\xfe\x00garbage\n[]\n\"x\"\n{}\n");
+    session.write(&json!({"jsonrpc": "2.0", "id": 90, "result": {}}));
+    let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    let hello = session.request("initialize", about);
+    assert_eq!(hello["result"]["protocolVersion"], "2025-06-18");
+    session.write_raw(b"{\"jsonrpc\": \"2.0\", \"id\": 5, \"meth\n");
+    session.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+    assert_eq!(session.request("tools/call", json!({"arguments": {}}))["error"]["code"], -32602);
+    assert_eq!(session.request("tools/call", json!({"name": "run_subagents"}))["error"]["code"], -32602);
+    assert_eq!(session.request("no/such", json!({}))["error"]["code"], -32601);
+    let refused = session.tool("run_subagent", json!({"agent": "echo", "promt": "x"}));
+    assert_eq!(refused["isError"], true);
+    assert!(text(&refused).contains("did you mean `prompt`") && refused["structuredContent"].is_null(), "{refused}");
+    assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+}
+
+#[test]
+fn a_wait_shows_life_at_once_and_ends_with_its_caller() {
+    let (home, _hub) = silent_home();
+    for modern in [false, true] {
+        let mut session = Session::open(home.path(), home.path(), &[], modern);
+        let waiting = session.send("tools/call", json!({"name": "wait_for_subagents", "arguments": {}, "_meta": {"progressToken": "t"}}));
+        let progress = session.notification("notifications/progress");
+        assert_eq!(progress["params"]["progressToken"], "t");
+        session.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}));
+        assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+        assert!(session.aside.iter().all(|message| message["id"] != waiting), "a cancelled call was answered");
+    }
+}
+
+#[test]
+fn it_ends_as_soon_as_its_input_does() {
+    let (home, _hub) = silent_home();
+    let mut session = Session::open(home.path(), home.path(), &[], false);
+    let waiting = json!({"name": "wait_for_subagents", "arguments": {}, "_meta": {"progressToken": 1}});
+    session.send("tools/call", waiting);
+    session.notification("notifications/progress");
+    let (status, took) = session.close();
+    assert!(status.success() && took < Duration::from_secs(2), "{status} after {took:?}");
+    let (status, took) = Session::start(home.path(), home.path(), &[]).close();
+    assert!(status.success() && took < Duration::from_secs(2), "{status} after {took:?}");
+}
+
+#[test]
+fn wrong_arguments_of_the_command_are_refused() {
+    let home = tempfile::tempdir().expect("a directory");
+    for (args, says) in [
+        (&["--rolle", "x"][..], "--rolle"),
+        (&["--role", "boss"], "boss"),
+        (&["--token-file", "/no/such/file"], "/no/such/file"),
+        (&["--client", "a\nb"], "client"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_adj")).arg("mcp").args(args).env("ADJ_HOME", home.path()).output().expect("adj runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(says) && output.stdout.is_empty(), "{args:?}: {told}");
+    }
+}
