@@ -55,6 +55,15 @@ pub enum Role {
     Worker,
 }
 
+impl Role {
+    fn other(self) -> Self {
+        match self {
+            Self::Parent => Self::Worker,
+            Self::Worker => Self::Parent,
+        }
+    }
+}
+
 /// How a server is set up.
 #[derive(Debug)]
 pub struct Setup {
@@ -188,7 +197,10 @@ impl Server {
         let role = self.role().await;
         let CallToolRequestParams { name, arguments, .. } = request;
         let Some(row) = catalog::find(role, &name) else {
-            return Err(ErrorData::invalid_params(unknown_tool(role, &name), None));
+            return match catalog::find(role.other(), &name) {
+                Some(row) => Ok(not_for(role, row).into_result().into()),
+                None => Err(ErrorData::invalid_params(unknown_tool(role, &name), None)),
+            };
         };
         let alias = (name != row.name).then(|| name.into_owned());
         let caller = Caller::new(self, context, alias);
@@ -231,6 +243,16 @@ fn stamp(meta: &mut Option<MetaObject>, context: &RequestContext<RoleServer>) {
     if caller::is_modern(context) {
         meta.get_or_insert_default().insert(SERVER_INFO.to_owned(), json!(implementation()));
     }
+}
+
+/// Refuses a tool of the other role: who calls it has to know that it will never work.
+fn not_for(role: Role, row: &ToolRow) -> Refusal {
+    let phrase = row.actions.first().map_or("do that", |action| action.phrase());
+    let (who, hint) = match role {
+        Role::Parent => ("a parent", "this is a tool of runs; answer them with reply_subagent"),
+        Role::Worker => ("a run", "ask your parent with ask_parent if it has to be done"),
+    };
+    Refusal::new(codes::NOT_ALLOWED, format!("{who} may not {phrase}"), hint)
 }
 
 fn unknown_tool(role: Role, name: &str) -> String {
