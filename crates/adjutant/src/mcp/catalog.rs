@@ -100,7 +100,7 @@ pub const PARENT: [ToolRow; 9] = [
         about: "Use after starting runs, instead of polling: returns when a run asks something, stops or finishes. Without run_ids it covers all live runs. Answer questions with reply_subagent, then call this again with its cursor.",
         params: &[
             Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
-            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): question, stop or end. any, all: ends only"),
+            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): a question or an end. any, all: ends"),
             Param::new("cursor", Kind::Integer).about("From the last wait"),
             WAIT,
         ],

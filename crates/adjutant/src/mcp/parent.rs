@@ -98,13 +98,15 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
         _ => WaitUntil::Attention,
     };
     let mut wait = Wait { runs: args.texts("run_ids"), until, after: args.integer("cursor"), wait_ms: 0 };
-    if caller.takes_tasks && asked != Some(0) {
+    // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
+    if caller.takes_tasks && asked.is_none() {
         let now = server.client().call(&wait).await?;
         if now.outcome != "timeout" {
             return done(waited(&now));
         }
-        wait.after = wait.after.or(Some(now.cursor));
-        wait.wait_ms = asked.map_or(tasks::TTL_MS, |seconds| seconds.saturating_mul(1_000)).min(tasks::TTL_MS);
+        if wait.runs.is_empty() {
+            wait.after = wait.after.or(Some(now.cursor));
+        }
         return Ok(Done::Task(server.client().call(&StartTask { wait, ttl_ms: tasks::TTL_MS }).await?));
     }
     wait.wait_ms = ms(caller.bounded(asked, caller.cap));
