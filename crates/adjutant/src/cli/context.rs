@@ -8,8 +8,7 @@ use crate::view::codes;
 use jiff::Timestamp;
 use std::io::Read;
 
-/// Largest text that is read from a file or standard input: the hub's own limit tells the user, so
-/// one byte more than it allows is enough.
+/// One byte more than the longest text that can be given from a file or standard input.
 const INPUT_BYTES_MAX: u64 = adjutant_core::limits::PROMPT_BYTES_MAX as u64 + 1;
 
 /// What every command has at hand.
@@ -64,6 +63,9 @@ pub fn text_argument(text: &str, what: &str) -> Result<String, Stop> {
 pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Stop> {
     let mut bytes = Vec::new();
     from.take(INPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| fail(words::IO, format!("cannot read {what} from {place}: {e}")))?;
+    if bytes.len() as u64 == INPUT_BYTES_MAX {
+        return Err(fail(codes::INVALID, format!("{what} from {place} is longer than {} bytes", INPUT_BYTES_MAX - 1)));
+    }
     String::from_utf8(bytes).map_err(|e| {
         fail_hint(codes::INVALID, format!("{what} from {place} is not UTF-8 (byte {})", e.utf8_error().valid_up_to()), "convert it to UTF-8 first")
     })

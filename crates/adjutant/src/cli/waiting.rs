@@ -27,10 +27,12 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
 /// Waits until something of what is wanted has happened, or the time is over.
 pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Stop> {
     let began = Instant::now();
+    // Without names, ends count from here on; each renewal looks back to here, so none is missed.
+    let after = if runs.is_empty() { Some(cx.hub.call(&Wait::default()).await?.cursor) } else { None };
     loop {
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         let wait_ms = left.map_or(WAIT_MS, |left| u64::try_from(left.as_millis()).unwrap_or(WAIT_MS).min(WAIT_MS));
-        let waited = cx.hub.call(&Wait { runs: runs.clone(), until, after: None, wait_ms }).await?;
+        let waited = cx.hub.call(&Wait { runs: runs.clone(), until, after, wait_ms }).await?;
         let over = left.is_some_and(|left| left <= Duration::from_millis(WAIT_MS));
         if waited.outcome != "timeout" || over {
             return Ok(waited);
@@ -54,9 +56,14 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
         }
     }
     let failed: Vec<&RunView> = waited.ended.iter().filter(|run| state::exit_of(run) != Exit::Done).collect();
-    match waited.needs.first() {
-        Some(open) if until == WaitUntil::Attention => return needs_input(open, cx),
-        _ => {}
+    let reached = match until {
+        WaitUntil::Attention => false,
+        WaitUntil::Any => !waited.ended.is_empty(),
+        WaitUntil::All => waited.working.is_empty(),
+    };
+    // Nothing goes on until somebody answers, so the hub ended the wait early.
+    if let Some(open) = waited.needs.first().filter(|_| waited.outcome != "timeout" && !reached) {
+        return needs_input(open, cx);
     }
     if waited.outcome == "timeout" {
         let working = waited.working.len();

@@ -81,7 +81,7 @@ fn the_exit_codes_are_the_documented_ones() {
     let table = home.json(&["help", "exit-codes"]);
     let text = home.fine(&["help", "exit-codes"]).out;
     for row in table.as_array().expect("a table") {
-        let line = format!("{:>5}  {}", row["exit"], row["meaning"].as_str().expect("text"));
+        let line = format!("{:>5}  {}", row["exit"].as_u64().expect("a number"), row["meaning"].as_str().expect("text"));
         assert!(text.lines().any(|l| l == line), "{line}");
     }
 }
@@ -149,10 +149,15 @@ fn waiting_tells_by_its_exit_code() {
     let asking = home.echo("ask \"Well?\"");
     let needs = home.adj(&["--json", "wait", &asking]);
     refused_with_data(&needs, "needs_input", 3);
-    let late = home.adj(&["--json", "wait", "--until", "all", "--timeout", "1s", &asking]);
+    let stuck = home.adj(&["--json", "wait", "--until", "all", &asking]);
+    refused_with_data(&stuck, "needs_input", 3);
+    let hanging = home.echo("hang");
+    let late = home.adj(&["--json", "wait", "--until", "all", "--timeout", "1s", &asking, &hanging]);
     refused_with_data(&late, "timed_out", 124);
-    home.fine(&["cancel", &asking]);
-    assert_eq!(home.ended(&asking)["outcome"], "cancelled");
+    home.fine(&["cancel", &asking, &hanging]);
+    for run in [asking, hanging] {
+        assert_eq!(home.ended(&run)["outcome"], "cancelled");
+    }
 }
 
 /// A wait that ends with a code of its own still gives its data.
@@ -217,7 +222,7 @@ fn a_dispatch_that_cannot_work_starts_nothing() {
     refused(&home.adj(&["--json", "run", "-a", "echo", ""]), "invalid", 2);
     refused(&home.adj_with_input(&["--json", "run", "-a", "echo", "-"], b"\xff\xfe"), "invalid", 2);
     let huge = vec![b'x'; 10 * 1024 * 1024];
-    refused(&home.adj_with_input(&["--json", "run", "-a", "echo", "-"], &huge), "limit", 8);
+    refused(&home.adj_with_input(&["--json", "run", "-a", "echo", "-"], &huge), "invalid", 2);
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
 }
 
@@ -227,7 +232,7 @@ fn an_answer_that_is_too_long_changes_nothing() {
     let run = home.echo("ask \"Well?\"\ndone");
     let number = home.asked_by(&run);
     let huge = vec![b'x'; 2 * 1024 * 1024];
-    refused(&home.adj_with_input(&["--json", "reply", &number, "-"], &huge), "limit", 8);
+    refused(&home.adj_with_input(&["--json", "reply", &number, "-"], &huge), "invalid", 2);
     refused(&home.adj(&["--json", "reply", &number, ""]), "invalid", 2);
     assert_eq!(home.json(&["inbox"])[0]["status"], "pending");
     home.fine(&["reply", &number, "yes"]);

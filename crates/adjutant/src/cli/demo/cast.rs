@@ -49,8 +49,14 @@ pub const RETRY_PROMPT: &str =
 pub const RETRY_OUTCOME: &str = "succeeded";
 
 impl Part {
-    /// The prompt of the task: what it is about, then its script.
-    pub fn prompt(&self) -> String {
-        format!("{}\n---\n{}", self.task, self.script)
+    /// The prompt of the task: what it is about, then its script, with its sleeps made `pace` times
+    /// as long.
+    pub fn prompt(&self, pace: u32) -> String {
+        let slower = |line: &str| match line.strip_prefix("sleep ").and_then(|seconds| seconds.parse::<f64>().ok()) {
+            Some(seconds) => format!("sleep {}", seconds * f64::from(pace)),
+            None => line.to_owned(),
+        };
+        let script: Vec<String> = self.script.lines().map(slower).collect();
+        format!("{}\n---\n{}", self.task, script.join("\n"))
     }
 }

@@ -26,6 +26,8 @@ use tokio::sync::mpsc;
 const DEMO_LIMIT: Duration = Duration::from_secs(28);
 /// How long the person has to answer before the second process does.
 const PERSON_LIMIT: Duration = Duration::from_secs(11);
+/// At full speed the demo takes about 5 seconds.
+const PACE_FOR_PEOPLE: u32 = 2;
 const STEP_LIMIT: Duration = Duration::from_secs(10);
 const POLL_WAIT_MS: u64 = 30_000;
 
@@ -53,6 +55,8 @@ enum Happened {
 struct Stage<'a> {
     cx: &'a Context,
     began: Instant,
+    /// How many times slower than at full speed everything goes, so that a person can read along.
+    pace: u32,
     plan: Vec<(Instant, Step)>,
     events: Pin<Box<dyn Future<Output = Result<EventPage, ErrorView>>>>,
     typed: Option<mpsc::Receiver<String>>,
@@ -72,6 +76,7 @@ pub async fn play(cx: &Context) -> Ended {
     let mut stage = Stage {
         cx,
         began: Instant::now(),
+        pace: if cx.out.terminal { PACE_FOR_PEOPLE } else { 1 },
         plan: Vec::new(),
         events: Box::pin(std::future::pending()),
         typed: None,
@@ -112,7 +117,7 @@ impl Stage<'_> {
             let cwd = self.cx.home.dir.display().to_string();
             let dispatch = Dispatch {
                 agent: "echo".to_owned(),
-                prompt: part.prompt(),
+                prompt: part.prompt(self.pace),
                 cwd,
                 name: Some(part.name.to_owned()),
                 timeout_s: None,
@@ -159,7 +164,7 @@ impl Stage<'_> {
                 let task = PARTS.iter().find(|part| part.name == name).map_or("second try", |part| part.task);
                 self.tell(name, Style::Good, &format!("● {task}"))?;
                 if name == cast::HANGS {
-                    self.later(Duration::from_millis(4_500), Step::Cancel);
+                    self.later(self.pace * Duration::from_millis(4_500), Step::Cancel);
                 }
             }
             "run.progress" => self.tell(name, Style::Plain, &event.text)?,
@@ -176,7 +181,7 @@ impl Stage<'_> {
                 let style = if event.text.contains("succeeded") { Style::Good } else { Style::Attention };
                 self.tell(name, style, &format!("■ {}", event.text))?;
                 if name == cast::FAILS {
-                    self.later(Duration::from_millis(700), Step::Retry);
+                    self.later(self.pace * Duration::from_millis(700), Step::Retry);
                 }
             }
             _ => {}
@@ -191,10 +196,10 @@ impl Stage<'_> {
         self.tell(name, Style::Attention, &format!("? {} {}  {}", request.number, request.question, options.join("  ")))?;
         if name == cast::CHOOSES {
             self.choice = Some(request);
-            self.later(Duration::from_millis(900), Step::Choose);
+            self.later(self.pace * Duration::from_millis(900), Step::Choose);
         } else {
             self.asked = Some(request);
-            self.later(Duration::from_millis(1_500), Step::KillHub);
+            self.later(self.pace * Duration::from_millis(1_500), Step::KillHub);
         }
         Ok(())
     }
@@ -343,10 +348,10 @@ impl Stage<'_> {
         }
         let paint = self.cx.out.paint;
         let time = paint.apply(Style::Dim, &format!("{:>5.1}s", self.began.elapsed().as_secs_f32()));
-        let columns = self.cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(18));
+        let columns = self.cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(22));
         let line = format!(
             "{time}  {}  {}",
-            paint.apply(Style::Strong, &format!("{:<8}", text::line(who))),
+            paint.apply(Style::Strong, &format!("{:<12}", text::line(who))),
             paint.apply(style, &text::cut(&text::line(what), columns))
         );
         match &mut self.held {
