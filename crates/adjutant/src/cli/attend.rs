@@ -53,6 +53,9 @@ fn with_options(request: &RequestView) -> String {
 pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
     let given = text_argument(&args.text, "the answer")?;
     let given = if args.text == "-" { given.trim_end_matches(['\n', '\r']).to_owned() } else { given };
+    if given.trim().is_empty() {
+        return Err(fail_hint(words::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
+    }
     let is_number = given.trim().parse::<usize>().is_ok();
     let by_request = RequestNo::parse(&args.to).is_ok() || adjutant_core::RequestId::parse(&args.to).is_ok();
     let mut answer = AnswerOne { answer: given.clone(), ..AnswerOne::default() };

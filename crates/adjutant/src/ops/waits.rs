@@ -26,7 +26,7 @@ struct Look {
 impl Look {
     fn outcome(&self, until: WaitUntil, named: bool) -> Option<&'static str> {
         // Nothing goes on until somebody answers: waiting longer would be waiting for ever.
-        let stuck = !self.working.is_empty() && self.working.iter().all(|run| run.blocking_pending > 0);
+        let stuck = !self.working.is_empty() && self.working.iter().all(|run| run.blocking_pending > 0 && !is_stopping(run));
         let nothing_left = self.working.is_empty();
         match until {
             WaitUntil::Attention if !self.needs.is_empty() || !self.ended.is_empty() => Some("event"),
@@ -36,6 +36,11 @@ impl Look {
             _ => None,
         }
     }
+}
+
+/// Its questions need nobody any more.
+fn is_stopping(run: &Run) -> bool {
+    matches!(run.state, RunState::Stopping(_))
 }
 
 impl Ops {
@@ -86,7 +91,7 @@ impl Ops {
             for id in runs {
                 // A run that was cleaned away meanwhile has ended, and was seen to.
                 let Some(run) = run_by_id(connection, *id)? else { continue };
-                if run.pending > 0 && look.needs.len() < SHOWN_MAX as usize {
+                if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
                     look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
                 }
                 match run.end_seq {

@@ -233,7 +233,7 @@ fn an_answer_that_is_too_long_changes_nothing() {
     let number = home.asked_by(&run);
     let huge = vec![b'x'; 2 * 1024 * 1024];
     refused(&home.adj_with_input(&["--json", "reply", &number, "-"], &huge), "invalid", 2);
-    refused(&home.adj(&["--json", "reply", &number, ""]), "invalid", 2);
+    refused(&home.adj(&["--json", "reply", &number, ""]), "usage", 2);
     assert_eq!(home.json(&["inbox"])[0]["status"], "pending");
     home.fine(&["reply", &number, "yes"]);
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
