@@ -4,7 +4,8 @@ use super::{OpError, Ops, render};
 
 use crate::link::{AttemptDir, Fact, FactKind, Order, Orders};
 use crate::store::{
-    Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_runs, next_queued, prompt_word, queued_messages, run_by_id, run_input,
+    Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, next_queued, prompt_word, queued_messages, run_by_id,
+    run_input,
 };
 use adjutant_core::run::Retention;
 use adjutant_core::{AttemptEnd, AttemptNo, Denied, Exit, PromptVia, RunEvent, RunId, RunState, StopReason};
@@ -79,10 +80,11 @@ impl Ops {
                 let Some(run) = next_queued(tx.connection())? else { return Ok(None) };
                 let run = tx.claim(&run, &token_hash, retention)?;
                 let input = run_input(tx.connection(), run.id)?;
-                Ok(Some((run, input)))
+                let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
+                Ok(Some((run, input, others)))
             })
             .await?;
-        let Some((run, input)) = claimed else { return Ok(None) };
+        let Some((run, input, others)) = claimed else { return Ok(None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let mut argv = input.agent.command.clone();
         argv.extend(input.agent.args.iter().cloned());
@@ -106,7 +108,7 @@ impl Ops {
             harness: harness_word(input.agent.harness).to_owned(),
             argv,
             prompt_via: prompt_word(input.agent.prompt).to_owned(),
-            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &input.prompt),
+            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &others, &input.prompt),
             cwd: PathBuf::from(&run.cwd),
             env,
             timeout_ms: input.agent.timeout_ms,
