@@ -86,10 +86,12 @@ pub fn start(
         Input::Whole(_) | Input::Open(_) => Some(pipe_pair()?),
     };
     let mut env: Vec<(OsString, OsString)> = order.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER");
+    env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER" && name != "ADJ_HOME");
     let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
     env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
     env.push(("ADJ_WORKER".into(), access.into_os_string()));
+    // So that an `adj` in the agent's shell comes to this home, where it is known as the run.
+    env.push(("ADJ_HOME".into(), order.home.clone().into_os_string()));
     let spawn = Spawn {
         program: &launch.program,
         argv: launch.argv.clone(),

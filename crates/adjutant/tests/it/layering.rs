@@ -136,13 +136,18 @@ fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
             let relative = path.strip_prefix(root).expect("below the root").to_path_buf();
             let first = relative.components().next().expect("a file has a name").as_os_str().to_string_lossy().to_string();
             let module = first.trim_end_matches(".rs").to_string();
-            if !first.is_empty() && path.extension().is_some_and(|e| e == "rs") && !["lib", "main"].contains(&module.as_str()) {
+            if !first.is_empty() && path.extension().is_some_and(|e| e == "rs") && !["lib", "main"].contains(&module.as_str()) && !is_test(&path) {
                 let text = fs::read_to_string(&path).expect("a source file is text");
                 found.push((module, relative, without_noise(&text)));
             }
         }
     }
     found
+}
+
+/// Whether a file is compiled for tests only.
+fn is_test(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem == "tests" || stem == "conformance")
 }
 
 /// Drops comments, string contents and everything from the unit tests on.
