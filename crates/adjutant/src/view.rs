@@ -191,7 +191,8 @@ pub struct RunView {
     /// A parent's remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<String>,
-    /// Every open request, oldest first.
+    /// Every open request, oldest first; for a run that looks at itself also those that were
+    /// answered and not read yet.
     #[serde(default)]
     pub pending: Vec<RequestView>,
     /// How many there are, should there be more than `pending` carries.

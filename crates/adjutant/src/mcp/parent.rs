@@ -197,9 +197,8 @@ async fn metadata(server: &Server, run: &RunView) -> Result<Value, Refusal> {
 async fn list_runs(server: &Server) -> Ended {
     let list = server.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
     let mut shown = Shown::new(json!({"runs": list.runs.iter().map(show::run_brief).collect::<Vec<_>>(), "more": list.more}));
-    let pending: Vec<RequestView> = list.runs.iter().flat_map(|run| run.pending.clone()).collect();
     shown = shown.lines(list.runs.iter().map(|run| {
-        let asks = if run.pending.is_empty() { String::new() } else { format!(", {} open questions", run.pending.len()) };
+        let asks = if run.pending_total == 0 { String::new() } else { format!(", {} open questions", run.pending_total) };
         format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
     }));
     if list.more > 0 {
@@ -209,10 +208,11 @@ async fn list_runs(server: &Server) -> Ended {
         return done(shown.line("no runs yet").next("list_agents, then run_subagent"));
     }
     let live = list.runs.iter().any(|run| run.outcome.is_none());
-    done(shown.next(match (pending.is_empty(), live) {
-        (false, _) => reply_hint(&pending),
-        (true, true) => format!("{WAIT_AGAIN} (do not poll)"),
-        (true, false) => "check_subagent_status run_id=… for the details of one".to_owned(),
+    let asking = list.runs.iter().any(|run| run.pending_total > 0);
+    done(shown.next(match (asking, live) {
+        (true, _) => "get_pending_questions, then reply_subagent".to_owned(),
+        (false, true) => format!("{WAIT_AGAIN} (do not poll)"),
+        (false, false) => "check_subagent_status run_id=… for the details of one".to_owned(),
     }))
 }
 

@@ -7,7 +7,8 @@ use super::catalog::{self, Done, RUN_PREFIX, ToolRow};
 use super::refusal::Refusal;
 use super::{args::Args, tasks, text};
 use crate::client::{Client, VERSION};
-use crate::view::{GetRun, ListAgents, codes};
+use crate::view::{GetRun, ListAgents, ListRuns, MessageView, codes};
+use adjutant_core::Denied;
 use futures::FutureExt;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
@@ -19,7 +20,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,8 +91,8 @@ struct Inner {
     /// When the answer to a request was first looked for, by its id. A lock and no owner: it is
     /// held for a few instructions, by calls that have nothing else in common.
     looks: Mutex<HashMap<String, Instant>>,
-    /// What the run may call itself by, once the hub has agreed.
-    own_names: Mutex<HashSet<String>>,
+    /// What a worker's run goes by, once the hub was asked.
+    own_names: OnceCell<[String; 2]>,
 }
 
 impl Server {
@@ -99,7 +100,7 @@ impl Server {
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let role = OnceCell::new_with(setup.role);
-        Self(Arc::new(Inner { setup, role, looks: Mutex::default(), own_names: Mutex::default() }))
+        Self(Arc::new(Inner { setup, role, looks: Mutex::default(), own_names: OnceCell::new() }))
     }
 
     /// Returns the way to the hub.
@@ -129,11 +130,13 @@ impl Server {
         *self.0.role.get_or_init(|| self.ask_for_role()).await
     }
 
-    /// A run that cannot be confirmed in time is still treated as one: fewer tools do less harm.
+    /// A run may not list runs, and a parent may; nothing changes by asking. A role that cannot be
+    /// found out in time is taken for a run's: fewer tools do less harm.
     async fn ask_for_role(&self) -> Role {
-        match tokio::time::timeout(ROLE_WAIT, self.client().call(&GetRun::default())).await {
-            Ok(Err(error)) if error.code != codes::UNREACHABLE => Role::Parent,
-            Ok(_) | Err(_) => Role::Worker,
+        let look = ListRuns { all: false, limit: Some(1) };
+        match tokio::time::timeout(ROLE_WAIT, self.client().call(&look)).await {
+            Ok(Ok(_)) => Role::Parent,
+            Ok(Err(_)) | Err(_) => Role::Worker,
         }
     }
 
@@ -162,19 +165,22 @@ impl Server {
         self.0.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes sure that a worker which names a run names its own.
-    pub(super) async fn check_own_run(&self, run: Option<&str>) -> Result<(), Refusal> {
-        let Some(run) = run else { return Ok(()) };
-        if self.own_names().contains(run) {
-            return Ok(());
+    /// Makes sure that a worker which names a run names its own. Messages that came along with the
+    /// look at itself are for the result.
+    pub(super) async fn check_own_run(&self, run: Option<&str>) -> Result<Vec<MessageView>, Refusal> {
+        let Some(run) = run else { return Ok(Vec::new()) };
+        let mut messages = Vec::new();
+        if self.0.own_names.get().is_none() {
+            let own = self.client().call(&GetRun::default()).await?;
+            messages = own.messages;
+            // Whoever was first has set the same.
+            self.0.own_names.get_or_init(|| async { [own.run_id, own.name] }).await;
         }
-        let own = self.client().call(&GetRun { run: run.to_owned() }).await?;
-        self.own_names().extend([own.run_id, own.name]);
-        Ok(())
-    }
-
-    fn own_names(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.own_names.lock().unwrap_or_else(PoisonError::into_inner)
+        if self.0.own_names.get().is_some_and(|own| own.iter().any(|name| name == run)) {
+            return Ok(messages);
+        }
+        let message = Denied::not_found("run", run).to_string();
+        Err(Refusal::new(codes::NOT_FOUND, message, "leave run_id out: you can only speak for yourself"))
     }
 
     async fn listed(&self) -> Vec<Tool> {

@@ -133,7 +133,7 @@ pub fn run_brief(run: &RunView) -> Value {
     brief.insert("agent".into(), json!(run.agent));
     brief.insert("status".into(), json!(run.status));
     brief.insert("task".into(), json!(cut(&run.task, TASK_CHARS)));
-    brief.insert("open_questions".into(), json!(run.pending.len()));
+    brief.insert("open_questions".into(), json!(run.pending_total));
     let mut add = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             brief.insert(name.to_owned(), value);
@@ -156,6 +156,10 @@ pub fn run_brief(run: &RunView) -> Value {
 pub fn run_full(run: &RunView) -> Value {
     let mut data = json!(run);
     data["pending"] = run.pending.iter().map(request_brief).collect();
+    // Shown apart, to the run alone.
+    if let Some(data) = data.as_object_mut() {
+        data.remove("messages");
+    }
     if let Some(result) = &run.result {
         data["result"] = json!(cut(result, RESULT_CHARS_ALONE));
     }

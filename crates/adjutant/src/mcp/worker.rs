@@ -7,9 +7,12 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
-use crate::view::{Ask, GetRun, ReadRequest, RequestView, RunView, SetStatus, codes};
+use crate::view::{Ask, GetRun, MessageView, ReadRequest, RequestView, RunView, SetStatus, codes};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+/// Most answers that one look at itself hands over; the rest comes with the next.
+const ANSWERS_MAX: usize = 10;
 
 type Ended = Result<Done, Refusal>;
 
@@ -24,7 +27,7 @@ fn ms(duration: Duration) -> u64 {
 /// Commits the question, then waits. Whatever ends the wait, the question stays open.
 pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> Ended {
     let asked_s = args.count("wait_s")?;
-    server.check_own_run(args.text("run_id")).await?;
+    let messages = server.check_own_run(args.text("run_id")).await?;
     let ask = Ask {
         question: args.word("question"),
         context: args.owned("context"),
@@ -39,17 +42,16 @@ pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> 
         Some(key) => server.client().call_with_key(&ask, key).await?,
         None => server.client().call(&ask).await?,
     };
-    if wait.is_zero() {
-        return asked(&request);
-    }
-    let read = ReadRequest { message_id: request.message_id.clone(), wait_ms: ms(wait) };
-    match caller.held("waiting for the answer", server.client().call(&read)).await? {
-        Ok(settled) => asked(&settled),
-        Err(error) => {
-            tracing::warn!(%error, "the wait for an answer failed");
-            asked(&request)
+    let mut latest = request;
+    if !wait.is_zero() {
+        let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: ms(wait) };
+        match caller.held("waiting for the answer", server.client().call(&read)).await? {
+            Ok(settled) => latest = settled,
+            Err(error) => tracing::warn!(%error, "the wait for an answer failed"),
         }
     }
+    latest.messages.splice(..0, messages);
+    asked(&latest)
 }
 
 fn asked(request: &RequestView) -> Ended {
@@ -81,9 +83,10 @@ fn asked(request: &RequestView) -> Ended {
 /// is counted from the first look at this request.
 pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -> Ended {
     let asked_s = args.count("wait_s")?;
-    server.check_own_run(args.text("run_id")).await?;
+    let messages = server.check_own_run(args.text("run_id")).await?;
     let message_id = args.word("message_id");
-    let request = server.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
+    let mut request = server.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
+    request.messages.splice(..0, messages);
     if request.status != "pending" {
         server.forget_look(&request.message_id);
         return checked(server, caller, &request);
@@ -96,7 +99,9 @@ pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -
     let mut latest = request;
     if !wait.is_zero() {
         let read = ReadRequest { message_id, wait_ms: ms(wait) };
+        let earlier = std::mem::take(&mut latest.messages);
         latest = caller.held("waiting for the answer", server.client().call(&read)).await??;
+        latest.messages.splice(..0, earlier);
     }
     if latest.status != "pending" {
         server.forget_look(&latest.message_id);
@@ -158,15 +163,19 @@ fn described(request: &RequestView) -> Shown {
         "number": request.number,
         "status": request.status,
     }));
-    if request.messages.is_empty() {
+    with_messages(shown, &request.messages)
+}
+
+/// What the parent said meanwhile comes with whatever the worker calls next.
+fn with_messages(shown: Shown, messages: &[MessageView]) -> Shown {
+    if messages.is_empty() {
         return shown;
     }
-    let messages: Vec<Value> = request
-        .messages
+    let data: Vec<Value> = messages
         .iter()
         .map(|message| json!({"message_id": message.message_id, "from": message.from, "sent_at": message.sent_at, "text": message.text}))
         .collect();
-    shown.with("messages", messages).lines(request.messages.iter().map(show::message_line))
+    shown.with("messages", data).lines(messages.iter().map(show::message_line))
 }
 
 fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
@@ -195,14 +204,27 @@ fn ended_unanswered(request: &RequestView) -> Option<Refusal> {
 
 pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
     let run = server.client().call(&GetRun { run: args.word("run_id") }).await?;
-    let shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(run.pending.iter().map(show::request_line));
-    let shown = if server.compat() { shown.with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str()) } else { shown };
-    let answered = run.pending.iter().find(|request| request.status == "answered");
-    let next = match (answered, run.pending.first()) {
-        (Some(request), _) => format!("check_answer message_id={} gives you the answer", line(&request.number, 24)),
-        (None, Some(request)) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
-        (None, None) if run.status == "parent_replied" => "check_answer with the message_id of your question gives you the answer".to_owned(),
-        (None, None) => "go on with your task; report the result with update_subagent_status".to_owned(),
+    let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run));
+    shown = with_messages(shown, &run.messages);
+    if server.compat() {
+        shown = shown.with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str());
+    }
+    // Looking is reading: answers that are there are handed over, as they would be by check_answer.
+    let mut answers = Vec::new();
+    for request in run.pending.iter().filter(|request| request.status == "answered").take(ANSWERS_MAX) {
+        let request = server.client().call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await?;
+        let answer = request.answer.clone().unwrap_or_default();
+        shown = answer_line(with_messages(shown, &request.messages), &request, &answer);
+        answers.push(json!({"message_id": request.message_id, "number": request.number, "question": request.question, "answer": answer}));
+    }
+    let given = !answers.is_empty();
+    shown = shown.with("answers", answers);
+    let open: Vec<&RequestView> = run.pending.iter().filter(|request| request.status == "pending").collect();
+    shown = shown.lines(open.iter().map(|request| show::request_line(request)));
+    let next = match open.first() {
+        _ if given => "go on with your task, using what was answered".to_owned(),
+        Some(request) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
+        None => "go on with your task; report the result with update_subagent_status".to_owned(),
     };
     done(shown.next(next))
 }
@@ -219,6 +241,7 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
     let set = SetStatus { run: args.word("run_id"), status: status.clone(), summary: args.owned("summary"), percent };
     let run = server.client().call(&set).await?;
     let shown = Shown::new(reported(&run)).line(format!("recorded: {status}; {}", show::run_line(&run)));
+    let shown = with_messages(shown, &run.messages);
     let shown = if server.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
     done(shown.next(if status == "running" { "go on with your task" } else { "end your turn" }))
 }

@@ -3,7 +3,7 @@
 use super::answers::bounded;
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
-use crate::store::{NewRun, Run, RunInput, StoreError, live_in_dir, run_input, runs_newest};
+use crate::store::{NewRun, Run, RunInput, StoreError, live_in_dir, run_input, runs_newest, unread_of};
 use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, ReadLogs, Retry, RunList, RunView, SendToRun, SetStatus,
 };
@@ -13,6 +13,8 @@ use std::path::Path;
 /// Runs that are listed when the caller says no number.
 const LIST_DEFAULT: u32 = 200;
 const LIST_MAX: u32 = 10_000;
+/// Most answered, unread requests that a run's look at itself shows.
+const UNREAD_SHOWN_MAX: u32 = 20;
 /// Most variables that a dispatch can carry, and the longest of them in bytes.
 const ENV_MAX: usize = 200;
 const ENV_BYTES_MAX: usize = 128 * 1024;
@@ -128,14 +130,19 @@ impl Ops {
         })?)
     }
 
-    /// Looks at one run. A run that looks at itself gets its messages along.
+    /// Looks at one run. A run that looks at itself gets its messages along, and sees which of its
+    /// requests were answered and not read yet.
     ///
     /// # Errors
     /// Unknown or foreign.
     pub async fn get_run(&self, who: &Principal, call: &GetRun) -> Result<RunView, OpError> {
         let (run, mut view) = self.store.read(|connection| {
             let run = pick::run(connection, who, Action::See, &call.run)?;
-            let view = render::run(connection, &self.home, &run)?;
+            let mut view = render::run(connection, &self.home, &run)?;
+            if *who == Principal::Run(run.id) && run.unread > 0 {
+                view.pending.extend(unread_of(connection, run.id, UNREAD_SHOWN_MAX)?.iter().map(render::request));
+                view.pending.sort_by_key(|request| request.asked_at.clone());
+            }
             Ok((run, view))
         })?;
         if *who == Principal::Run(run.id) {

@@ -140,6 +140,19 @@ pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -
         .collect()
 }
 
+/// Reads up to `limit` requests of a run that were answered and not read yet, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
 /// Reads up to `limit` requests that `who` may answer, oldest first; only open ones unless `all`.
 ///
 /// # Errors

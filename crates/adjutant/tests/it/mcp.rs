@@ -390,6 +390,23 @@ fn patience_ends_a_check_and_never_the_question() {
 }
 
 #[test]
+fn a_runs_look_at_itself_hands_over_answers_and_messages() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let script = "---\ntool ask_parent {\"question\":\"Side question?\",\"blocking\":false}\nask \"Main question?\"\n\
+                  tool check_subagent_status {}\ntool check_subagent_status {}\ndone ok";
+    let run = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": script})));
+    home.until("both are asked", || (home.show(&run)["pending_total"] == 2).then_some(()));
+    session.done("reply_subagent", json!({"message_id": "Q1", "answer": "by the way"}));
+    session.done("steer_subagent", json!({"run_id": run, "action": "message", "text": "look out"}));
+    session.done("reply_subagent", json!({"run_id": run, "answer": "go"}));
+    home.finished(&run);
+    let log = home.log(&run);
+    assert_eq!(log.matches("by the way").count(), 1, "read once by looking: {log}");
+    assert_eq!(log.matches("look out").count(), 1, "a message is given once: {log}");
+}
+
+#[test]
 fn a_wait_is_kept_as_a_task_that_outlives_its_connection() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], true).with_tasks();
