@@ -37,6 +37,29 @@ pub fn cut(text: &str, columns_max: usize) -> String {
     out
 }
 
+/// Breaks a line at its blanks so that each part fits; a word that is too long stays whole.
+#[must_use]
+pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut used = 0;
+    for word in line.split(' ') {
+        let columns = width(word);
+        if used > 0 && used + 1 + columns > columns_max {
+            parts.push(String::new());
+            used = 0;
+        }
+        if let Some(part) = parts.last_mut() {
+            if used > 0 {
+                part.push(' ');
+                used += 1;
+            }
+            part.push_str(word);
+            used += columns;
+        }
+    }
+    parts
+}
+
 /// Counts the terminal columns of a line.
 #[must_use]
 pub fn width(text: &str) -> usize {
@@ -143,6 +166,13 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 6), "日本語");
         assert_eq!(cut("abc", 0), "");
+    }
+
+    #[test]
+    fn wrapping_breaks_at_blanks() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap("incomprehensibilities yes", 5), ["incomprehensibilities", "yes"]);
+        assert_eq!(wrap("", 5), [""]);
     }
 
     proptest! {

@@ -4,11 +4,13 @@ use super::args::{AdoptArgs, CancelArgs, CleanArgs, RetryArgs, SendArgs};
 use super::attend::ask;
 use super::context::{Context, text_argument};
 use super::exit::{Exit, words};
-use super::out::{Ended, Stop, fail_hint};
+use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
 use crate::client::Client;
+use crate::config::Home;
+use crate::process::lock;
 use crate::text;
-use crate::view::{Adopt, Cancel, Clean, ErrorView, Retry, RunView, SendToRun, StopHub, codes};
+use crate::view::{Adopt, Cancel, Clean, ErrorView, HubView, Retry, RunView, SendToRun, StopHub, codes};
 
 /// Names shown of a list of removed runs.
 const NAMES_SHOWN_MAX: usize = 20;
@@ -85,16 +87,12 @@ pub async fn adopt(args: &AdoptArgs, cx: &Context) -> Ended {
 
 /// Ends the hub, and starts none to do so.
 pub async fn stop(cx: &Context) -> Ended {
-    let hub = match Client::running_hub(&cx.home).call(&StopHub {}).await {
-        Ok(hub) => hub,
-        Err(error) if error.code == codes::UNREACHABLE => {
-            if cx.out.json {
-                cx.out.data(&serde_json::json!({"running": false}))?;
-            }
-            cx.out.say("no hub is running")?;
-            return Ok(Exit::Done);
+    let Some(hub) = stop_hub(&cx.home).await? else {
+        if cx.out.json {
+            cx.out.data(&serde_json::json!({"running": false}))?;
         }
-        Err(error) => return Err(error.into()),
+        cx.out.say("no hub is running")?;
+        return Ok(Exit::Done);
     };
     if cx.out.json {
         cx.out.data(&hub)?;
@@ -103,6 +101,20 @@ pub async fn stop(cx: &Context) -> Ended {
     let runs = if hub.live_runs > 0 { format!("; {} live runs go on, the next command starts a hub for them", hub.live_runs) } else { String::new() };
     cx.out.line(&format!("{} hub stopped (pid {}){runs}", cx.out.paint.apply(Style::Good, "✓"), hub.pid))?;
     Ok(Exit::Done)
+}
+
+/// Stops the home's hub and waits until it has let go of the home; `None` when none was there.
+pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Stop> {
+    let hub = match Client::running_hub(home).call(&StopHub {}).await {
+        Ok(hub) => hub,
+        Err(error) if error.code == codes::UNREACHABLE => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let path = home.hub_lock();
+    let free = tokio::task::spawn_blocking(move || lock::wait_free_blocking(&path));
+    let gone = free.await.map_err(std::io::Error::other).and_then(|free| free);
+    gone.map_err(|e| fail(words::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid)))?;
+    Ok(Some(hub))
 }
 
 /// Removes finished runs, after asking.

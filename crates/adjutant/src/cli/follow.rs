@@ -14,12 +14,14 @@ use crate::view::{
 };
 use std::io::BufRead;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// How long one look for more stays at the hub, in milliseconds.
 const POLL_WAIT_MS: u64 = 30_000;
+/// Bytes of output taken at once.
+const PAGE_BYTES: u64 = 256 * 1024;
 /// A second Ctrl-C within this time cancels the run.
 const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 
@@ -89,8 +91,13 @@ impl<'a> Follow<'a> {
 
     fn poll_log(&mut self, after: u64) {
         let grep = if let What::Log { grep, .. } = &self.what { grep.clone() } else { None };
-        let call =
-            ReadLogs { run: self.run.run_id.clone(), after: Some(after), max_bytes: None, grep, wait_ms: if self.over { 0 } else { POLL_WAIT_MS } };
+        let call = ReadLogs {
+            run: self.run.run_id.clone(),
+            after: Some(after),
+            max_bytes: Some(PAGE_BYTES),
+            grep,
+            wait_ms: if self.over { 0 } else { POLL_WAIT_MS },
+        };
         let hub = self.cx.hub.clone();
         self.log = Box::pin(async move { hub.call(&call).await });
     }
@@ -173,9 +180,10 @@ impl<'a> Follow<'a> {
                 if self.asking.as_ref().is_some_and(|asking| Some(asking.message_id.as_str()) == event.request_id.as_deref()) {
                     self.asking = None;
                 }
-                self.note(&event.text)?;
+                let what = event.kind.strip_prefix("request.").unwrap_or_default();
+                self.note(&format!("{what}: {}", event.text))?;
             }
-            "run.progress" | "run.reported" | "run.starting" | "run.stopping" | "run.requeued" => self.note(&event.text)?,
+            "run.progress" | "run.stopping" | "run.requeued" => self.note(&event.text)?,
             _ => {}
         }
         Ok(())
@@ -246,12 +254,14 @@ impl<'a> Follow<'a> {
     async fn let_go(&mut self) -> Ended {
         self.fresh_line()?;
         let name = text::line(&self.run.name);
-        self.cx.out.say(&format!("detached: {name} goes on (adj logs -f {name}). Ctrl-C again within 2 s cancels it."))?;
-        let until = Instant::now() + CANCEL_WINDOW;
-        let again = tokio::time::timeout_at(until.into(), self.interrupts.recv()).await;
+        self.cx.out.say(&format!("detached; {name} goes on. Ctrl-C again within 2 s cancels it."))?;
+        let again = tokio::time::timeout(CANCEL_WINDOW, self.interrupts.recv()).await;
         if again.is_ok() {
             let run = self.cx.hub.call(&Cancel { run: self.run.run_id.clone(), reason: Some("Ctrl-C twice".to_owned()) }).await?;
             self.cx.out.say(&format!("cancelling {}", text::line(&run.name)))?;
+        }
+        if again.is_err() {
+            self.cx.out.next(&format!("adj logs -f {name}"))?;
         }
         if self.cx.out.json {
             return Err(fail(words::INTERRUPTED, format!("detached from {name}")));

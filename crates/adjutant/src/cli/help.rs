@@ -17,6 +17,7 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
     let out = Out {
         json: args.iter().any(|arg| arg == "--json"),
         terminal: false,
+        agent_mode: false,
         interactive: false,
         columns: None,
         paint: Paint::OFF,

@@ -10,14 +10,17 @@ use crate::view::{LogPage, ReadLogs};
 
 /// Bytes of one page.
 const PAGE_BYTES: u64 = 256 * 1024;
-/// Lines shown to an agent or a pipe's reader that asked for nothing else is the whole log; to a
-/// terminal too: it is what `docker logs` does.
+/// The last lines are looked for in this many bytes first, and in no more than this many.
 const TAIL_BYTES_FIRST: u64 = 64 * 1024;
+const TAIL_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Lines that an agent gets when it does not say how many: its context is small.
+const LINES_FOR_AGENTS: usize = 25;
 
 /// Prints a run's log.
 pub async fn logs(args: &LogsArgs, cx: &Context) -> Ended {
     let reader = Reader { run: &args.run, grep: args.grep.as_deref() };
-    let next = match args.lines {
+    let lines = args.lines.or((cx.out.agent_mode && !args.follow && !cx.out.json).then_some(LINES_FOR_AGENTS));
+    let next = match lines {
         Some(lines) => reader.tail(lines, cx).await?,
         None => reader.whole(cx).await?,
     };
@@ -56,17 +59,22 @@ impl Reader<'_> {
     async fn tail(&self, lines: usize, cx: &Context) -> Result<u64, Stop> {
         let mut bytes = TAIL_BYTES_FIRST;
         let mut page = self.page(None, bytes, cx).await?;
-        while page.from > 0 && page.text.lines().count() <= lines && bytes < page.total {
-            bytes = bytes.saturating_mul(4);
+        // The first line of a part may be half a line, so there has to be one more than wanted.
+        while page.from > 0 && page.text.lines().count() <= lines && bytes < TAIL_BYTES_MAX {
+            bytes *= 4;
             page = self.page(None, bytes, cx).await?;
-            if page.text.len() as u64 >= bytes.saturating_sub(4) {
-                continue;
-            }
-            break;
         }
         let surplus = page.text.lines().count().saturating_sub(lines);
+        let is_part = surplus > 0 || page.from > 0;
         page.text = page.text.split_inclusive('\n').skip(surplus).collect();
         print(&page, cx)?;
+        if is_part && cx.out.agent_mode {
+            cx.out.next(&format!(
+                "adj logs -n {} {name}   or   adj logs --grep TEXT {name}   for earlier output",
+                lines * 10,
+                name = text::line(&page.name)
+            ))?;
+        }
         Ok(page.next)
     }
 }

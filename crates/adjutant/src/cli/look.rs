@@ -13,6 +13,8 @@ use std::fmt::Write as _;
 
 /// Most runs that are listed when nothing else is said.
 const RUNS_SHOWN_MAX: u32 = 200;
+/// Before everything that others wrote.
+const INDENT: &str = "  ";
 /// How long one look for more events waits at the hub.
 const EVENTS_WAIT_MS: u64 = 30_000;
 
@@ -57,7 +59,7 @@ fn row(run: &RunView, cx: &Context) -> Vec<Cell> {
         painted(&run.name, Style::Strong),
         plain(&run.agent),
         painted(&look.text, look.style),
-        plain(&progress(run.percent, cx.out.terminal)),
+        plain(&progress(run.percent.filter(|_| !state::is_over(run)), cx.out.terminal)),
         plain(&cx.time(time)),
         plain(&run.task),
     ]
@@ -130,7 +132,7 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     }
     if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
         writeln!(out, "{}", paint.apply(Style::Dim, "last words"))?;
-        out.push_str(&indented(result));
+        out.push_str(&indented(result, cx));
     }
     Ok(out)
 }
@@ -140,9 +142,9 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
     let mut out = String::new();
     let head = format!("{} from {}, asked {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
     writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
-    out.push_str(&indented(&request.question));
+    out.push_str(&indented(&request.question, cx));
     if let Some(context) = &request.context {
-        out.push_str(&indented(&format!("why: {context}")));
+        out.push_str(&indented(&format!("why: {context}"), cx));
     }
     for (n, option) in request.options.iter().enumerate() {
         let default = if request.default.as_ref() == Some(option) { "   (when nobody answers)" } else { "" };
@@ -158,8 +160,11 @@ fn ago(time: &str, cx: &Context) -> String {
     if cx.out.terminal { format!("{} ago", cx.time(time)) } else { time.to_owned() }
 }
 
-fn indented(block: &str) -> String {
-    text::block(block).trim_end().lines().fold(String::new(), |out, line| out + "  " + line + "\n")
+fn indented(block: &str, cx: &Context) -> String {
+    let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(INDENT.len()));
+    let safe = text::block(block);
+    let lines = safe.trim_end().lines().flat_map(|line| text::wrap(line, columns));
+    lines.fold(String::new(), |out, line| out + INDENT + &line + "\n")
 }
 
 /// Prints the event history.

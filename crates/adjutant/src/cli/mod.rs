@@ -73,6 +73,7 @@ fn out_for(global: &Global) -> Out {
     Out {
         json: global.json,
         terminal,
+        agent_mode,
         interactive: terminal && std::io::stdin().is_terminal() && !global.no_input && !global.json,
         columns: terminal.then(columns),
         paint: Paint::decide(global.color, env, terminal),

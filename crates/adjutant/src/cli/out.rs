@@ -55,6 +55,8 @@ pub struct Out {
     pub json: bool,
     /// Standard output is a terminal (and no agent reads it).
     pub terminal: bool,
+    /// A coding agent reads this: short, plain, and what to do next.
+    pub agent_mode: bool,
     /// Questions may be asked on the terminal.
     pub interactive: bool,
     /// Columns of the terminal, when there is one.

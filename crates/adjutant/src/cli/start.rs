@@ -53,7 +53,7 @@ fn shares(run: &RunView, cx: &Context) -> Result<(), Stop> {
     if run.shares_directory_with.is_empty() {
         return Ok(());
     }
-    cx.out.say(&format!("note: {} work in the same directory", text::line(&run.shares_directory_with.join(", "))))
+    cx.out.say(&format!("note: also at work in this directory: {}", text::line(&run.shares_directory_with.join(", "))))
 }
 
 /// Waits until the run has ended or asks something; prints only how it ended.

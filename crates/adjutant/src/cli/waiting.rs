@@ -6,6 +6,7 @@ use super::exit::{Exit, words};
 use super::look;
 use super::out::{Ended, Stop};
 use super::state;
+use super::style::Style;
 use crate::text;
 use crate::view::{ErrorView, RequestView, RunView, Wait, WaitUntil, Waited};
 use std::time::{Duration, Instant};
@@ -79,9 +80,9 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
 pub fn ending(run: &RunView, cx: &Context) -> String {
     let look = state::look(run, now());
     let said = run.summary.as_deref().or(run.result.as_deref()).unwrap_or_default();
-    let first = text::line(said.trim().lines().next().unwrap_or_default());
-    let head = format!("{} {}", cx.out.paint.apply(look.style, &text::line(&look.text)), text::line(&run.name));
-    if first.is_empty() { head } else { format!("{head}: {}", text::cut(&first, 120)) }
+    let last = text::line(said.trim().lines().last().unwrap_or_default());
+    let head = format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(look.style, &text::line(&look.text)));
+    if last.is_empty() { head } else { format!("{head} – {}", text::cut(&last, 120)) }
 }
 
 /// Ends a wait because a run asks something.

@@ -8,12 +8,13 @@ mod stage;
 
 use super::args::DemoArgs;
 use super::context::Context;
+use super::control::stop_hub;
 use super::exit::{Exit, words};
 use super::out::{Ended, Out, Stop, fail};
 use crate::client::{Client, random_hex};
 use crate::config::Home;
-use crate::process::{foreground, lock};
-use crate::view::{Cancel, ListRuns, StopHub, Wait, WaitUntil};
+use crate::process::foreground;
+use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -84,11 +85,7 @@ async fn clean_up(home: &Home) -> Result<(), Stop> {
             hub.call(&Wait { runs, until: WaitUntil::All, after: None, wait_ms: CLEAN_UP_WAIT_MS }).await?;
         }
     }
-    if hub.call(&StopHub {}).await.is_ok() {
-        let path = home.hub_lock();
-        let gone = tokio::task::spawn_blocking(move || lock::wait_free_blocking(&path)).await;
-        gone.map_err(std::io::Error::other).and_then(|free| free).map_err(|e| fail(words::IO, format!("the demo's hub did not end: {e}")))?;
-    }
+    stop_hub(home).await?;
     let mut tries = 0;
     loop {
         match std::fs::remove_dir_all(&home.dir) {

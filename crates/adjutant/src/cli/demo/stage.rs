@@ -238,7 +238,7 @@ impl Stage<'_> {
             return Err(fail(words::RUN_FAILED, format!("{number} was lost with the hub")));
         }
         let took = killed.elapsed().as_millis();
-        self.tell("hub", Style::Good, &format!("✓ a new one (pid {}) took over after {took} ms: {number} is still open, no run noticed", after.pid))?;
+        self.tell("hub", Style::Good, &format!("✓ a new one took over in {took} ms; {number} is still open"))?;
         let next = if self.cx.out.interactive { Step::AskPerson } else { Step::Answer };
         self.later(Duration::from_millis(900), next);
         Ok(())
