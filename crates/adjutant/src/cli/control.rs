@@ -8,12 +8,15 @@ use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
 use crate::client::Client;
 use crate::config::Home;
-use crate::process::lock;
+use crate::process::{lock, watch};
 use crate::text;
 use crate::view::{Adopt, Cancel, Clean, ErrorView, HubView, Retry, RunView, SendToRun, StopHub, codes};
+use std::time::Duration;
 
 /// Names shown of a list of removed runs.
 const NAMES_SHOWN_MAX: usize = 20;
+/// How long a hub may take to end.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Ends runs. Each is tried; the first refusal is the command's failure.
 pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
@@ -111,9 +114,15 @@ pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Stop> {
         Err(error) => return Err(error.into()),
     };
     let path = home.hub_lock();
-    let free = tokio::task::spawn_blocking(move || lock::wait_free_blocking(&path));
-    let gone = free.await.map_err(std::io::Error::other).and_then(|free| free);
-    gone.map_err(|e| fail(words::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid)))?;
+    let failed = |e: std::io::Error| fail(words::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid));
+    match tokio::time::timeout(STOP_LIMIT, watch::released(&path)).await {
+        Ok(released) => released.map_err(failed)?,
+        // Somebody else may have started the next one already.
+        Err(_) if lock::holder_pid(&path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {
+            return Err(fail_hint(words::IO, format!("the hub (pid {}) does not end", hub.pid), format!("kill -9 {} loses nothing", hub.pid)));
+        }
+        Err(_) => {}
+    }
     Ok(Some(hub))
 }
 
