@@ -2,7 +2,7 @@
 
 use super::args::{AdoptArgs, CancelArgs, CleanArgs, RetryArgs, SendArgs};
 use super::attend::ask;
-use super::context::{Context, text_argument};
+use super::context::{Context, home, text_argument};
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::config::Home;
 use crate::process::{lock, watch};
 use crate::text;
-use crate::view::{Adopt, Cancel, Clean, ErrorView, HubView, Retry, RunView, SendToRun, StopHub, codes};
+use crate::view::{Adopt, Cancel, Clean, ErrorView, GetHub, HubView, Retry, RunView, SendToRun, StopHub, codes};
 use std::time::Duration;
 
 /// Names shown of a list of removed runs.
@@ -104,6 +104,15 @@ pub async fn stop(cx: &Context) -> Ended {
     let runs = if hub.live_runs > 0 { format!("; {} live runs go on, the next command starts a hub for them", hub.live_runs) } else { String::new() };
     cx.out.line(&format!("{} hub stopped (pid {}){runs}", cx.out.paint.apply(Style::Good, "✓"), hub.pid))?;
     Ok(Exit::Done)
+}
+
+/// Refuses to go on where a hub is running already.
+pub async fn no_hub_there() -> Ended {
+    let home = home()?;
+    match Client::running_hub(&home).call(&GetHub {}).await {
+        Ok(hub) => Err(fail_hint(codes::CONFLICT, format!("a hub (pid {}) serves {} already", hub.pid, home.dir.display()), "adj stop ends it")),
+        Err(_) => Ok(Exit::Done),
+    }
 }
 
 /// Stops the home's hub and waits until it has let go of the home; `None` when none was there.

@@ -42,22 +42,28 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match cli.command {
         // These answer for themselves.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
-        Some(Command::Serve) => crate::hub::main(&["--foreground".into()]),
+        Some(Command::Serve) => match told(context::block_on(control::no_hub_there()), &out_for(&cli.global)) {
+            Exit::Done => crate::hub::main(&["--foreground".into()]),
+            exit => ExitCode::from(exit.number()),
+        },
         command => perform(command, &out_for(&cli.global)),
     }
 }
 
 fn perform(command: Option<Command>, out: &Out) -> ExitCode {
-    let ended = context::block_on(run(command, out)).and_then(|ended| ended);
-    let exit = match ended {
+    ExitCode::from(told(context::block_on(run(command, out)), out).number())
+}
+
+/// Tells how a command ended, where that was not told yet.
+fn told(ended: Result<Ended, Stop>, out: &Out) -> Exit {
+    match ended.and_then(|ended| ended) {
         Ok(exit) | Err(Stop::Quiet(exit)) => exit,
         Err(Stop::ReaderGone) => Exit::Done,
         Err(Stop::Error(error)) => match out.error(&error) {
             Ok(()) => Exit::of(&error.code),
             Err(_) => Exit::Failed,
         },
-    };
-    ExitCode::from(exit.number())
+    }
 }
 
 fn out_for(global: &Global) -> Out {

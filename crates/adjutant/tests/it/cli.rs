@@ -301,6 +301,44 @@ fn stopping_starts_no_hub_and_ends_a_running_one() {
 }
 
 #[test]
+fn a_second_hub_is_refused() {
+    let home = TestHome::new();
+    home.fine(&["ps"]);
+    let pid = home.hub_pid();
+    refused(&home.adj(&["--json", "serve"]), "conflict", 7);
+    assert_eq!(home.hub_pid(), pid);
+}
+
+#[test]
+fn a_home_that_cannot_be_used_is_an_error_and_no_hang() {
+    let home = TestHome::new();
+    let file = home.work().join("file");
+    std::fs::write(&file, "x").expect("a file");
+    for dir in ["/proc/nowhere", file.to_str().expect("UTF-8")] {
+        for args in [["--json", "ps"], ["--json", "inbox"]] {
+            let mut command = home.command(&args);
+            command.env("ADJ_HOME", dir);
+            refused(&Ran::from(command.output().expect("adj can be started")), "unreachable", 6);
+        }
+    }
+}
+
+#[test]
+fn agents_get_the_end_of_a_log_and_where_the_rest_is() {
+    let home = TestHome::new();
+    let run = home.echo(&(1..=100).map(|n| format!("say line {n}\n")).collect::<String>());
+    home.ended(&run);
+    let mut command = home.command(&["logs", &run]);
+    command.env("CLAUDECODE", "1");
+    let ran = Ran::from(command.output().expect("adj can be started"));
+    assert_eq!(ran.out.lines().count(), 25, "{ran:?}");
+    assert!(ran.out.contains("line 100") && ran.err.contains("adj logs -n 250"), "{ran:?}");
+    assert_eq!(home.fine(&["logs", &run]).out.lines().count(), 100);
+    assert_eq!(home.fine(&["logs", "-n", "2", &run]).out, "line 99\nline 100\n");
+    assert_eq!(home.fine(&["logs", "--grep", "line 7", &run]).out.lines().count(), 11);
+}
+
+#[test]
 fn cleaning_asks_first() {
     let home = TestHome::new();
     let run = home.echo("done");
