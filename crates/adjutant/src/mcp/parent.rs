@@ -5,7 +5,7 @@ use super::caller::Caller;
 use super::catalog::Done;
 use super::refusal::Refusal;
 use super::server::Server;
-use super::show::{self, QUESTION_CHARS, RESULT_CHARS, Shown};
+use super::show::{self, QUESTION_CHARS, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
 use super::text::{barred, cut, line, quoted};
 use super::{tasks, text};
 use crate::config;
@@ -21,8 +21,8 @@ use std::time::Duration;
 const RUNS_MAX: u32 = 20;
 /// Most questions that a list shows.
 const QUESTIONS_MAX: u32 = 20;
-/// Most lines of one kind in the result of a wait.
-const WAITED_LINES_MAX: usize = 7;
+/// Most of one kind that the result of a wait shows in detail.
+const WAITED_MAX: usize = 7;
 const LOG_CHARS_DEFAULT: u64 = 6_000;
 const LOG_CHARS_MAX: u64 = 40_000;
 const WAIT_AGAIN: &str = "wait_for_subagents";
@@ -68,7 +68,7 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
         let others = line(&run.shares_directory_with.join(", "), 300);
         shown = shown.line(format!("it shares its directory with {others}: keep their files apart"));
     }
-    shown = shown.lines(run.pending.iter().map(show::request_line));
+    shown = shown.lines(show::request_lines(&run));
     if !run.pending.is_empty() {
         return done(shown.next(reply_hint(&run.pending)));
     }
@@ -114,25 +114,28 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     done(waited(&caller.held(&doing, server.client().call(&wait)).await??))
 }
 
-/// Shows what a wait found.
+/// Shows what a wait found: the first few in detail, the others by name.
 #[must_use]
 pub fn waited(waited: &Waited) -> Shown {
     let Waited { outcome, needs, ended, working, cursor } = waited;
+    let (needs_told, ended_told, working_told) = (first(needs), first(ended), first(working));
+    let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
+    let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
     let mut shown = Shown::new(json!({
         "outcome": outcome,
-        "needs": needs.iter().map(show::request_brief).collect::<Vec<_>>(),
-        "ended": ended.iter().map(show::run_brief).collect::<Vec<_>>(),
-        "working": working.iter().map(show::run_brief).collect::<Vec<_>>(),
+        "needs": needs_told.iter().map(show::request_brief).collect::<Vec<_>>(),
+        "ended": ended_told.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>(),
+        "working": working_told.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>(),
         "cursor": cursor,
     }));
-    let told = needs.iter().map(show::request_line).take(WAITED_LINES_MAX);
-    shown = shown.lines(told).lines(rest(needs.len(), "questions: get_pending_questions"));
-    let told = ended.iter().take(WAITED_LINES_MAX).map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
-    shown = shown.lines(told).lines(rest(ended.len(), "ended runs: check_subagent_status"));
+    shown = also(shown.lines(needs_told.iter().map(show::request_line)), "needs_more", "more questions", numbers);
+    let told = ended_told.iter().map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
+    shown = also(shown.lines(told), "ended_more", "more have ended", names(ended));
     if !working.is_empty() {
-        let some: Vec<String> = working.iter().take(WAITED_LINES_MAX).map(show::run_line).collect();
+        let some: Vec<String> = working_told.iter().map(show::run_line).collect();
         shown = shown.line(format!("{} still working: {}", working.len(), some.join("; ")));
     }
+    shown = also(shown, "working_more", "more are working", names(working));
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
     let next = match outcome.as_str() {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
@@ -150,9 +153,17 @@ pub fn waited(waited: &Waited) -> Shown {
     shown.next(next)
 }
 
-fn rest(all: usize, what: &str) -> Option<String> {
-    let more = all.saturating_sub(WAITED_LINES_MAX);
-    (more > 0).then(|| format!("… {more} more {what}"))
+fn first<T>(all: &[T]) -> &[T] {
+    &all[..all.len().min(WAITED_MAX)]
+}
+
+/// Names those that are not shown in detail.
+fn also(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
+    if names.is_empty() {
+        return shown;
+    }
+    let told = format!("… {} {what}: {}", names.len(), line(&names.join(", "), 2_000));
+    shown.line(told).with(field, names)
 }
 
 fn reply_hint(needs: &[RequestView]) -> String {
@@ -166,7 +177,7 @@ fn reply_hint(needs: &[RequestView]) -> String {
 pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
     let Some(run) = args.owned("run_id") else { return list_runs(server).await };
     let run = server.client().call(&GetRun { run }).await?;
-    let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(run.pending.iter().map(show::request_line));
+    let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
     if server.compat() {
         shown = with_metadata(server, shown, &run).await?;
     }
@@ -196,7 +207,8 @@ async fn metadata(server: &Server, run: &RunView) -> Result<Value, Refusal> {
 
 async fn list_runs(server: &Server) -> Ended {
     let list = server.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
-    let mut shown = Shown::new(json!({"runs": list.runs.iter().map(show::run_brief).collect::<Vec<_>>(), "more": list.more}));
+    let mut shown =
+        Shown::new(json!({"runs": list.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(), "more": list.more}));
     shown = shown.lines(list.runs.iter().map(|run| {
         let asks = if run.pending_total == 0 { String::new() } else { format!(", {} open questions", run.pending_total) };
         format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
@@ -306,7 +318,7 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
             "run_id": request.run_id,
             "status": request.status,
         })).collect::<Vec<_>>(),
-        "runs": answered.runs.iter().map(show::run_brief).collect::<Vec<_>>(),
+        "runs": answered.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(),
     }))
     .line(message)
     .lines(answered.runs.iter().map(show::run_line));
@@ -314,7 +326,7 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
         shown = shown.with("updatedMetadata", metadata(server, run).await?);
     }
     let open: Vec<RequestView> = answered.runs.iter().flat_map(|run| run.pending.clone()).collect();
-    shown = shown.lines(open.iter().take(WAITED_LINES_MAX).map(|request| format!("still open: {}", show::request_line(request))));
+    shown = shown.lines(open.iter().take(WAITED_MAX).map(|request| format!("still open: {}", show::request_line(request))));
     done(shown.next(if open.is_empty() { WAIT_AGAIN.to_owned() } else { reply_hint(&open) }))
 }
 
@@ -352,13 +364,13 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
 }
 
 fn steered(run: &RunView, action: &str) -> Shown {
-    Shown::new(show::run_brief(run)).with("action", action).with("runId", run.run_id.as_str())
+    Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action).with("runId", run.run_id.as_str())
 }
 
 pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
     let set = SetStatus { run: args.word("run_id"), status: args.word("status"), summary: args.owned("summary"), percent: None };
     let run = server.client().call(&set).await?;
-    let mut shown = Shown::new(show::run_brief(&run));
+    let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
     if let Some(annotation) = &run.annotation {
         shown = shown.with("annotation", cut(annotation, RESULT_CHARS)).line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
     }
@@ -408,5 +420,40 @@ pub(super) fn project(directory: &Path) -> Result<String, Refusal> {
     match path.to_str() {
         Some(name) => Ok(name.to_owned()),
         None => Err(Refusal::new(codes::INVALID, format!("{} is not UTF-8", text::quoted(&path.to_string_lossy(), 200)), hint)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_many_runs_shows_few_and_names_all() {
+        let run = |n: usize| RunView { name: format!("run-{n}"), agent: "echo".into(), result: Some("r".repeat(9_000)), ..RunView::default() };
+        let request = |n: usize| RequestView { number: format!("Q{n}"), question: "q".repeat(5_000), ..RequestView::default() };
+        let many = Waited {
+            outcome: "event".into(),
+            needs: (0..40).map(request).collect(),
+            ended: (0..40).map(run).collect(),
+            working: (0..40).map(run).collect(),
+            cursor: 9,
+        };
+        let result = waited(&many).into_result();
+        let text = result.content[0].as_text().expect("text").text.clone();
+        assert!(text.lines().count() <= 25 && text.ends_with("then wait_for_subagents cursor=9"), "{text}");
+        let data = result.structured_content.expect("data");
+        for n in 0..40 {
+            let name = format!("run-{n}");
+            assert!(text.contains(&name) && data.to_string().contains(&name) && text.contains(&format!("Q{n}")), "{name}");
+        }
+        assert!(data.to_string().len() < 48 * 1024, "{} bytes", data.to_string().len());
+        assert_eq!(data["ended_more"].as_array().map(Vec::len), Some(33));
+    }
+
+    #[test]
+    fn nothing_to_wait_for_is_said_so() {
+        let idle = Waited { outcome: "idle".into(), ..Waited::default() };
+        let text = waited(&idle).into_result().content[0].as_text().expect("text").text.clone();
+        assert!(text.contains("no live run") && text.contains("next: run_subagent"), "{text}");
     }
 }

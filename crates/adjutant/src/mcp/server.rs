@@ -210,15 +210,10 @@ impl Server {
         };
         let alias = (name != row.name).then(|| name.into_owned());
         let caller = Caller::new(self, context, alias);
-        let done = AssertUnwindSafe(self.run(row, &caller, arguments)).catch_unwind().await;
-        Ok(match done {
-            Ok(Ok(Done::Result(shown))) => shown.into_result().into(),
-            Ok(Ok(Done::Task(task))) => CallToolResponse::Task(tasks::created(&task)),
-            Ok(Err(refusal)) => refusal.into_result().into(),
-            Err(_) => {
-                let hint = "this is a defect of adj; what became of the call is visible with check_subagent_status";
-                Refusal::new(codes::INTERNAL, format!("{} failed unexpectedly", row.name), hint).into_result().into()
-            }
+        Ok(match guarded(row.name, self.run(row, &caller, arguments)).await {
+            Ok(Done::Result(shown)) => shown.into_result().into(),
+            Ok(Done::Task(task)) => CallToolResponse::Task(tasks::created(&task)),
+            Err(refusal) => refusal.into_result().into(),
         })
     }
 
@@ -238,6 +233,14 @@ impl Server {
         };
         ServerConfig::new(capabilities).with_server_info(implementation()).with_instructions(instructions)
     }
+}
+
+/// Makes a result of a tool that panics: without one its caller would wait for ever.
+async fn guarded(tool: &str, call: impl Future<Output = Result<Done, Refusal>>) -> Result<Done, Refusal> {
+    AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
+        let hint = "this is a defect of adj; check_subagent_status shows what became of the call";
+        Err(Refusal::new(codes::INTERNAL, format!("{tool} failed unexpectedly"), hint))
+    })
 }
 
 fn implementation() -> Implementation {
@@ -361,6 +364,12 @@ impl ServerHandler for Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_tool_that_panics_is_answered_for() {
+        let refusal = guarded("run_subagent", async { panic!("a defect") }).await.expect_err("refused");
+        assert_eq!((refusal.code.as_str(), refusal.message.as_str()), (codes::INTERNAL, "run_subagent failed unexpectedly"));
+    }
 
     #[test]
     fn instructions_are_short() {

@@ -13,6 +13,10 @@ pub const QUESTION_CHARS: usize = 2_000;
 /// Most characters of a run's last words in a list, and where it is looked at alone.
 pub const RESULT_CHARS: usize = 1_500;
 pub const RESULT_CHARS_ALONE: usize = 8_000;
+/// The same in a list of many.
+pub const RESULT_CHARS_LISTED: usize = 200;
+/// Most questions that a run is shown with; there is a tool for all of them.
+pub const QUESTIONS_MAX: usize = 10;
 const TASK_CHARS: usize = 100;
 
 /// A tool's result.
@@ -124,9 +128,9 @@ pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     }
 }
 
-/// Writes what a list says of a run.
+/// Writes what a list says of a run, with at most so many characters of its result.
 #[must_use]
-pub fn run_brief(run: &RunView) -> Value {
+pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     let mut brief = Map::new();
     brief.insert("run_id".into(), json!(run.run_id));
     brief.insert("name".into(), json!(run.name));
@@ -141,9 +145,9 @@ pub fn run_brief(run: &RunView) -> Value {
     };
     add("reason", run.reason.as_ref().map(|reason| json!(cut(reason, 300))));
     add("exit_code", run.exit_code.map(Value::from));
-    add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, RESULT_CHARS))));
+    add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, result_chars))));
     // A report says it all; without one the last words have to do.
-    add("result", run.result.as_ref().filter(|_| run.summary.is_none()).map(|result| json!(cut(result, RESULT_CHARS))));
+    add("result", run.result.as_ref().filter(|_| run.summary.is_none()).map(|result| json!(cut(result, result_chars))));
     add("percent", run.percent.map(Value::from));
     add("progress", run.progress.as_ref().map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));
@@ -155,7 +159,7 @@ pub fn run_brief(run: &RunView) -> Value {
 #[must_use]
 pub fn run_full(run: &RunView) -> Value {
     let mut data = json!(run);
-    data["pending"] = run.pending.iter().map(request_brief).collect();
+    data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_brief).collect();
     // Shown apart, to the run alone.
     if let Some(data) = data.as_object_mut() {
         data.remove("messages");
@@ -231,6 +235,17 @@ pub fn request_line(request: &RequestView) -> String {
         out.push_str(&format!(" [{}]", line(&request.status, 20)));
     }
     out
+}
+
+/// Writes the open requests of a run as lines, not too many.
+#[must_use]
+pub fn request_lines(run: &RunView) -> Vec<String> {
+    let mut lines: Vec<String> = run.pending.iter().filter(|request| request.status == "pending").take(QUESTIONS_MAX).map(request_line).collect();
+    let more = usize::try_from(run.pending_total).unwrap_or(usize::MAX).saturating_sub(lines.len());
+    if more > 0 {
+        lines.push(format!("… {more} more questions: get_pending_questions"));
+    }
+    lines
 }
 
 /// Writes what a list says of a request.

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
-use crate::view::{Ask, GetRun, MessageView, ReadRequest, RequestView, RunView, SetStatus, codes};
+use crate::view::{Ask, GetRun, MessageView, ReadRequest, RequestView, SetStatus, codes};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -219,9 +219,8 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
     }
     let given = !answers.is_empty();
     shown = shown.with("answers", answers);
-    let open: Vec<&RequestView> = run.pending.iter().filter(|request| request.status == "pending").collect();
-    shown = shown.lines(open.iter().map(|request| show::request_line(request)));
-    let next = match open.first() {
+    shown = shown.lines(show::request_lines(&run));
+    let next = match run.pending.iter().find(|request| request.status == "pending") {
         _ if given => "go on with your task, using what was answered".to_owned(),
         Some(request) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
         None => "go on with your task; report the result with update_subagent_status".to_owned(),
@@ -240,16 +239,8 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
     let status = args.word("status");
     let set = SetStatus { run: args.word("run_id"), status: status.clone(), summary: args.owned("summary"), percent };
     let run = server.client().call(&set).await?;
-    let shown = Shown::new(reported(&run)).line(format!("recorded: {status}; {}", show::run_line(&run)));
+    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {status}; {}", show::run_line(&run)));
     let shown = with_messages(shown, &run.messages);
     let shown = if server.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
     done(shown.next(if status == "running" { "go on with your task" } else { "end your turn" }))
-}
-
-fn reported(run: &RunView) -> Value {
-    let mut data = show::run_brief(run);
-    if let Some(summary) = &run.summary {
-        data["summary"] = json!(super::text::cut(summary, RESULT_CHARS));
-    }
-    data
 }
