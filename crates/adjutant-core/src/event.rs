@@ -21,10 +21,11 @@ pub enum EventKind {
     RequestRetrieved,
     RequestExpired,
     RequestWithdrawn,
+    SignalMalformed,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::RunQueued,
         Self::RunStarting,
         Self::RunStarted,
@@ -43,6 +44,7 @@ impl EventKind {
         Self::RequestRetrieved,
         Self::RequestExpired,
         Self::RequestWithdrawn,
+        Self::SignalMalformed,
     ];
 
     /// Returns the stable word for this kind, in the store and on every interface.
@@ -67,6 +69,7 @@ impl EventKind {
             Self::RequestRetrieved => "request.retrieved",
             Self::RequestExpired => "request.expired",
             Self::RequestWithdrawn => "request.withdrawn",
+            Self::SignalMalformed => "signal.malformed",
         }
     }
 

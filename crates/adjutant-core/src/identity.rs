@@ -3,22 +3,44 @@
 
 use crate::RunId;
 
+/// How a run reaches its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// By our tools.
+    Tools,
+    /// By blocks in its own words: it has no tools of ours.
+    Blocks,
+}
+
 /// Stands between the statement and the task.
 pub const SEPARATOR: &str = "---";
 
 /// Puts the identity statement before a task. `others` are the names of live runs in the same
 /// directory.
 #[must_use]
-pub fn with_statement(run: RunId, name: &str, others: &[String], task: &str) -> String {
+pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, task: &str) -> String {
+    let how = match voice {
+        Voice::Tools => {
+            "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent. It returns when the answer is there. \
+             If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
+             - Tell how far you are with update_subagent_status (status running), and report at the end (status success or error, with a summary).\n"
+                .to_owned()
+        }
+        Voice::Blocks => format!(
+            "- To be heard, print a block: a line [TYPE], YAML with agent_id: {run} and the fields named here, a line [/TYPE]. You have no other way.\n\
+             - To ask: CLARIFICATION_NEEDED with reason, and questions (a list, each with text, and options if there are some). Then end: you are started again with the answer. \
+             Do not ask what you can find out yourself.\n\
+             - When you cannot go on: STOP_WORK with stop_reason (blocker or error), details, completed_work, blocked_work, state_snapshot. Then end.\n\
+             - PROGRESS with percent and note on the way; at the end COMPLETION_REPORT with status (success, partial_success or failed), summary, deliverables.\n"
+        ),
+    };
     let shared =
         if others.is_empty() { String::new() } else { format!("- Also at work in this directory: {}. Keep to your own files.\n", others.join(", ")) };
     format!(
         "## EXECUTION CONTEXT: BACKGROUND SUBAGENT\n\
          You are run {name} (id {run}), a background sub-agent. Nobody watches your terminal: you cannot talk to the user, show a menu or wait at a prompt. \
          Everything goes through your parent.\n\
-         - Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent. It returns when the answer is there. \
-         If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
-         - Tell how far you are with update_subagent_status (status running), and report at the end (status success or error, with a summary).\n\
+         {how}\
          - You may not answer questions or start other agents.\n\
          {shared}\
          {SEPARATOR}\n{task}"
@@ -32,10 +54,12 @@ mod tests {
 
     #[test]
     fn the_statement_is_short_and_the_task_is_unchanged() {
-        let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &["calm-newt".to_owned()], "Do\n---\nthis");
-        assert!(prompt.contains("calm-newt"));
-        let (statement, task) = prompt.split_once("\n---\n").expect("the separator is there");
-        assert_eq!(task, "Do\n---\nthis");
-        assert!(statement.len() < 1_400, "about 350 tokens: {}", statement.len());
+        for voice in [Voice::Tools, Voice::Blocks] {
+            let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &["calm-newt".to_owned()], voice, "Do\n---\nthis");
+            assert!(prompt.contains("calm-newt"));
+            let (statement, task) = prompt.split_once("\n---\n").expect("the separator is there");
+            assert_eq!(task, "Do\n---\nthis");
+            assert!(statement.len() < 1_400, "about 350 tokens: {}", statement.len());
+        }
     }
 }

@@ -12,7 +12,9 @@ pub mod limits;
 pub mod name;
 pub mod principal;
 pub mod request;
+pub mod resume;
 pub mod run;
+pub mod signal;
 pub mod time;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, PromptVia};

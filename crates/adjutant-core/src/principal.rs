@@ -109,6 +109,8 @@ pub enum Action {
     ReadAnswer,
     Cancel,
     Retry,
+    Pause,
+    Resume,
     Message,
     ReceiveMessages,
     Annotate,
@@ -120,7 +122,7 @@ pub enum Action {
 }
 
 impl Action {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Dispatch,
         Self::ListAgents,
         Self::ListRuns,
@@ -133,6 +135,8 @@ impl Action {
         Self::ReadAnswer,
         Self::Cancel,
         Self::Retry,
+        Self::Pause,
+        Self::Resume,
         Self::Message,
         Self::ReceiveMessages,
         Self::Annotate,
@@ -159,6 +163,8 @@ impl Action {
             Self::ReadAnswer => "read answers",
             Self::Cancel => "cancel runs",
             Self::Retry => "retry runs",
+            Self::Pause => "pause runs",
+            Self::Resume => "resume runs",
             Self::Message => "send messages to runs",
             Self::ReceiveMessages => "receive messages",
             Self::Annotate => "annotate runs",
@@ -181,6 +187,8 @@ impl Action {
             | Self::ReadAnswer
             | Self::Cancel
             | Self::Retry
+            | Self::Pause
+            | Self::Resume
             | Self::Message
             | Self::Annotate
             | Self::Report
@@ -242,6 +250,8 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
             | A::Answer
             | A::Cancel
             | A::Retry
+            | A::Pause
+            | A::Resume
             | A::Message
             | A::Annotate
             | A::Events

@@ -22,10 +22,16 @@ pub enum StopReason {
     SupervisorLost,
     /// It ended with a blocking request open and waits for the answer.
     Parked,
+    /// Its parent or a person stopped it, to go on later.
+    Paused,
+    /// It said that it cannot go on until something is done about it.
+    Blocker,
+    /// It said that an error keeps it from going on.
+    Error,
 }
 
 impl StopReason {
-    pub const ALL: [Self; 4] = [Self::Cancelled, Self::ResourceLimit, Self::SupervisorLost, Self::Parked];
+    pub const ALL: [Self; 7] = [Self::Cancelled, Self::ResourceLimit, Self::SupervisorLost, Self::Parked, Self::Paused, Self::Blocker, Self::Error];
 
     /// Returns the stable word.
     #[must_use]
@@ -35,6 +41,9 @@ impl StopReason {
             Self::ResourceLimit => "resource_limit",
             Self::SupervisorLost => "supervisor_lost",
             Self::Parked => "parked",
+            Self::Paused => "paused",
+            Self::Blocker => "blocker",
+            Self::Error => "error",
         }
     }
 
@@ -229,6 +238,7 @@ pub fn apply(state: RunState, event: RunEvent, now: Time, retention: Retention) 
         (_, E::SpawnFailed) => wrong("ended as not started"),
 
         (S::Queued | S::Stopped { .. }, E::StopAsked(StopReason::Cancelled)) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Queued, E::StopAsked(StopReason::Paused)) => Ok(stopped(StopReason::Paused)),
         (S::Queued | S::Stopped { .. }, E::StopAsked(_)) => wrong("stopped"),
         (S::Starting | S::Running, E::StopAsked(reason)) => Ok(S::Stopping(reason)),
         // A cancel overrides every gentler stop under way; nothing overrides a cancel.
@@ -326,7 +336,7 @@ mod tests {
         use RunState as S;
         matches!(
             (from, to),
-            (S::Queued, S::Starting | S::Finished(_))
+            (S::Queued, S::Starting | S::Stopped { .. } | S::Finished(_))
                 | (S::Starting, S::Running | S::Queued | S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
                 | (S::Running, S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
                 | (S::Stopping(_), S::Stopping(_) | S::Stopped { .. } | S::Queued | S::Finished(_))

@@ -15,6 +15,7 @@ pub mod logs;
 pub mod mcp;
 pub mod ops;
 pub mod process;
+pub mod signal;
 pub mod sock;
 pub mod store;
 pub mod supervisor;

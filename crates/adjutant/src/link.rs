@@ -123,6 +123,8 @@ pub enum FactKind {
     Output { total_bytes: u64 },
     /// A message was given to the running process.
     Delivered { message_id: String },
+    /// Something in the agent's own words looks like a signal.
+    Signal { found: FoundText },
     /// The guard died; the supervisor goes on without it.
     GuardLost {},
     /// The active time is used up; the supervisor is stopping the attempt.
@@ -139,6 +141,25 @@ pub enum FactKind {
         /// The agent's last words: at most 16 KiB, whole characters.
         result: String,
         output_bytes: u64,
+    },
+}
+
+/// What a scanner found, as it stood there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "form", rename_all = "snake_case")]
+pub enum FoundText {
+    Block {
+        tag: String,
+        text: String,
+    },
+    Json {
+        text: String,
+    },
+    /// It began and did not end well.
+    Broken {
+        tag: String,
+        text: String,
+        why: String,
     },
 }
 

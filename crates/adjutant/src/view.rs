@@ -100,6 +100,28 @@ pub struct Retry {
 }
 call!(Retry = "retry", writes true -> RunView);
 
+/// Stops a run's attempt, to go on later.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {
+    pub run: String,
+}
+call!(Pause = "pause", writes true -> RunView);
+
+/// Begins a new attempt of a stopped run. It is told what it left behind, what was decided since,
+/// and what is said here.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {
+    pub run: String,
+    /// How its blocker was resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
+}
+call!(Resume = "resume", writes true -> RunView);
+
 /// Sends a message to a live run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -191,6 +213,9 @@ pub struct RunView {
     /// A parent's remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<String>,
+    /// What a stopped run left behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointView>,
     /// Every open request, oldest first; for a run that looks at itself also those that were
     /// answered and not read yet.
     #[serde(default)]
@@ -223,6 +248,24 @@ pub struct RunView {
     /// Messages for the run that came along with its own look at itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
+}
+
+/// What a run left behind so that a later attempt can continue.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointView {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocker_type: Option<String>,
+    pub details: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_requirements: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_recovery: Option<String>,
 }
 
 /// Reads a run's log: what the agent said, readable.

@@ -59,6 +59,10 @@ pub enum Command {
     /// End runs, with everything they started
     #[command(visible_alias = "kill")]
     Cancel(CancelArgs),
+    /// Stop a run's agent, to go on later with `resume`
+    Pause(PauseArgs),
+    /// Begin a stopped run anew: it is told what it left behind and what was decided since
+    Resume(ResumeArgs),
     /// Start an ended run's task again, as a new run
     Retry(RetryArgs),
     /// Send a message to a live run
@@ -205,6 +209,21 @@ pub struct CancelArgs {
     pub reason: Option<String>,
     #[arg(required = true)]
     pub runs: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct PauseArgs {
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    pub run: String,
+    /// How what it stopped for was resolved; "-" reads it from standard input
+    pub resolution: Option<String>,
+    /// What it is to do next
+    #[arg(long, value_name = "TEXT")]
+    pub next_step: Option<String>,
 }
 
 #[derive(Debug, Args)]

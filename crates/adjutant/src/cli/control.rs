@@ -1,6 +1,6 @@
 //! Control: `cancel`, `retry`, `send`, `adopt`, `stop`, `clean`.
 
-use super::args::{AdoptArgs, CancelArgs, CleanArgs, RetryArgs, SendArgs};
+use super::args::{AdoptArgs, CancelArgs, CleanArgs, PauseArgs, ResumeArgs, RetryArgs, SendArgs};
 use super::attend::ask;
 use super::context::{Context, home, text_argument};
 use super::exit::{Exit, words};
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::config::Home;
 use crate::process::{lock, watch};
 use crate::text;
-use crate::view::{Adopt, Cancel, Clean, ErrorView, GetHub, HubView, Retry, RunView, SendToRun, StopHub, codes};
+use crate::view::{Adopt, Cancel, Clean, ErrorView, GetHub, HubView, Pause, Resume, Retry, RunView, SendToRun, StopHub, codes};
 use std::time::Duration;
 
 /// Names shown of a list of removed runs.
@@ -45,6 +45,29 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
         Some(error) => Err(Stop::Error(error)),
         None => Ok(Exit::Done),
     }
+}
+
+/// Stops a run's agent, to go on later.
+pub async fn pause(args: &PauseArgs, cx: &Context) -> Ended {
+    let run = cx.hub.call(&Pause { run: args.run.clone() }).await?;
+    changed(&run, "pausing", &format!("adj resume {}", text::line(&run.name)), cx)
+}
+
+/// Begins a stopped run anew.
+pub async fn resume(args: &ResumeArgs, cx: &Context) -> Ended {
+    let resolution = args.resolution.as_deref().map(|text| text_argument(text, "the resolution")).transpose()?;
+    let run = cx.hub.call(&Resume { run: args.run.clone(), resolution, next_step: args.next_step.clone() }).await?;
+    changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx)
+}
+
+fn changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Ended {
+    if cx.out.json {
+        cx.out.data(run)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+    cx.out.next(next)?;
+    Ok(Exit::Done)
 }
 
 /// Starts an ended run's task again.

@@ -109,6 +109,8 @@ async fn run(command: Option<Command>, out: &Out) -> Ended {
         Command::Reply(args) => attend::reply(&args, &cx()?).await,
         Command::Next => attend::next(&cx()?).await,
         Command::Cancel(args) => control::cancel(&args, &cx()?).await,
+        Command::Pause(args) => control::pause(&args, &cx()?).await,
+        Command::Resume(args) => control::resume(&args, &cx()?).await,
         Command::Retry(args) => control::retry(&args, &cx()?).await,
         Command::Send(args) => control::send(&args, &cx()?).await,
         Command::Agents => setup::agents(&cx()?).await,

@@ -130,13 +130,29 @@ pub enum Plan {
     Script(Vec<Command>),
 }
 
+/// In a prompt of a later attempt, what comes from here on tells what happened since.
+const RESUMED: &str = "You have worked on this before.";
+/// A later attempt goes on behind this line of its script.
+const RESUME_HERE: &str = "resume-here";
+
 /// Reads a prompt. What follows its last line `---` is the script, each line of it a command;
-/// without such a line, those lines count that are commands.
+/// without such a line, those lines count that are commands. A later attempt says what it is told
+/// and goes on behind the line `resume-here`, or from the beginning.
 pub fn plan(prompt: &str) -> Result<Plan, String> {
+    let Some((before, told)) = prompt.split_once(&format!("\n{RESUMED}")) else { return first_plan(prompt) };
+    let rest = before.split_once(&format!("\n{RESUME_HERE}\n")).map(|(_, rest)| format!("---\n{rest}"));
+    let told = Command::Say(format!("{RESUMED}{told}"));
+    Ok(match first_plan(rest.as_deref().unwrap_or(before))? {
+        Plan::SayBack(text) => Plan::Script(vec![told, Command::Say(text)]),
+        Plan::Script(commands) => Plan::Script([told].into_iter().chain(commands).collect()),
+    })
+}
+
+fn first_plan(prompt: &str) -> Result<Plan, String> {
     let lines: Vec<&str> = prompt.lines().collect();
     let marked = lines.iter().rposition(|line| line.trim() == "---");
     let body = &lines[marked.map_or(0, |at| at + 1)..];
-    let filled = body.iter().map(|line| line.trim()).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let filled = body.iter().map(|line| line.trim()).filter(|line| !line.is_empty() && !line.starts_with('#') && *line != RESUME_HERE);
     let parsed: Vec<Result<Command, String>> = filled.map(parse).collect();
     if !parsed.iter().any(Result::is_ok) {
         return Ok(Plan::SayBack(body.join("\n").trim().to_string()));

@@ -9,7 +9,7 @@ use crate::process::peer::Peer;
 use crate::store::{Key, counts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, Call, Cancel, CancelTask, Clean, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver, HubView, ListAgents,
-    ListRequests, ListRuns, ReadEvents, ReadLogs, ReadRequest, Retry, SendToRun, SetStatus, StartTask, StopHub, Wait, codes,
+    ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, Resume, Retry, SendToRun, SetStatus, StartTask, StopHub, Wait, codes,
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
@@ -59,6 +59,8 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller.who, &call).await });
     router = on(router, |hub, caller, call: Cancel| async move { hub.ops.cancel(caller, call).await });
     router = on(router, |hub, caller, call: Retry| async move { hub.ops.retry(caller, call).await });
+    router = on(router, |hub, caller, call: Pause| async move { hub.ops.pause(caller, call).await });
+    router = on(router, |hub, caller, call: Resume| async move { hub.ops.resume(caller, call).await });
     router = on(router, |hub, caller, call: SendToRun| async move { hub.ops.send(caller, call).await });
     router = on(router, |hub, caller, call: SetStatus| async move { hub.ops.set_status(caller, call).await });
     router = on(router, |hub, caller, call: ReadLogs| async move { hub.ops.logs(&caller.who, &call).await });

@@ -194,13 +194,13 @@ pub const PARENT: [ToolRow; 9] = [
     ToolRow {
         name: "steer_subagent",
         title: "Steer a sub-agent",
-        about: "Use to change a run's course: message tells its live agent something, cancel ends it with all it started, retry starts an ended one anew. Then call wait_for_subagents.",
+        about: "Use to change a run's course: message tells its agent something, stop and resume (text: how its blocker was resolved) halt it and go on, cancel ends it, retry starts an ended one anew. Then call wait_for_subagents.",
         params: &[
             RUN.required(),
-            Param::new("action", Kind::Word(&["message", "cancel", "retry"])).required(),
-            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, the reason, or a new prompt"),
+            Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),
+            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, the resolution, the reason, or a new prompt"),
         ],
-        actions: &[Action::Message, Action::Cancel, Action::Retry],
+        actions: &[Action::Message, Action::Pause, Action::Resume, Action::Cancel, Action::Retry],
         effect: Effect::Ends,
         core: false,
         output: &[("run_id", "string", true), ("name", "string", true), ("action", "string", true), ("next", "string", true)],

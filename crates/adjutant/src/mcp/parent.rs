@@ -10,8 +10,8 @@ use super::text::{barred, cut, line, quoted};
 use super::{tasks, text};
 use crate::config;
 use crate::view::{
-    AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListRequests, ListRuns, ReadLogs, ReadRequest, RequestView, Retry, RunView,
-    SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
+    AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListRequests, ListRuns, Pause, ReadLogs, ReadRequest, RequestView, Resume,
+    Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -350,6 +350,14 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
             };
             let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(&message.delivery, 40));
             done(shown.line(told).next(WAIT_AGAIN))
+        }
+        "stop" => {
+            let run = server.client().call(&Pause { run }).await?;
+            done(steered(&run, &action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
+        }
+        "resume" => {
+            let run = server.client().call(&Resume { run, resolution: text, next_step: None }).await?;
+            done(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
         "cancel" => {
             let run = server.client().call(&Cancel { run, reason: text }).await?;

@@ -2,9 +2,10 @@
 
 use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
-use crate::store::{NewRequest, Run, StoreError, Topic, open_requests, queued_messages, requests_of};
+use crate::store::{NewRequest, Request, Run, StoreError, Topic, Tx, open_requests, queued_messages, requests_of};
 use crate::view::{AnswerOne, AnswerRequests, Answered, Ask, ListRequests, MessageView, ReadRequest, RequestList, RequestView};
-use adjutant_core::{Action, Denied, Principal, PromptVia, RequestEvent, RequestId, RequestState, limits};
+use adjutant_core::run::Retention;
+use adjutant_core::{Action, Denied, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -70,6 +71,7 @@ impl Ops {
                 options: ask.options,
                 default: ask.default,
                 blocking: ask.blocking,
+                by_block: false,
                 patience_ms: run.patience_ms,
                 expires_at: tx.now().plus_ms(expiry_ms),
             };
@@ -160,7 +162,7 @@ impl Ops {
         for one in &call.answers {
             bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
         }
-        let home = self.home.clone();
+        let (home, retention) = (self.home.clone(), self.retention());
         self.write(caller, move |tx, who| {
             let mut answered = Answered::default();
             let mut runs: BTreeMap<String, Run> = BTreeMap::new();
@@ -182,6 +184,7 @@ impl Ops {
                     (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
                 };
                 let request = tx.settle(&request, RequestEvent::Answer { by: who.clone(), text: answer })?;
+                hand_over(tx, &request, retention)?;
                 answered.requests.push(render::request(&request));
                 runs.insert(of.name.clone(), of);
             }
@@ -193,4 +196,22 @@ impl Ops {
         })
         .await
     }
+}
+
+/// Gets the answer to a question that a block asked to its run: onto the input of a process that
+/// takes one; else the process is stopped, and begun anew with the answer.
+fn hand_over(tx: &mut Tx<'_>, request: &Request, retention: Retention) -> Result<(), StoreError> {
+    let run = tx.run(request.run)?;
+    if !request.by_block || !request.blocking || run.blocking_pending > 0 || run.state != RunState::Running {
+        return Ok(());
+    }
+    if run.prompt_via == PromptVia::Stream {
+        let answer = request.state.answer().map_or("", |answer| answer.text.as_str());
+        let text = format!("{}: {}\n{answer}", request.no, request.question);
+        let id = RequestId::new(tx.now(), super::runs::random());
+        tx.send_message(&run, &Principal::Person, id, &text)?;
+        tx.settle(request, RequestEvent::Retrieve)?;
+        return Ok(());
+    }
+    tx.advance(&run, RunEvent::StopAsked(StopReason::Parked), retention, "hub", "to begin anew with the answer").map(|_| ())
 }

@@ -2,13 +2,20 @@
 
 use super::{OpError, Ops, render};
 
-use crate::link::{AttemptDir, Fact, FactKind, Order, Orders};
+use crate::link::{AttemptDir, Fact, FactKind, FoundText, Order, Orders};
+use crate::signal::{Found, interpret};
 use crate::store::{
-    Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, next_queued, prompt_word, queued_messages, run_by_id,
-    run_input,
+    NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, next_queued, prompt_word,
+    queued_messages, requests_of, run_by_id, run_input,
 };
+use adjutant_core::identity::Voice;
+use adjutant_core::resume::{Decided, Decision, Resumption, compose};
 use adjutant_core::run::Retention;
-use adjutant_core::{AttemptEnd, AttemptNo, Denied, Exit, PromptVia, RunEvent, RunId, RunState, StopReason};
+use adjutant_core::signal::{ReportStatus, Signal, SignalKind, StopCause};
+use adjutant_core::{
+    AttemptEnd, AttemptNo, Denied, Exit, HarnessKind, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState,
+    StopReason, limits,
+};
 use sha2::{Digest, Sha256};
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -17,6 +24,8 @@ use tokio::time::Instant;
 
 /// After this many attempts of which nothing ever came to life, a run is given up.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 5;
+/// Most answers that a new attempt is told with its prompt.
+const TOLD_MAX: u32 = 10_000;
 /// Longest line of a facts file that is believed, in bytes.
 const FACT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -79,7 +88,10 @@ impl Ops {
                 }
                 let Some(run) = next_queued(tx.connection())? else { return Ok(None) };
                 let run = tx.claim(&run, &token_hash, retention)?;
-                let input = run_input(tx.connection(), run.id)?;
+                let mut input = run_input(tx.connection(), run.id)?;
+                if run.attempt.0 > 1 {
+                    input.prompt = compose(&input.prompt, &resumption(tx, &run)?);
+                }
                 let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
                 Ok(Some((run, input, others)))
             })
@@ -108,7 +120,7 @@ impl Ops {
             harness: harness_word(input.agent.harness).to_owned(),
             argv,
             prompt_via: prompt_word(input.agent.prompt).to_owned(),
-            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &others, &input.prompt),
+            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &others, voice(input.agent.harness), &input.prompt),
             cwd: PathBuf::from(&run.cwd),
             env,
             timeout_ms: input.agent.timeout_ms,
@@ -295,12 +307,21 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
     let advanced = match fact {
         FactKind::Started { pid, guard_pid: _, containment } => {
             tx.set_containment(run.id, id.n, &containment)?;
+            if id.n.0 > 1 {
+                // What the new attempt was told with its prompt has been read.
+                for request in told(tx, &run)? {
+                    tx.settle(&request, RequestEvent::Retrieve)?;
+                }
+                tx.set_resolution(run.id, None, None)?;
+            }
+            let run = tx.run(run.id)?;
             tx.advance(&run, RunEvent::Started, retention, by, &format!("process {pid}"))
         }
         FactKind::SpawnFailed { code, message } => {
             tx.set_detail(run.id, &message)?;
             tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
         }
+        FactKind::Signal { found } => return signal(tx, &run, &found, retention),
         FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
         FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
         FactKind::LimitReached { active_ms } => {
@@ -320,7 +341,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
                 exit,
                 failure_reported: run.claim.as_deref() == Some("error"),
                 blocking_request_open: run.blocking_pending > 0,
-                can_resume: false,
+                can_resume: true,
             };
             tx.advance(&run, RunEvent::Ended(end), retention, by, "")
         }
@@ -332,6 +353,109 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
             Ok(())
         }
         Err(error) => Err(error),
+    }
+}
+
+/// How an agent of this harness reaches its parent.
+fn voice(harness: HarnessKind) -> Voice {
+    match harness {
+        HarnessKind::Echo => Voice::Tools,
+        HarnessKind::Plain => Voice::Blocks,
+    }
+}
+
+/// Answers that the run has not read: a new attempt is told them with its prompt.
+fn told(tx: &Tx<'_>, run: &Run) -> Result<Vec<Request>, StoreError> {
+    let all = requests_of(tx.connection(), run.id, true, TOLD_MAX)?;
+    Ok(all.into_iter().filter(|request| matches!(request.state, RequestState::Answered(_))).collect())
+}
+
+/// What a new attempt of a run is told beside its task.
+fn resumption(tx: &Tx<'_>, run: &Run) -> Result<Resumption, StoreError> {
+    let decided = told(tx, run)?
+        .into_iter()
+        .filter_map(|request| {
+            let answer = request.state.answer()?.text.clone();
+            Some(Decided { number: request.no.to_string(), question: request.question, decision: Decision::Answered(answer) })
+        })
+        .collect();
+    Ok(Resumption {
+        decided,
+        delegated: Vec::new(),
+        after_error: run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error")),
+        checkpoint: run.checkpoint.clone(),
+        resolution: run.resolution.clone(),
+        working_directory: run.cwd.clone(),
+        next_step: run.next_step.clone(),
+    })
+}
+
+/// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
+fn signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, retention: Retention) -> Result<(), StoreError> {
+    let (tag, read) = read_signal(found, run.id);
+    let done = match read {
+        Err(why) => return tx.malformed_signal(run, &format!("{tag}: {why}")),
+        Ok(_) if run.state.is_finished() => return Ok(()),
+        Ok(Signal::Progress { percent, note, eta }) => {
+            let note = match (note, eta) {
+                (Some(note), Some(eta)) => Some(format!("{note} (done in {eta})")),
+                (note, eta) => note.or_else(|| eta.map(|eta| format!("done in {eta}"))),
+            };
+            tx.progress(run, percent, note.as_deref()).map(|_| ())
+        }
+        Ok(Signal::Completion(report)) => {
+            let claim = match report.status {
+                ReportStatus::Success => "success",
+                ReportStatus::Partial => "partial_success",
+                ReportStatus::Failed => "error",
+            };
+            tx.report(run, claim, Some(&report.summary)).map(|_| ())
+        }
+        Ok(Signal::Clarification { reason, blocked_at, questions, .. }) => questions.into_iter().try_for_each(|question| {
+            let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
+            let new = NewRequest {
+                id: RequestId::new(tx.now(), super::runs::random()),
+                question: question.text,
+                context: Some(context).filter(|context| !context.is_empty()),
+                options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
+                default: question.assumption,
+                blocking: question.blocking,
+                by_block: true,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(limits::EXPIRY_MS_DEFAULT),
+            };
+            let run = tx.run(run.id)?;
+            tx.ask(&run, &new).map(|_| ())
+        }),
+        Ok(Signal::Stop { cause, checkpoint }) => {
+            tx.set_checkpoint(run.id, &checkpoint)?;
+            let reason = match cause {
+                StopCause::Completion => return Ok(()),
+                StopCause::Blocker => StopReason::Blocker,
+                StopCause::Error => StopReason::Error,
+            };
+            tx.advance(run, RunEvent::StopAsked(reason), retention, &Principal::Run(run.id).to_string(), &checkpoint.details).map(|_| ())
+        }
+        Ok(Signal::Delegation(_) | Signal::Approval { .. }) => return tx.malformed_signal(run, &format!("{tag}: not taken from a block")),
+    };
+    match done {
+        Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),
+        other => other,
+    }
+}
+
+/// Reads a block as it stood in the output. Returns its tag for people, too.
+fn read_signal(found: &FoundText, own: RunId) -> (String, Result<Signal, String>) {
+    match found {
+        FoundText::Broken { tag, why, .. } => (tag.clone(), Err(why.clone())),
+        FoundText::Block { tag, text } => {
+            let read = match SignalKind::from_tag(tag) {
+                Some(kind) => interpret(&Found::Block { kind, text: text.clone() }, own).map_err(|why| why.to_string()),
+                None => Err("this version knows no such signal".to_owned()),
+            };
+            (tag.clone(), read)
+        }
+        FoundText::Json { text } => ("JSON signal".to_owned(), interpret(&Found::Json { text: text.clone() }, own).map_err(|why| why.to_string())),
     }
 }
 

@@ -4,8 +4,9 @@ use crate::clock::rfc3339;
 use crate::config::Home;
 use crate::store::Connection;
 use crate::store::{Event, Message, Request, Run, StoreError, live_in_dir, queue_place, requests_of};
-use crate::view::{EventView, MessageView, RequestView, RunView};
+use crate::view::{CheckpointView, EventView, MessageView, RequestView, RunView};
 use adjutant_core::run::status_word;
+use adjutant_core::signal::Checkpoint;
 use adjutant_core::{Exit, Outcome, RequestState, RunState, Time};
 
 /// Most open requests that a run's view carries.
@@ -65,6 +66,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         percent: run.percent,
         progress: run.progress.clone(),
         annotation: run.annotation.clone(),
+        checkpoint: run.checkpoint.as_ref().map(checkpoint),
         pending: Vec::new(),
         pending_total: u64::try_from(run.pending).unwrap_or(0),
         containment: run.containment.clone(),
@@ -76,6 +78,19 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         log_path: home.logs_dir().join(log).display().to_string(),
         cursor: run.last_seq.0,
         messages: Vec::new(),
+    }
+}
+
+fn checkpoint(from: &Checkpoint) -> CheckpointView {
+    let Checkpoint { blocker_type, details, completed_work, blocked_work, state, requirements, recovery } = from.clone();
+    CheckpointView {
+        blocker_type,
+        details,
+        completed_work,
+        blocked_work,
+        state_snapshot: state,
+        resume_requirements: requirements,
+        error_recovery: recovery,
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
 use crate::store::{NewRun, Run, RunInput, StoreError, live_in_dir, run_input, runs_newest, unread_of};
 use crate::view::{
-    Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, ReadLogs, Retry, RunList, RunView, SendToRun, SetStatus,
+    Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun, SetStatus,
 };
 use adjutant_core::{Action, AgentName, ClientName, Denied, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits};
 use std::path::Path;
@@ -176,6 +176,40 @@ impl Ops {
             let text = call.reason.as_deref().unwrap_or("");
             let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, &who.to_string(), text)?;
             render::run(tx.connection(), &home, &run)
+        })
+        .await
+    }
+
+    /// Stops a run's attempt, to go on later.
+    ///
+    /// # Errors
+    /// Unknown, foreign, finished or stopped already.
+    pub async fn pause(&self, caller: Caller, call: Pause) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Pause)?;
+        let (home, retention) = (self.home.clone(), self.retention());
+        self.write(caller, move |tx, who| {
+            let run = pick::run(tx.connection(), who, Action::Pause, &call.run)?;
+            let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Paused), retention, &who.to_string(), "")?;
+            render::run(tx.connection(), &home, &run)
+        })
+        .await
+    }
+
+    /// Begins a new attempt of a stopped run.
+    ///
+    /// # Errors
+    /// Unknown, foreign, or not stopped.
+    pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Resume)?;
+        bounded("resolution", call.resolution.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        bounded("next_step", call.next_step.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        let (home, retention) = (self.home.clone(), self.retention());
+        self.write(caller, move |tx, who| {
+            let run = pick::run(tx.connection(), who, Action::Resume, &call.run)?;
+            let text = call.resolution.as_deref().unwrap_or("");
+            tx.advance(&run, RunEvent::Resumed, retention, &who.to_string(), text)?;
+            tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref())?;
+            render::run(tx.connection(), &home, &tx.run(run.id)?)
         })
         .await
     }

@@ -66,6 +66,7 @@ fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewReq
         options: vec!["a".to_owned(), "b".to_owned()],
         default: default.map(ToOwned::to_owned),
         blocking,
+        by_block: false,
         patience_ms: 1,
         expires_at: clock::now().plus_ms(expires_in_ms),
     }

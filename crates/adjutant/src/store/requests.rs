@@ -2,8 +2,10 @@
 
 use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
+use adjutant_core::run::Retention;
 use adjutant_core::{
-    Answer, AnsweredBy, Denied, EventKind, Principal, RequestEvent, RequestId, RequestKind, RequestNo, RequestState, RunId, Time, limits,
+    Answer, AnsweredBy, Denied, EventKind, Principal, RequestEvent, RequestId, RequestKind, RequestNo, RequestState, RunEvent, RunId, RunState,
+    StopReason, Time, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -22,6 +24,8 @@ pub struct Request {
     pub options: Vec<String>,
     pub default: Option<String>,
     pub blocking: bool,
+    /// It was asked by a block in the run's output, so no call of the run waits for the answer.
+    pub by_block: bool,
     pub patience_ms: i64,
     pub state: RequestState,
     pub asked_at: Time,
@@ -37,12 +41,13 @@ pub struct NewRequest {
     pub options: Vec<String>,
     pub default: Option<String>,
     pub blocking: bool,
+    pub by_block: bool,
     pub patience_ms: i64,
     pub expires_at: Time,
 }
 
 const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
-  q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at FROM requests q JOIN runs r ON r.id = q.run";
+  q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block FROM requests q JOIN runs r ON r.id = q.run";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     struct Raw {
@@ -67,7 +72,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
     let (answered_at, retrieved_at, ended_at) = (time(16)?, time(17)?, time(18)?);
     let (run_name, question, context, default) = (row.get(3)?, row.get(5)?, row.get(6)?, row.get(8)?);
-    let (blocking, patience_ms) = (row.get(9)?, row.get(10)?);
+    let (blocking, patience_ms, by_block) = (row.get(9)?, row.get(10)?, row.get(19)?);
     let (asked_at, expires_at) = (Time(row.get(14)?), Time(row.get(15)?));
     let decode = || {
         let answer = match (raw.answer, raw.by, answered_at) {
@@ -97,6 +102,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             options: serde_json::from_str(&raw.options).ok()?,
             default,
             blocking,
+            by_block,
             patience_ms,
             state,
             asked_at,
@@ -195,8 +201,8 @@ impl Tx<'_> {
         }
         let options = serde_json::to_string(&new.options).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare(
-            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at)
-             VALUES (?1, ?2, 'question', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block)
+             VALUES (?1, ?2, 'question', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute(params![
             new.id.to_string(),
@@ -208,7 +214,8 @@ impl Tx<'_> {
             new.blocking,
             new.patience_ms,
             self.now().0,
-            new.expires_at.0
+            new.expires_at.0,
+            new.by_block
         ])?;
         let no = RequestNo(self.connection().last_insert_rowid());
         let seq = append_event(
@@ -237,6 +244,7 @@ impl Tx<'_> {
             options: new.options.clone(),
             default: new.default.clone(),
             blocking: new.blocking,
+            by_block: new.by_block,
             patience_ms: new.patience_ms,
             state: RequestState::Pending,
             asked_at: self.now(),
@@ -292,7 +300,19 @@ impl Tx<'_> {
         )?
         .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
         self.ring(Topic::Request(request.id));
+        if was_blocking == 1 && !matches!(next, RequestState::Withdrawn { .. }) {
+            self.wake_parked(request.run)?;
+        }
         Ok(Request { state: next, ..request.clone() })
+    }
+
+    /// Begins a parked run anew when nothing that it waits for is open any more.
+    pub(super) fn wake_parked(&mut self, run: RunId) -> Result<(), StoreError> {
+        let run = self.run(run)?;
+        if run.blocking_pending == 0 && matches!(run.state, RunState::Stopped { reason: StopReason::Parked, .. }) {
+            self.advance(&run, RunEvent::Resumed, Retention { stopped_ms: 0 }, "hub", "its questions are settled")?;
+        }
+        Ok(())
     }
 
     /// Withdraws every open request of a run that has ended.

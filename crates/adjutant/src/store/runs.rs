@@ -2,6 +2,7 @@
 
 use super::{StoreError, Topic, Tx, append_event};
 use adjutant_core::run::{OpenRequests, Retention, apply};
+use adjutant_core::signal::Checkpoint;
 use adjutant_core::{
     AgentName, AgentSpec, AttemptNo, Denied, EventKind, EventSeq, Exit, Failure, HarnessKind, Outcome, Principal, PromptVia, RunEvent, RunId,
     RunName, RunState, StopReason, Time,
@@ -41,6 +42,11 @@ pub struct Run {
     pub percent: Option<u8>,
     pub progress: Option<String>,
     pub annotation: Option<String>,
+    /// What the run left behind when it stopped.
+    pub checkpoint: Option<Checkpoint>,
+    /// How its parent resolved what it stopped for, and what it is to do next.
+    pub resolution: Option<String>,
+    pub next_step: Option<String>,
     pub containment: Option<String>,
     pub swept: Option<u32>,
     pub output_left_open: bool,
@@ -120,7 +126,7 @@ const TASK_CHARS_MAX: usize = 200;
 
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
-  output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via FROM runs";
+  output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -195,6 +201,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         (None, None) => None,
     };
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
+    let checkpoint = row.get::<_, Option<String>>(39)?.and_then(|text| serde_json::from_str::<CheckpointRow>(&text).ok()).map(CheckpointRow::decode);
     let run_id = |text: &str| RunId::parse(text).ok();
     let (Some(run), Some(owner), Some(root), Some(state), Some(prompt_via)) =
         (run_id(&id), Principal::parse(&owner), run_id(&root), state.state(), prompt_from_word(&row.get::<_, String>(38)?))
@@ -227,6 +234,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         percent: row.get(25)?,
         progress: row.get(26)?,
         annotation: row.get(27)?,
+        checkpoint,
+        resolution: row.get(40)?,
+        next_step: row.get(41)?,
         containment: row.get(28)?,
         swept: row.get(29)?,
         output_left_open: row.get(30)?,
@@ -448,6 +458,30 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
         .optional()?)
 }
 
+/// How a checkpoint is written down.
+#[derive(Serialize, Deserialize)]
+struct CheckpointRow {
+    blocker_type: Option<String>,
+    details: String,
+    completed_work: Option<String>,
+    blocked_work: Option<String>,
+    state: Option<String>,
+    requirements: Option<String>,
+    recovery: Option<String>,
+}
+
+impl CheckpointRow {
+    fn of(checkpoint: &Checkpoint) -> Self {
+        let Checkpoint { blocker_type, details, completed_work, blocked_work, state, requirements, recovery } = checkpoint.clone();
+        Self { blocker_type, details, completed_work, blocked_work, state, requirements, recovery }
+    }
+
+    fn decode(self) -> Checkpoint {
+        let Self { blocker_type, details, completed_work, blocked_work, state, requirements, recovery } = self;
+        Checkpoint { blocker_type, details, completed_work, blocked_work, state, requirements, recovery }
+    }
+}
+
 /// How an agent is written down.
 #[derive(Serialize, Deserialize)]
 struct SpecRow {
@@ -630,7 +664,8 @@ impl Tx<'_> {
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &described)?;
         let row = StateRow::of(next);
         let ended_at = next.is_finished().then_some(self.now().0);
-        let ends = next.is_finished() || matches!(next, RunState::Stopped { .. });
+        // A parked run has not ended: it goes on by itself with the answer.
+        let ends = next.is_finished() || matches!(next, RunState::Stopped { reason, .. } if reason != StopReason::Parked);
         let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.now().0);
         let changed = self
             .prepare(
@@ -657,6 +692,9 @@ impl Tx<'_> {
         if next.is_finished() {
             self.withdraw_requests(run.id)?;
         }
+        if matches!(next, RunState::Stopped { reason: StopReason::Parked, .. }) {
+            self.wake_parked(run.id)?;
+        }
         if run.state.is_live() && !next.is_live() || next == RunState::Queued {
             self.ring(Topic::Queue);
         }
@@ -682,6 +720,42 @@ impl Tx<'_> {
             self.now().0
         ])?;
         self.advance(run, RunEvent::Claimed, retention, "hub", &format!("attempt {n}"))
+    }
+
+    /// Keeps what a run left behind.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_checkpoint(&mut self, run: RunId, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        let text = serde_json::to_string(&CheckpointRow::of(checkpoint)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("UPDATE runs SET checkpoint = ?2 WHERE id = ?1")?.execute(params![run.to_string(), text])?;
+        Ok(())
+    }
+
+    /// Keeps what a resumed run is told.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_resolution(&mut self, run: RunId, resolution: Option<&str>, next_step: Option<&str>) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3 WHERE id = ?1")?.execute(params![run.to_string(), resolution, next_step])?;
+        Ok(())
+    }
+
+    /// Records a signal that does not count, for the parent to see.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn malformed_signal(&mut self, run: &Run, why: &str) -> Result<(), StoreError> {
+        let seq = append_event(
+            self,
+            EventKind::SignalMalformed,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            &Principal::Run(run.id).to_string(),
+            &first_line(why),
+        )?;
+        self.touch(run.id, seq)
     }
 
     /// Notes why a run could not be started or was cancelled, for people.

@@ -8,7 +8,8 @@ use super::stop::Stop;
 use super::worker::{Line, Seen, Worker};
 use crate::failpoint::failpoint;
 use crate::harness;
-use crate::link::{FactKind, Order, Orders};
+use crate::link::{FactKind, FoundText, Order, Orders};
+use crate::signal::Found;
 use crate::view::MessageView;
 use adjutant_core::Exit;
 use std::collections::BTreeSet;
@@ -21,6 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 /// How long output may stay open after the agent has ended, before it is cut off.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
+/// So many signals may wait to be stated before reading waits for them.
+const SIGNALS_AHEAD_MAX: usize = 16;
+/// Most signals of one attempt that count.
+const SIGNALS_MAX: u32 = 2_000;
 /// At most one fact about output in this time.
 const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
 
@@ -40,6 +45,8 @@ pub struct Attempt {
     stop: Stop,
     reported_bytes: u64,
     report_after: Instant,
+    /// How many signals were found.
+    signals: u32,
 }
 
 /// What can happen to it.
@@ -52,6 +59,7 @@ enum Event {
     LimitReached,
     StopStepDue,
     OutputCame(u64),
+    Signal(Found),
 }
 
 impl Attempt {
@@ -78,6 +86,7 @@ impl Attempt {
             stop: Stop::Not,
             reported_bytes: 0,
             report_after: Instant::now(),
+            signals: 0,
         }
     }
 
@@ -86,9 +95,10 @@ impl Attempt {
         let (sender, mut bytes) = watch::channel(0);
         let cut = CancellationToken::new();
         let mut pumping = JoinSet::new();
-        pumping.spawn(pump.run(sender, cut.clone()));
+        let (found, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
+        pumping.spawn(pump.run(sender, found, cut.clone()));
         loop {
-            let event = self.select(&mut bytes).await;
+            let event = self.select(&mut bytes, &mut signals).await;
             if self.apply(event).is_break() {
                 break;
             }
@@ -99,6 +109,10 @@ impl Attempt {
         let swept = self.worker.sweep().await;
         drained(&mut bytes).await;
         cut.cancel();
+        // The pump ends when everything is read and handed out.
+        while let Some(found) = signals.recv().await {
+            self.state_signal(found);
+        }
         let output = match pumping.join_next().await {
             Some(Ok(output)) => Some(output),
             Some(Err(error)) => {
@@ -118,7 +132,7 @@ impl Attempt {
     }
 
     /// Waits for the next event. Dropping it loses nothing.
-    async fn select(&mut self, bytes: &mut watch::Receiver<u64>) -> Event {
+    async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Found>) -> Event {
         let limit_at = if self.stop == Stop::Not { self.clock.limit_at() } else { None };
         let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
         let output_came = async {
@@ -137,6 +151,7 @@ impl Attempt {
             () = until(self.stop.due()) => Event::StopStepDue,
             () = until(limit_at) => Event::LimitReached,
             Some(message_id) = self.delivered.recv() => Event::Delivered(message_id),
+            Some(found) = signals.recv() => Event::Signal(found),
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
             () = output_came => Event::OutputCame(*bytes.borrow_and_update()),
         }
@@ -150,6 +165,7 @@ impl Attempt {
             Event::Processes(_) => {}
             Event::Orders(orders) => self.follow(orders),
             Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
+            Event::Signal(found) => self.state_signal(found),
             Event::GuardLost => {
                 self.guard = None;
                 self.journal.state(FactKind::GuardLost {});
@@ -170,6 +186,16 @@ impl Attempt {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// States a signal, as long as there are not absurdly many: what floods is kept in the log only.
+    fn state_signal(&mut self, found: Found) {
+        self.signals += 1;
+        if self.signals <= SIGNALS_MAX {
+            self.journal.state(FactKind::Signal { found: text_of(found) });
+        } else if self.signals == SIGNALS_MAX + 1 {
+            tracing::warn!(SIGNALS_MAX, "too many signals: the rest of them have no effect");
+        }
     }
 
     fn follow(&mut self, orders: Orders) {
@@ -201,6 +227,14 @@ impl Attempt {
                 Err(error) => tracing::info!(%error, message = message.message_id, "a message stays queued"),
             }
         }
+    }
+}
+
+fn text_of(found: Found) -> FoundText {
+    match found {
+        Found::Block { kind, text } => FoundText::Block { tag: kind.tag().to_owned(), text },
+        Found::Json { text } => FoundText::Json { text },
+        Found::Broken { kind, text, why } => FoundText::Broken { tag: kind.tag().to_owned(), text, why: why.to_string() },
     }
 }
 

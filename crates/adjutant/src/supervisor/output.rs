@@ -6,10 +6,11 @@
 
 use super::decode::Decoder;
 use super::logfile::LogFile;
+use crate::signal::{Found, Scanner};
 use std::io;
 use std::os::fd::OwnedFd;
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// How much is read at once: as much as a pipe holds.
@@ -57,6 +58,9 @@ pub struct Pump {
     last_words: Vec<u8>,
     last: Source,
     at_line_start: bool,
+    scanner: Scanner,
+    /// Found in the last read.
+    found: Vec<Found>,
 }
 
 impl Pump {
@@ -76,11 +80,14 @@ impl Pump {
             last_words: Vec::new(),
             last: Source::Out,
             at_line_start: true,
+            scanner: Scanner::default(),
+            found: Vec::new(),
         })
     }
 
-    /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log.
-    pub async fn run(mut self, progress: watch::Sender<u64>, cut: CancellationToken) -> Output {
+    /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log, and
+    /// what in the agent's own words looks like a signal. A receiver that is slow slows reading.
+    pub async fn run(mut self, progress: watch::Sender<u64>, signals: mpsc::Sender<Found>, cut: CancellationToken) -> Output {
         let mut reads = 0;
         let mut left_open = false;
         while self.out.pipe.is_some() || self.err.pipe.is_some() {
@@ -97,6 +104,7 @@ impl Pump {
             if self.read(source) > 0 {
                 progress.send_replace(self.log.total_bytes());
             }
+            self.hand_out(&signals).await;
             reads += 1;
             if reads % READS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
@@ -105,6 +113,9 @@ impl Pump {
         self.text.clear();
         self.out.decoder.finish(&mut self.text);
         self.take(Source::Out);
+        let found = &mut self.found;
+        self.scanner.end(&mut |block| found.push(block));
+        self.hand_out(&signals).await;
         self.text.clear();
         self.err.decoder.finish(&mut self.text);
         self.take(Source::Err);
@@ -112,6 +123,14 @@ impl Pump {
         let from = self.last_words.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
         let result = String::from_utf8_lossy(&self.last_words[from..]).trim_end().to_owned();
         Output { log: self.log, result, left_open }
+    }
+
+    async fn hand_out(&mut self, signals: &mpsc::Sender<Found>) {
+        for found in self.found.drain(..) {
+            if signals.send(found).await.is_err() {
+                tracing::debug!("a signal came after the end");
+            }
+        }
     }
 
     /// Reads what is there in a stream that is about to be cut off.
@@ -166,6 +185,11 @@ impl Pump {
         match source {
             Source::Out => {
                 self.keep_last_words();
+                let found = &mut self.found;
+                match std::str::from_utf8(&self.text) {
+                    Ok(text) => self.scanner.feed(text, &mut |block| found.push(block)),
+                    Err(error) => tracing::error!(%error, "decoded text is no text"),
+                }
                 if !self.lines.is_empty() {
                     self.log.append(&self.lines);
                 }

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("trace", &["config"]),
     // Where the output of an attempt lies, for who writes it and who reads it.
     ("logs", &["link"]),
+    ("signal", &[]),
     ("process", &["failpoint", "config", "link"]),
     ("store", &["config", "clock", "failpoint"]),
     // The way to the hub.
@@ -27,14 +28,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "text", "sock", "link", "config", "process"]),
     // The use cases, and the hub that serves them.
-    ("ops", &["view", "link", "config", "clock", "logs", "store", "client"]),
+    ("ops", &["view", "signal", "link", "config", "clock", "logs", "store", "client"]),
     ("hub", &["view", "sock", "link", "config", "clock", "trace", "store", "process", "client", "ops", "failpoint"]),
     // The interfaces.
     ("mcp", &["view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",
-        &["view", "text", "clock", "trace", "logs", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"],
+        &["view", "signal", "text", "clock", "trace", "logs", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"],
     ),
     ("echo", &["view", "link", "client"]),
     (

@@ -7,5 +7,6 @@ mod kills;
 mod layering;
 mod main_job;
 mod mcp;
+mod signals;
 mod supervise;
 mod support;

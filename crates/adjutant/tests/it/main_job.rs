@@ -109,8 +109,9 @@ fn an_end_with_an_open_question_is_no_success() {
     // `nowait` declares its question not to be blocking.
     assert_eq!(home.finished("gone")["outcome"], "succeeded");
     home.start("blocked", "tool ask_parent {\"question\":\"And?\",\"wait_s\":0}\nsay leaving");
-    let view = home.finished("blocked");
-    assert_eq!(view["outcome"], "failed", "{view}");
+    let view = home.until_status("blocked", "stopped");
+    assert_eq!((&view["state"], &view["reason"]), (&json!("stopped"), &json!("parked")), "{view}");
+    home.ok(&["cancel", "blocked"]);
     assert!(home.inbox(&[]).as_array().is_some_and(Vec::is_empty), "nobody is left to read an answer");
 }
 

@@ -31,7 +31,9 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         "get_subagent_logs" => vec![json!({"run_id": run})],
         "get_pending_questions" => vec![json!({"run_id": run}), json!({"message_id": object.question})],
         "reply_subagent" => vec![json!({"message_id": object.question, "answer": "42"})],
-        "steer_subagent" => ["message", "cancel", "retry"].iter().map(|action| json!({"run_id": run, "action": action, "text": "x"})).collect(),
+        "steer_subagent" => {
+            ["message", "stop", "resume", "cancel", "retry"].iter().map(|action| json!({"run_id": run, "action": action, "text": "x"})).collect()
+        }
         "update_subagent_status" => vec![json!({"run_id": run, "status": "running", "summary": "x"})],
         "list_agents" => vec![json!({})],
         "ask_parent" => vec![json!({"question": "?", "wait_s": 0, "blocking": false, "run_id": run})],

@@ -1,0 +1,151 @@
+//! What a later attempt is told where the agent keeps no session of its own: the task again, what
+//! was left behind, what has been decided since, and the next step, under the protocol's headings.
+
+use crate::signal::Checkpoint;
+
+/// One question with what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    /// `Q12`.
+    pub number: String,
+    pub question: String,
+    pub decision: Decision,
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    Answered(String),
+    Expired,
+    Withdrawn,
+}
+
+/// What became of a delegation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delegated {
+    Approved { task: String, child: String, result: Option<String> },
+    Denied { task: String, reason: String },
+}
+
+/// Everything that a new attempt is told beside its task.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resumption {
+    pub decided: Vec<Decided>,
+    pub delegated: Vec<Delegated>,
+    pub checkpoint: Option<Checkpoint>,
+    /// The run stopped because of an error.
+    pub after_error: bool,
+    /// How the blocker was resolved, in the parent's words.
+    pub resolution: Option<String>,
+    pub working_directory: String,
+    pub next_step: Option<String>,
+}
+
+/// Writes what a new attempt is told, behind its task.
+#[must_use]
+pub fn compose(task: &str, resumption: &Resumption) -> String {
+    let Resumption { decided, delegated, checkpoint, after_error, resolution, working_directory, next_step } = resumption;
+    let mut parts =
+        vec![task.trim_end().to_owned(), "You have worked on this before. This is what you left behind and what has been decided since.".to_owned()];
+    if !decided.is_empty() {
+        let mut text = "## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned();
+        for Decided { number, question, decision } in decided {
+            let answer = match decision {
+                Decision::Answered(answer) => format!("A: {answer}"),
+                Decision::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
+                Decision::Withdrawn => "The question was withdrawn.".to_owned(),
+            };
+            text.push_str(&format!("\n\n{number}: {question}\n{answer}"));
+        }
+        parts.push(text);
+    }
+    for delegation in delegated {
+        parts.push(match delegation {
+            Delegated::Approved { task, child, result } => {
+                let result = result.as_ref().map_or_else(String::new, |result| format!("\nResult: {result}"));
+                format!("## DELEGATION APPROVED\n\nNew agent launched: {child}\nTask: {task}{result}")
+            }
+            Delegated::Denied { task, reason } => format!("## DELEGATION DENIED\n\nTask: {task}\nReason: {reason}"),
+        });
+    }
+    if let Some(checkpoint) = checkpoint {
+        let heading = if *after_error { "## ERROR RECOVERY" } else { "## BLOCKER RESOLVED" };
+        let mut text = format!("{heading}\n\nIssue: {}", checkpoint.details);
+        if let Some(resolution) = resolution {
+            text.push_str(&format!("\nResolution: {resolution}"));
+        }
+        parts.push(text);
+        let mut text = "## STATE RESTORATION\n".to_owned();
+        for (label, value) in [("Completed", &checkpoint.completed_work), ("Not started", &checkpoint.blocked_work), ("State", &checkpoint.state)] {
+            if let Some(value) = value {
+                text.push_str(&format!("\n{label}:\n{value}"));
+            }
+        }
+        text.push_str(&format!("\nWorking directory: {working_directory}"));
+        parts.push(text);
+    } else if let Some(resolution) = resolution {
+        parts.push(format!("## BLOCKER RESOLVED\n\nResolution: {resolution}"));
+    }
+    let next = match (next_step, checkpoint) {
+        (Some(step), _) => step.clone(),
+        (None, Some(Checkpoint { blocked_work: Some(blocked), .. })) => format!("Continue with what was not started:\n{blocked}"),
+        (None, _) => "Continue where you left off. Do not repeat what is done.".to_owned(),
+    };
+    parts.push(format!("## RESUME INSTRUCTIONS\n\n{next}"));
+    parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_under_their_questions() {
+        let resumption = Resumption {
+            decided: vec![
+                Decided { number: "Q1".to_owned(), question: "OAuth2, JWT, or both?".to_owned(), decision: Decision::Answered("Both.".to_owned()) },
+                Decided { number: "Q2".to_owned(), question: "Which version?".to_owned(), decision: Decision::Expired },
+            ],
+            working_directory: "/w".to_owned(),
+            ..Resumption::default()
+        };
+        let expected = "Look at auth\n\nYou have worked on this before. This is what you left behind and what has been decided since.\n\n## CLARIFICATION RESPONSE\n\nYour questions have been answered:\n\nQ1: OAuth2, JWT, or both?\nA: Both.\n\nQ2: Which version?\nNobody answered in time. Decide for yourself and say so in your report.\n\n## RESUME INSTRUCTIONS\n\nContinue where you left off. Do not repeat what is done.";
+        assert_eq!(compose("Look at auth\n", &resumption), expected);
+    }
+
+    #[test]
+    fn a_checkpoint_is_restored_with_its_resolution_and_the_next_step() {
+        let checkpoint = Checkpoint {
+            details: "node_modules is missing".to_owned(),
+            completed_work: Some("✓ Scanned".to_owned()),
+            blocked_work: Some("✗ npm audit".to_owned()),
+            state: Some("47/120 files".to_owned()),
+            ..Checkpoint::default()
+        };
+        let resumption = Resumption {
+            checkpoint: Some(checkpoint),
+            resolution: Some("Ran npm install".to_owned()),
+            working_directory: "/w/src".to_owned(),
+            ..Resumption::default()
+        };
+        let expected = "Audit\n\nYou have worked on this before. This is what you left behind and what has been decided since.\n\n## BLOCKER RESOLVED\n\nIssue: node_modules is missing\nResolution: Ran npm install\n\n## STATE RESTORATION\n\nCompleted:\n✓ Scanned\nNot started:\n✗ npm audit\nState:\n47/120 files\nWorking directory: /w/src\n\n## RESUME INSTRUCTIONS\n\nContinue with what was not started:\n✗ npm audit";
+        assert_eq!(compose("Audit", &resumption), expected);
+        let after_error = Resumption { after_error: true, next_step: Some("Skip the file".to_owned()), ..resumption };
+        let text = compose("Audit", &after_error);
+        assert!(text.contains("## ERROR RECOVERY\n\nIssue: node_modules") && text.ends_with("## RESUME INSTRUCTIONS\n\nSkip the file"));
+    }
+
+    #[test]
+    fn delegations_are_told_either_way() {
+        let resumption = Resumption {
+            delegated: vec![
+                Delegated::Approved { task: "Refactor".to_owned(), child: "calm-newt".to_owned(), result: Some("done".to_owned()) },
+                Delegated::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() },
+            ],
+            ..Resumption::default()
+        };
+        let text = compose("T", &resumption);
+        assert!(text.contains("## DELEGATION APPROVED\n\nNew agent launched: calm-newt\nTask: Refactor\nResult: done"));
+        assert!(text.contains("## DELEGATION DENIED\n\nTask: Rewrite\nReason: later"));
+    }
+}

@@ -1,0 +1,90 @@
+//! From YAML and JSON to fields. Scalars keep the text that stood there, so a date stays a date and
+//! a version a version.
+
+use adjutant_core::signal::{Field, Malformed, SignalKind};
+use saphyr_parser::{Event, Parser};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Deepest nesting of a block.
+const DEPTH_MAX: usize = 16;
+
+enum Open {
+    List(Vec<Field>),
+    Map { pairs: Vec<(String, Field)>, key: Option<String> },
+}
+
+/// Reads one YAML document. Anchors and aliases are refused: a few lines of them can stand for
+/// gigabytes.
+pub(super) fn from_yaml(text: &str) -> Result<Field, Malformed> {
+    let unreadable = |problem: &str| Malformed::Unreadable(problem.to_owned());
+    // The reader takes LF; agents on other systems write CRLF.
+    let text: Cow<'_, str> = if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
+    let mut open: Vec<Open> = Vec::new();
+    let mut root = None;
+    for event in Parser::new_from_str(&text) {
+        let (event, _) = event.map_err(|error| unreadable(&error.to_string()))?;
+        let complete = match event {
+            Event::Scalar(text, ..) => Some(Field::Text(text.into_owned())),
+            Event::SequenceStart(..) => {
+                open.push(Open::List(Vec::new()));
+                None
+            }
+            Event::MappingStart(..) => {
+                open.push(Open::Map { pairs: Vec::new(), key: None });
+                None
+            }
+            Event::SequenceEnd | Event::MappingEnd => match open.pop() {
+                Some(Open::List(items)) => Some(Field::List(items)),
+                Some(Open::Map { pairs, .. }) => Some(Field::Map(pairs)),
+                None => return Err(unreadable("it ends twice")),
+            },
+            Event::Alias(_) => return Err(unreadable("aliases are not taken")),
+            Event::DocumentStart(_) if root.is_some() => return Err(unreadable("it is more than one document")),
+            Event::DocumentStart(_) | Event::DocumentEnd | Event::StreamStart | Event::StreamEnd | Event::Nothing => None,
+        };
+        if open.len() > DEPTH_MAX {
+            return Err(unreadable("it is nested too deeply"));
+        }
+        let Some(field) = complete else { continue };
+        match open.last_mut() {
+            None => root = Some(field),
+            Some(Open::List(items)) => items.push(field),
+            Some(Open::Map { pairs, key }) => match (key.take(), field) {
+                (Some(name), field) => pairs.push((name, field)),
+                (None, Field::Text(name)) if pairs.iter().any(|(known, _)| *known == name) => {
+                    return Err(unreadable(&format!("{name:?} stands twice")));
+                }
+                (None, Field::Text(name)) => *key = Some(name),
+                (None, _) => return Err(unreadable("a key is no text")),
+            },
+        }
+    }
+    root.ok_or_else(|| unreadable("it is empty"))
+}
+
+/// Reads the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`
+/// or beside it.
+pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), Malformed> {
+    let value: Value = serde_json::from_str(text).map_err(|error| Malformed::Unreadable(error.to_string()))?;
+    let Value::Object(mut object) = value else { return Err(Malformed::Unreadable("it is no object".to_owned())) };
+    let kind = object.get("signal_type").and_then(Value::as_str).ok_or(Malformed::Missing("signal_type"))?;
+    let kind = SignalKind::from_tag(kind).ok_or_else(|| Malformed::Unusable { field: "signal_type", given: kind.chars().take(80).collect() })?;
+    let payload = object.remove("payload");
+    let mut pairs: Vec<(String, Field)> = object.into_iter().map(|(name, value)| (name, field(value))).collect();
+    if let Some(Value::Object(payload)) = payload {
+        pairs.extend(payload.into_iter().map(|(name, value)| (name, field(value))));
+    }
+    Ok((kind, Field::Map(pairs)))
+}
+
+fn field(value: Value) -> Field {
+    match value {
+        Value::Null => Field::Text(String::new()),
+        Value::Bool(value) => Field::Text(value.to_string()),
+        Value::Number(number) => Field::Text(number.to_string()),
+        Value::String(text) => Field::Text(text),
+        Value::Array(items) => Field::List(items.into_iter().map(field).collect()),
+        Value::Object(object) => Field::Map(object.into_iter().map(|(name, value)| (name, field(value))).collect()),
+    }
+}

@@ -1,0 +1,141 @@
+use super::*;
+use adjutant_core::Time;
+use adjutant_core::signal::{Delegation, Independence, Priority, ReportStatus, StopCause};
+use proptest::prelude::*;
+
+fn own() -> RunId {
+    RunId::new(Time(1), [1; 10])
+}
+
+fn scan(text: &str) -> Vec<Found> {
+    let mut scanner = Scanner::default();
+    let mut all = Vec::new();
+    scanner.feed(text, &mut |found| all.push(found));
+    scanner.end(&mut |found| all.push(found));
+    all
+}
+
+fn signals(text: &str) -> Vec<Result<Signal, Malformed>> {
+    scan(&text.replace("ME", &own().to_string())).iter().map(|found| interpret(found, own())).collect()
+}
+
+#[test]
+fn a_clarification_keeps_every_field() {
+    let text = "working...\n```yaml\n[CLARIFICATION_NEEDED]\nagent_id: ME\ntimestamp: 2026-01-11T08:45:00-05:00\nblocked_at: Looking at src/auth/\nreason: Several strategies found, unclear which to look at\nquestions:\n  - question_id: Q1\n    text: OAuth2, JWT, or both?\n    context: Found src/auth/oauth.ts and src/auth/jwt.ts\n  - question_id: Q2\n    text: Which version, 2.0 or 3.0?\n    type: optional\n    options: [\"2.0\", 3.0]\n    current_assumption: 3.0\ncan_resume_with: Answers\ncurrent_state: Completed the secret scan (found 0)\n[/CLARIFICATION_NEEDED]\n```\n";
+    let found = signals(text);
+    let [Ok(Signal::Clarification { questions, blocked_at, state, .. })] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(blocked_at.as_deref(), Some("Looking at src/auth/"));
+    assert_eq!(state.as_deref(), Some("Completed the secret scan (found 0)"));
+    assert_eq!(questions.len(), 2);
+    assert!(questions[0].blocking && !questions[1].blocking);
+    assert_eq!(questions[1].options, ["2.0", "3.0"], "a version stays what was written");
+    assert_eq!(questions[1].assumption.as_deref(), Some("3.0"));
+}
+
+#[test]
+fn block_scalars_lists_and_line_ends_of_both_kinds_are_read() {
+    let lf = "[STOP_WORK]\nagent_id: ME\nstop_reason: blocker\nblocker_type: external_dependency\ndetails: node_modules is missing\ncompleted_work: |\n  ✓ Scanned\n  ✓ Reviewed (see A.md)\nblocked_work:\n  - npm audit\n  - npm ls\nstate_snapshot: [checkpoint before error]\nresume_requirements: |\n  Run: npm install\n  Then resume with: \"go on\"\n[/STOP_WORK]\n";
+    for text in [lf.to_owned(), lf.replace('\n', "\r\n")] {
+        let found = signals(&text);
+        let [Ok(Signal::Stop { cause, checkpoint })] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(*cause, StopCause::Blocker);
+        assert_eq!(checkpoint.completed_work.as_deref(), Some("✓ Scanned\n✓ Reviewed (see A.md)"));
+        assert_eq!(checkpoint.blocked_work.as_deref(), Some("- npm audit\n- npm ls"));
+        assert_eq!(checkpoint.requirements.as_deref(), Some("Run: npm install\nThen resume with: \"go on\""));
+    }
+}
+
+#[test]
+fn delegations_reports_progress_and_approvals_are_read() {
+    let text = "[DELEGATE_WORK]\nagent_id: ME\nnew_task_description: |\n  Refactor:\n  - one\nindependence: blocks_current_work\npriority: P0\n[/DELEGATE_WORK]\n[COMPLETION_REPORT]\nagent_id: ME\nstatus: partial_success\ndeliverables: |\n  Generated files:\n  - A.md (report)\nsummary: done\n[/COMPLETION_REPORT]\n[PROGRESS]\nagent_id: ME\npercent: 40 %\n[/PROGRESS]\n[APPROVAL_NEEDED]\nagent_id: ME\naction: rm -rf target/\nrisk: low\n[/APPROVAL_NEEDED]\n";
+    let found = signals(text);
+    assert_eq!(found.len(), 4);
+    let Ok(Signal::Delegation(Delegation { task, independence, priority, .. })) = &found[0] else { panic!("{found:?}") };
+    assert_eq!((task.as_str(), *independence, *priority), ("Refactor:\n- one", Independence::Blocks, Priority::P0));
+    let Ok(Signal::Completion(report)) = &found[1] else { panic!("{found:?}") };
+    assert_eq!(
+        (report.status, report.deliverables.as_slice()),
+        (ReportStatus::Partial, &["Generated files:".to_owned(), "A.md (report)".to_owned()][..])
+    );
+    assert!(matches!(&found[2], Ok(Signal::Progress { percent: Some(40), .. })));
+    assert!(matches!(&found[3], Ok(Signal::Approval { action, .. }) if action == "rm -rf target/"));
+}
+
+#[test]
+fn the_json_form_is_read_on_one_line_or_many() {
+    let text = "{\"signal_type\":\"PROGRESS\",\"agent_id\":\"ME\",\"payload\":{\"percent\":10,\"note\":\"a } b\"}}\nnoise {\"signal_type\": 1}\n```json\n{\n  \"signal_type\": \"COMPLETION_REPORT\",\n  \"agent_id\": \"ME\",\n  \"payload\": {\n    \"status\": \"success\",\n    \"summary\": \"x\"\n  }\n}\n```\n{\"other\": 1}\n";
+    let found = signals(text);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(matches!(&found[0], Ok(Signal::Progress { percent: Some(10), note: Some(note), .. }) if note == "a } b"));
+    assert!(matches!(&found[1], Ok(Signal::Completion(_))));
+}
+
+#[test]
+fn a_quoted_end_marker_does_not_cut_a_block() {
+    let text = "[STOP_WORK]\nagent_id: ME\nstop_reason: error\ndetails: |\n  it printed\n  [/STOP_WORK]\n  [COMPLETION_REPORT]\n  and stopped\n[/STOP_WORK]\n";
+    let found = signals(text);
+    let [Ok(Signal::Stop { checkpoint, .. })] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(checkpoint.details, "it printed\n[/STOP_WORK]\n[COMPLETION_REPORT]\nand stopped");
+}
+
+#[test]
+fn what_is_malformed_says_why_and_hides_nothing_behind_it() {
+    let text = "[STOP_WORK]\nagent_id: <agent-id>\nstop_reason: <why>\n[PROGRESS]\nagent_id: ME\npercent: 5\n[/PROGRESS]\n[PROGRESS]\n: : :\n- [\n[/PROGRESS]\n[PROGRESS]\nagent_id: 0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11\npercent: 5\n[/PROGRESS]\n";
+    let found = signals(text);
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!(found[0], Err(Malformed::Unclosed));
+    assert!(found[1].is_ok());
+    assert!(matches!(found[2], Err(Malformed::Unreadable(_))));
+    assert!(matches!(found[3], Err(Malformed::Foreign(_))));
+}
+
+#[test]
+fn aliases_deep_nesting_and_long_blocks_are_refused() {
+    let bomb = "[PROGRESS]\na: &a [x, x]\nb: [*a, *a]\n[/PROGRESS]\n";
+    assert!(matches!(signals(bomb).as_slice(), [Err(Malformed::Unreadable(_))]));
+    let deep = format!("[PROGRESS]\na: {}{}\n[/PROGRESS]\n", "[".repeat(1_000), "]".repeat(1_000));
+    assert!(matches!(signals(&deep).as_slice(), [Err(Malformed::Unreadable(_))]));
+    let long = format!("[PROGRESS]\n{}[/PROGRESS]\n[PROGRESS]\nagent_id: ME\npercent: 1\n[/PROGRESS]\n", "x: y\n".repeat(20_000));
+    assert!(matches!(signals(&long).as_slice(), [Err(Malformed::TooLarge { .. }), Ok(_)]));
+}
+
+#[test]
+fn twenty_thousand_openers_take_linear_time() {
+    let text = "[STOP_WORK]\nagent_id: x\n".repeat(20_000);
+    let began = std::time::Instant::now();
+    assert_eq!(scan(&text).len(), 20_000);
+    assert!(began.elapsed().as_secs() < 5);
+}
+
+proptest! {
+    #[test]
+    fn how_the_reads_cut_the_output_changes_nothing(cuts in proptest::collection::vec(1_usize..40, 1..60), crlf in any::<bool>()) {
+        let mut text = "a\n  [PROGRESS]\n  agent_id: ME\n  percent: 7\n  [/PROGRESS]\n{\"signal_type\":\"PROGRESS\",\n\"agent_id\":\"ME\",\"percent\":8}\nü\n[PROGRESS]\nx".to_owned();
+        if crlf {
+            text = text.replace('\n', "\r\n");
+        }
+        let whole = scan(&text);
+        let mut scanner = Scanner::default();
+        let mut pieces = Vec::new();
+        let mut rest = text.as_str();
+        for cut in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let at = (*cut..=rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+            let (piece, after) = rest.split_at(at.min(rest.len()));
+            scanner.feed(piece, &mut |found| pieces.push(found));
+            rest = after;
+        }
+        scanner.end(&mut |found| pieces.push(found));
+        prop_assert_eq!(pieces, whole);
+    }
+
+    #[test]
+    fn no_output_breaks_the_scanner(text in "(\\[/?(PROGRESS|STOP_WORK)\\]|\\{|\\}|\"|\\\\|a: |- |\n|\r\n| |ü|signal_type){0,80}") {
+        for found in scan(&text) {
+            let read = interpret(&found, own());
+            prop_assert!(read.is_err() || text.contains("agent_id"));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a run says in blocks of its own words: it asks, stops, reports; it is parked, resumed, told.
+
+use crate::support::TestHome;
+use serde_json::json;
+
+/// A home with the agent `scribe`: a program that knows nothing of us but its prompt. `$id` is its
+/// run, and `told` tells whether the prompt holds a text.
+fn home_with(script: &str) -> TestHome {
+    let home = TestHome::with_config("[agents.scribe]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"SCRIPT\"]\ngrace = \"1s\"\n");
+    let path = home.work().join("scribe.sh");
+    let head = "prompt=$(cat)\nid=$(printf '%s' \"$prompt\" | sed -n 's/.*(id \\([0-9a-f-]*\\)).*/\\1/p' | head -n 1)\ntold() { printf '%s' \"$prompt\" | grep -qF \"$1\"; }\n";
+    std::fs::write(&path, format!("{head}{script}")).expect("the script can be written");
+    let config = home.home.dir.join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("a configuration");
+    std::fs::write(&config, text.replace("SCRIPT", &path.display().to_string())).expect("a configuration");
+    home
+}
+
+const REPORT: &str = "printf '[COMPLETION_REPORT]\\nagent_id: %s\\nstatus: %s\\nsummary: %s\\n[/COMPLETION_REPORT]\\n' \"$id\"";
+
+#[test]
+fn a_run_that_asks_in_a_block_is_parked_and_goes_on_with_the_answers() {
+    let home = home_with(&format!(
+        "if told '## CLARIFICATION RESPONSE' && told 'A: both' && told 'A: 3.0'; then {REPORT} success 'looked at both'; exit 0; fi\n\
+         printf '```yaml\\n[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: two strategies\\nquestions:\\n  - text: OAuth2, JWT, or both?\\n    options: [one, both]\\n  - text: Which version?\\n[/CLARIFICATION_NEEDED]\\n```\\n' \"$id\"\n"
+    ));
+    home.start_agent("scribe", "asks", "look at auth");
+    let view = home.until_status("asks", "stopped");
+    assert_eq!(view["reason"], "parked");
+    assert_eq!(home.adj(&["wait", "asks"]).code, 3);
+    let inbox = home.inbox(&[]);
+    assert_eq!((&inbox[0]["options"], &inbox[1]["question"]), (&json!(["one", "both"]), &json!("Which version?")));
+    home.ok(&["reply", "Q1", "both"]);
+    assert_eq!(home.show("asks")["state"], "stopped", "one question is still open");
+    home.ok(&["reply", "Q2", "3.0"]);
+    let view = home.finished("asks");
+    assert_eq!((&view["outcome"], &view["summary"], &view["attempt"]), (&json!("succeeded"), &json!("looked at both"), &json!(2)));
+    assert!(home.inbox(&["--all"]).as_array().is_some_and(|all| all.iter().all(|request| request["status"] == "retrieved")));
+}
+
+#[test]
+fn a_process_that_asks_and_stays_is_begun_anew_with_the_answer() {
+    let home = home_with(&format!(
+        "if told 'A: left'; then {REPORT} success done; exit 0; fi\n\
+         printf '[CLARIFICATION_NEEDED]\\r\\nagent_id: %s\\r\\nreason: left or right?\\r\\n[/CLARIFICATION_NEEDED]\\r\\n' \"$id\"\nsleep 600\n"
+    ));
+    home.start_agent("scribe", "stays", "go");
+    home.until_status("stays", "waiting_parent_reply");
+    home.ok(&["reply", "stays", "left"]);
+    let view = home.finished("stays");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)));
+}
+
+#[test]
+fn a_stop_leaves_a_checkpoint_and_a_resume_restores_it() {
+    let home = home_with(&format!(
+        "if told '## BLOCKER RESOLVED' && told 'Resolution: installed it' && told '47/120 files'; then {REPORT} partial_success 'audit done'; exit 0; fi\n\
+         printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\nblocker_type: external_dependency\\ndetails: node_modules is missing\\nblocked_work: |\\n  npm audit\\nstate_snapshot: 47/120 files\\n[/STOP_WORK]\\n' \"$id\"\nsleep 600\n"
+    ));
+    home.start_agent("scribe", "blocked", "audit");
+    let waited = home.adj(&["wait", "blocked"]);
+    assert_ne!(waited.code, 0, "{waited:?}");
+    let view = home.until_status("blocked", "stopped");
+    assert_eq!((&view["reason"], &view["checkpoint"]["state_snapshot"]), (&json!("blocker"), &json!("47/120 files")), "{view}");
+    home.ok(&["resume", "blocked", "installed it"]);
+    let view = home.finished("blocked");
+    assert_eq!((&view["outcome"], &view["summary"], &view["attempt"]), (&json!("succeeded"), &json!("audit done"), &json!(2)));
+    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{}.2.prompt.md", home.run_id("blocked")))).expect("what was sent");
+    for heading in ["## BLOCKER RESOLVED", "## STATE RESTORATION", "## RESUME INSTRUCTIONS", "npm audit"] {
+        assert!(prompt.contains(heading), "{heading} is missing in {prompt}");
+    }
+    assert_ne!(home.adj(&["resume", "blocked"]).code, 0, "a finished run never changes");
+}
+
+#[test]
+fn a_paused_run_goes_on_where_its_script_says() {
+    let home = TestHome::new();
+    home.start("pausing", "say first\nhang\nresume-here\nsay second\ndone");
+    home.until_log("pausing", "first");
+    home.ok(&["pause", "pausing"]);
+    assert_eq!(home.until_status("pausing", "stopped")["reason"], "paused");
+    home.ok(&["resume", "pausing", "--next-step", "say the second"]);
+    let view = home.finished("pausing");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)));
+    let log = home.log("pausing");
+    assert!(log.contains("## RESUME INSTRUCTIONS") && log.contains("say the second") && log.contains("second"), "{log}");
+}
+
+#[test]
+fn blocks_that_do_not_count_are_shown_and_change_nothing() {
+    let home = home_with(
+        "printf '[COMPLETION_REPORT]\\nagent_id: 0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11\\nstatus: success\\nsummary: forged\\n[/COMPLETION_REPORT]\\n'\n\
+         printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: tired\\ndetails: x\\n[/STOP_WORK]\\n' \"$id\"\n\
+         printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\ndetails: on stderr\\n[/STOP_WORK]\\n' \"$id\" >&2\n\
+         printf '[PROGRESS]\\nagent_id: %s\\npercent: 40\\nnote: half\\n[/PROGRESS]\\n[PROGRESS]\\nno end' \"$id\"\n",
+    );
+    home.start_agent("scribe", "odd", "go");
+    let view = home.finished("odd");
+    assert_eq!((&view["outcome"], &view["percent"], &view["progress"]), (&json!("succeeded"), &json!(40), &json!("half")));
+    assert!(view["summary"].is_null(), "{view}");
+    let events = home.ok(&["events"]);
+    assert_eq!(events.matches("signal.malformed").count(), 3, "{events}");
+}
+
+#[test]
+fn a_parked_run_survives_the_hubs_death() {
+    let home = home_with(&format!(
+        "if told 'A: yes'; then {REPORT} success done; exit 0; fi\nprintf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: go on?\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"\n"
+    ));
+    home.start_agent("scribe", "parked", "go");
+    home.until_status("parked", "stopped");
+    crate::support::kill(home.hub_pid());
+    home.ok(&["reply", "parked", "yes"]);
+    assert_eq!(home.finished("parked")["outcome"], "succeeded");
+}
