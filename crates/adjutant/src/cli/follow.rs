@@ -64,7 +64,12 @@ impl<'a> Follow<'a> {
     /// Begins to follow a run.
     pub async fn attach(cx: &'a Context, run: &str, what: What) -> Result<Self, Stop> {
         let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
-        Self::new(cx, run, what)
+        let open = run.pending.clone();
+        let mut follow = Self::new(cx, run, what)?;
+        for request in open {
+            follow.show_question(request)?;
+        }
+        Ok(follow)
     }
 
     /// Begins to follow a run that is known already.
@@ -80,12 +85,12 @@ impl<'a> Follow<'a> {
             typed: None,
             asking: None,
             line_begun: false,
-            over: false,
+            over: state::is_over(&run) && run.pending.is_empty(),
             log_done: false,
             run,
         };
         follow.poll_log(after);
-        follow.poll_events(0);
+        follow.poll_events(follow.run.cursor);
         Ok(follow)
     }
 
@@ -175,7 +180,7 @@ impl<'a> Follow<'a> {
                 self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
                 self.over = state::is_over(&self.run) && self.run.pending.is_empty();
             }
-            "request.asked" => self.show_question(event.request_id.as_deref()).await?,
+            "request.asked" => self.was_asked(event.request_id.as_deref()).await?,
             "request.answered" | "request.expired" | "request.withdrawn" => {
                 if self.asking.as_ref().is_some_and(|asking| Some(asking.message_id.as_str()) == event.request_id.as_deref()) {
                     self.asking = None;
@@ -189,14 +194,21 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
-    async fn show_question(&mut self, id: Option<&str>) -> Result<(), Stop> {
+    async fn was_asked(&mut self, id: Option<&str>) -> Result<(), Stop> {
         if self.cx.out.json {
             return Ok(());
         }
         let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
-        let Some(request) = open.requests.into_iter().find(|r| r.status == "pending" && Some(r.message_id.as_str()) == id) else {
+        match open.requests.into_iter().find(|r| r.status == "pending" && Some(r.message_id.as_str()) == id) {
+            Some(request) => self.show_question(request),
+            None => Ok(()),
+        }
+    }
+
+    fn show_question(&mut self, request: RequestView) -> Result<(), Stop> {
+        if self.cx.out.json {
             return Ok(());
-        };
+        }
         self.fresh_line()?;
         self.cx.out.say(look::question(&request, self.cx)?.trim_end())?;
         if self.cx.out.interactive {

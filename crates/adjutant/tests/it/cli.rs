@@ -1,11 +1,27 @@
 //! The command line, as a person and a script see it.
 
-use crate::support::{Ran, TestHome, kill};
+use crate::support::{Ran, TestHome, kill, skip};
 use serde_json::Value;
 use std::io::Write;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Gives a command a terminal.
+const SCRIPT: &str = "/usr/bin/script";
 
 impl TestHome {
+    /// Runs `adj` as a person would who types this, and returns what the terminal showed.
+    #[track_caller]
+    fn at_terminal(&self, arguments: &str, typed: &str) -> String {
+        let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_adj"));
+        let mut command = Command::new(SCRIPT);
+        command.args(["-qec", &line, "/dev/null"]).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.work()).env("TERM", "dumb");
+        command.env("PATH", "/usr/bin:/bin").current_dir(self.work());
+        let ran = typed_into(command, typed.as_bytes());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out
+    }
+
     /// Runs `adj` and expects success.
     #[track_caller]
     fn fine(&self, args: &[&str]) -> Ran {
@@ -15,14 +31,7 @@ impl TestHome {
     }
 
     fn adj_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
-        let mut child = self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("adj can be started");
-        let mut stdin = child.stdin.take().expect("a pipe");
-        // A command that refuses its input early does not read it all.
-        if let Err(error) = stdin.write_all(input) {
-            assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
-        }
-        drop(stdin);
-        child.wait_with_output().expect("adj ends").into()
+        typed_into(self.command(args), input)
     }
 
     /// Starts a scripted run under a drawn name.
@@ -47,6 +56,17 @@ impl TestHome {
         assert!(matches!(ran.code, 0 | 1 | 125), "{ran:?}");
         self.show(run)
     }
+}
+
+fn typed_into(mut command: Command, input: &[u8]) -> Ran {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("adj can be started");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A command that refuses its input early does not read it all.
+    if let Err(error) = stdin.write_all(input) {
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    }
+    drop(stdin);
+    child.wait_with_output().expect("adj ends").into()
 }
 
 impl Ran {
@@ -298,6 +318,23 @@ fn stopping_starts_no_hub_and_ends_a_running_one() {
     home.fine(&["ps"]);
     assert!(home.fine(&["stop"]).out.contains("hub stopped"));
     assert!(home.fine(&["stop"]).err.contains("no hub"));
+}
+
+#[test]
+fn a_person_answers_at_the_terminal() {
+    if !Path::new(SCRIPT).exists() {
+        return skip("script(1) is not installed, so there is no terminal");
+    }
+    let home = TestHome::new();
+    let run = home.echo("ask \"Which one?\" [options: red|green]\ndone");
+    home.asked_by(&run);
+    let shown = home.at_terminal("next", "2\n");
+    assert!(shown.contains("Which one?") && shown.contains("2) green") && shown.contains("none left"), "{shown}");
+    assert_eq!(home.json(&["inbox", "--all"])[0]["answer"], "green");
+    home.ended(&run);
+    // A run is followed, and its question is answered right there.
+    let shown = home.at_terminal("run -a echo 'say hello\nask \"How many?\"\ndone well'", "three\n");
+    assert!(shown.contains("hello") && shown.contains("How many?") && shown.contains("answer: three") && shown.contains("✓ done"), "{shown}");
 }
 
 #[test]
