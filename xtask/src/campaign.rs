@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-const CONFIG: &str = "live_runs_max = 12\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
+const CONFIG: &str = "live_runs_max = 16\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
 /// Runs under way at once.
-const LANES: u64 = 6;
+const LANES: u64 = 10;
 /// A run that is not at its end by then hangs.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
@@ -44,7 +44,12 @@ fn lock(ledger: &Shared) -> std::sync::MutexGuard<'_, Ledger> {
 pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool) -> Result<()> {
     println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
     let start = Instant::now();
-    let mut problems = under_load(adj, kills, seed).await?;
+    let mut problems = Vec::new();
+    // Half of them with each way to hold an attempt's processes together.
+    for (containment, share) in [("auto", kills.div_ceil(2)), ("subreaper", kills / 2)] {
+        let found = under_load(adj, containment, share, seed).await?;
+        problems.extend(found.into_iter().map(|problem| format!("containment {containment}: {problem}")));
+    }
     println!("random kills done in {:.0} s", start.elapsed().as_secs_f64());
     if failpoints {
         for name in failpoint::NAMES {
@@ -66,8 +71,8 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool) -> Result<
     Err(format!("{} problems; repeat with --seed {seed}", problems.len()).into())
 }
 
-async fn under_load(adj: &Path, kills: u64, seed: u64) -> Result<Vec<String>> {
-    let lab = Arc::new(Lab::new(adj, CONFIG)?);
+async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Result<Vec<String>> {
+    let lab = Arc::new(Lab::new(adj, &format!("containment = \"{containment}\"\n{CONFIG}"))?);
     lab.start_hub()?;
     let ledger = Shared::default();
     let journal = lab.dir.path().join("journal");
@@ -95,7 +100,7 @@ async fn under_load(adj: &Path, kills: u64, seed: u64) -> Result<Vec<String>> {
         joined?;
     }
     answers.abort_all();
-    println!("killed: hub {}, supervisor {}, guard {}; {} runs", done[0], done[1], done[2], lock(&ledger).dispatched.len());
+    println!("containment {containment}: killed hub {}, supervisor {}, guard {}", done[0], done[1], done[2]);
     check(&lab, &ledger, &journal).await
 }
 
@@ -301,6 +306,10 @@ async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>
             problems.push(format!("{key} repeated gave {:?} and not {run}", again.map(|view| view.run_id)));
         }
     }
+    println!("  {}", tally(&stored, answered.len()));
+    for view in stored.values().filter(|view| view.outcome.as_deref() == Some("succeeded")) {
+        problems.extend(unheard(&client, view, &answered).await?);
+    }
     for (id, answer) in &answered {
         match client.call(&ReadRequest { message_id: id.clone(), wait_ms: 0 }).await {
             Ok(request) if request.answer.as_ref() == Some(answer) => {}
@@ -322,6 +331,36 @@ async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>
     let mut all = std::mem::take(&mut lock(ledger).problems);
     all.extend(problems);
     Ok(all)
+}
+
+/// Counts how runs ended.
+fn tally(runs: &BTreeMap<String, RunView>, answers: usize) -> String {
+    let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
+    for view in runs.values() {
+        *ends.entry(view.outcome.as_deref().unwrap_or(&view.state)).or_default() += 1;
+    }
+    let ends: Vec<String> = ends.iter().map(|(end, count)| format!("{end} {count}")).collect();
+    format!("{} runs ({}), {answers} answers accepted", runs.len(), ends.join(", "))
+}
+
+/// Answers that were accepted and never reached the worker, or reached it otherwise. Only a run
+/// that has succeeded has heard them all.
+async fn unheard(client: &Client, view: &RunView, answered: &BTreeMap<String, String>) -> Result<Vec<String>> {
+    let requests = client.call(&ListRequests { run: Some(view.run_id.clone()), all: true, limit: None }).await?.requests;
+    let log = std::fs::read_to_string(&view.log_path)?;
+    let heard: Vec<&str> = log.lines().filter_map(|line| line.strip_prefix("answer: ")).collect();
+    let mut problems = Vec::new();
+    if requests.len() != 2 || heard.len() != 2 {
+        problems.push(format!("{} asked twice; {} questions are stored, {} answers were heard", view.run_id, requests.len(), heard.len()));
+    }
+    for request in requests {
+        // An answer whose acknowledgement was lost with its sender is known from the store only.
+        let accepted = answered.get(&request.message_id).or(request.answer.as_ref());
+        if !accepted.is_some_and(|answer| heard.contains(&answer.as_str())) || request.status != "retrieved" {
+            problems.push(format!("{} was answered {accepted:?} ({}), and the worker heard {heard:?}", request.message_id, request.status));
+        }
+    }
+    Ok(problems)
 }
 
 /// What is wrong with the state in which a run ended, given what was done to it.

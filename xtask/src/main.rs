@@ -34,6 +34,9 @@ enum What {
         /// Only measurements whose name contains this
         #[arg(long)]
         only: Option<String>,
+        /// Measures this binary and builds none
+        #[arg(long, value_name = "FILE")]
+        adj: Option<PathBuf>,
     },
     /// Kills every process of ours at random moments and at every failpoint, and checks the result
     Campaign {
@@ -46,6 +49,9 @@ enum What {
         /// Leaves the failpoints out
         #[arg(long)]
         no_failpoints: bool,
+        /// Takes this binary (with debug assertions, for the failpoints) and builds none
+        #[arg(long, value_name = "FILE")]
+        adj: Option<PathBuf>,
     },
     /// Load from within a run (started by a benchmark)
     #[command(hide = true)]
@@ -58,13 +64,15 @@ fn main() -> ExitCode {
     }
     let result = match Arguments::parse().what {
         What::Agent => agent::main(),
-        What::Bench { quick, only } => {
-            build(&["--release"]).and_then(|adj| runtime()?.block_on(bench::run(&adj.join("release/adj"), quick, only.as_deref())))
+        What::Bench { quick, only, adj } => {
+            let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
+            adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref())))
         }
-        What::Campaign { kills, seed, no_failpoints } => {
+        What::Campaign { kills, seed, no_failpoints, adj } => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
             // Only a build with debug assertions has failpoints.
-            build(&[]).and_then(|adj| runtime()?.block_on(campaign::run(&adj.join("debug/adj"), kills, seed.unwrap_or(now), !no_failpoints)))
+            let adj = adj.map_or_else(|| build("debug", &[]), Ok);
+            adj.and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed.unwrap_or(now), !no_failpoints)))
         }
     };
     match result {
@@ -80,13 +88,13 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-/// Builds `adj` and returns the target directory.
-fn build(args: &[&str]) -> Result<PathBuf> {
+/// Builds `adj` and returns where it is.
+fn build(profile: &str, args: &[&str]) -> Result<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo).args(["build", "--quiet", "--package", "adjutant", "--bin", "adj"]).args(args).current_dir(&root).status()?;
     if !status.success() {
         return Err("adj does not build".into());
     }
-    Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from))
+    Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join(profile).join("adj"))
 }
