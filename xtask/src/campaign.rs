@@ -2,7 +2,7 @@
 //! load, then at every named failpoint, and checks by set algebra over what was acknowledged that
 //! nothing is lost, doubled, started twice, left in a wrong state, or left running.
 
-use crate::lab::{Lab, Result, lock_pid};
+use crate::lab::{Lab, Result, lock_pid, replied};
 use crate::random::Random;
 use adjutant::client::Client;
 use adjutant::failpoint;
@@ -94,7 +94,7 @@ async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Res
     let mut answers = JoinSet::new();
     answers.spawn(async move { answer_all(&answering.0, &answering.1, &answering.2).await });
 
-    let done = kill_at_random(&lab, &ledger, kills, seed).await;
+    let done = kill_at_random(&lab, &ledger, kills, seed, containment == "auto").await;
     stop.send(true)?;
     while let Some(joined) = work.join_next().await {
         joined?;
@@ -204,7 +204,7 @@ async fn answer_all(lab: &Lab, ledger: &Shared, stopped: &tokio::sync::watch::Re
 async fn persist_plain<C: adjutant::view::Call>(client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, adjutant::view::ErrorView> {
     let start = Instant::now();
     loop {
-        match client.call_with_key(call, key).await {
+        match replied(client, call, key).await {
             Err(error) if error.code == codes::UNREACHABLE && start.elapsed() < Duration::from_secs(60) => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -213,8 +213,10 @@ async fn persist_plain<C: adjutant::view::Call>(client: &Client, call: &C, key: 
     }
 }
 
-/// Kills until each kind had its number. Returns how many there were.
-async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -> [u64; 3] {
+/// Kills until each kind had its number. Returns how many there were. Unless `both`, a run loses
+/// its guard or its supervisor: without a namespace, nothing can find a process that has scrubbed
+/// its environment once both are gone.
+async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, both: bool) -> [u64; 3] {
     let mut random = Random::new(seed);
     let mut done = [0; 3];
     let start = Instant::now();
@@ -227,6 +229,12 @@ async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -> [u
         }
         let victim = if kind == 0 { lock_pid(&lab.home.hub_lock()).ok().map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
         let Some((pid, run)) = victim else { continue };
+        if !both && let Some(run) = &run {
+            let ledger = lock(ledger);
+            if (if kind == 1 { &ledger.guard_killed } else { &ledger.supervisor_killed }).contains(run) {
+                continue;
+            }
+        }
         // Noted before it is done: who looks at the run afterwards has to know.
         if let Some(run) = run {
             let mut ledger = lock(ledger);
@@ -324,13 +332,21 @@ async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>
             problems.push(format!("attempt {attempt:?} was started twice"));
         }
     }
-    let left = lab.close().await?;
+    let mut left = lab.close().await?;
+    left.extend(strays(&stored));
     if !left.is_empty() {
         problems.push(format!("still there a second after the end: {left:?}"));
     }
     let mut all = std::mem::take(&mut lock(ledger).problems);
     all.extend(problems);
     Ok(all)
+}
+
+/// Processes whose arguments name a run of ours, wherever they went.
+fn strays(runs: &BTreeMap<String, RunView>) -> Vec<String> {
+    let line = |pid| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "));
+    let all = crate::lab::pids().into_iter().filter_map(|pid| Some((pid, line(pid).ok()?)));
+    all.filter(|(_, line)| line.split(' ').any(|word| runs.contains_key(word))).map(|(pid, line)| format!("{pid}: {line}")).collect()
 }
 
 /// Counts how runs ended.
@@ -371,6 +387,8 @@ fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
         ("finished", Some("succeeded")) => !cancelled,
         ("finished", Some("cancelled")) => cancelled,
         ("stopped", None) | ("finished", Some("lost")) => hit,
+        // Killed before it could start, as often as is tried.
+        ("finished", Some("spawn_failed")) => hit || ledger.guard_killed.contains(&view.run_id),
         _ => false,
     };
     (!right).then(|| {

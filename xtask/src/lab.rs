@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
+/// A call that only looks or writes has to be answered by then.
+const REPLY_LIMIT: Duration = Duration::from_secs(30);
+
 #[derive(Debug)]
 pub struct Lab {
     pub adj: PathBuf,
@@ -66,7 +69,7 @@ impl Lab {
     pub async fn persist<C: Call>(&self, client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
         let start = Instant::now();
         loop {
-            match client.call_with_key(call, key).await {
+            match replied(client, call, key).await {
                 Err(error) if error.code == codes::UNREACHABLE && start.elapsed() < Duration::from_secs(60) => {
                     let mut command = self.command(&["ps"]);
                     let started = tokio::task::spawn_blocking(move || command.stdout(Stdio::null()).stderr(Stdio::null()).status()).await;
@@ -172,6 +175,14 @@ impl Drop for Lab {
                 eprintln!("{process}: {error}");
             }
         }
+    }
+}
+
+/// Makes a call that has to be answered in time.
+pub async fn replied<C: Call>(client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
+    match tokio::time::timeout(REPLY_LIMIT, client.call_with_key(call, key)).await {
+        Ok(result) => result,
+        Err(_) => Err(ErrorView { code: "no_reply".to_string(), message: format!("{} was not answered in {REPLY_LIMIT:?}", C::NAME), hint: None }),
     }
 }
 

@@ -51,6 +51,10 @@ fn supervise(dir: &Path) -> Result<()> {
     std::io::stdin().read_to_string(&mut text)?;
     let order: Order = serde_json::from_str(&text)?;
     std::fs::File::create_new(dir.started_marker())?;
+    // The hub knows its supervisors by the pid in their locks, which the guard writes.
+    while crate::lab::lock_pid(&dir.supervisor_lock()).ok() != Some(std::process::id()) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     let given = Given { run_id: order.run_id.clone(), attempt: format!("{}/{}", order.run_id, order.attempt), token: order.token };
     let hub = order.home.join("adj.sock");
     let started = FactKind::Started { pid: std::process::id(), guard_pid: 0, containment: "subreaper".to_string() };

@@ -19,10 +19,6 @@ impl Samples {
         self.0
     }
 
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The value that `percent` of the samples do not exceed, in milliseconds.
     pub fn percentile_ms(&self, percent: f64) -> f64 {
         let mut sorted = self.0.clone();
