@@ -5,7 +5,7 @@ use super::{OpError, Ops, render};
 use crate::link::{AttemptDir, Fact, FactKind, FoundText, Order, Orders};
 use crate::signal::{Found, interpret};
 use crate::store::{
-    NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, next_queued, prompt_word,
+    EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, next_queued, prompt_word,
     queued_messages, requests_of, run_by_id, run_input,
 };
 use adjutant_core::identity::Voice;
@@ -336,7 +336,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
                 (None, Some(signal)) => Exit::Signal(signal),
                 (None, None) => Exit::Code(-1),
             };
-            tx.set_end(run.id, id.n, exit, swept, output_left_open, active_ms, &result)?;
+            tx.set_end(run.id, id.n, &EndRow { exit, swept, output_left_open, active_ms, result })?;
             let end = AttemptEnd {
                 exit,
                 failure_reported: run.claim.as_deref() == Some("error"),

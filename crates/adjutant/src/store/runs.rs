@@ -102,6 +102,16 @@ pub struct AttemptRow {
     pub fact: u64,
 }
 
+/// How an attempt's process ended and what it left behind.
+#[derive(Debug, Clone)]
+pub struct EndRow {
+    pub exit: Exit,
+    pub swept: u32,
+    pub output_left_open: bool,
+    pub active_ms: i64,
+    pub result: String,
+}
+
 /// A page of runs and how many more there are.
 #[derive(Debug, Clone)]
 pub struct Page {
@@ -781,19 +791,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_end(
-        &mut self,
-        run: RunId,
-        n: AttemptNo,
-        exit: Exit,
-        swept: u32,
-        output_left_open: bool,
-        active_ms: i64,
-        result: &str,
-    ) -> Result<(), StoreError> {
+    pub fn set_end(&mut self, run: RunId, n: AttemptNo, end: &EndRow) -> Result<(), StoreError> {
+        let EndRow { exit, swept, output_left_open, active_ms, result } = end;
         let (code, signal) = match exit {
-            Exit::Code(code) => (Some(code), None),
-            Exit::Signal(signal) => (None, Some(signal)),
+            Exit::Code(code) => (Some(*code), None),
+            Exit::Signal(signal) => (None, Some(*signal)),
         };
         self.prepare(
             "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5, active_ms = ?6, result = ?7 WHERE id = ?1",

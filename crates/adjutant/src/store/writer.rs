@@ -55,9 +55,12 @@ where
     }
 }
 
+/// Tells a caller what became of its call.
+type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
 enum Done {
     /// To be committed; the reply follows the commit.
-    Keep(Box<dyn FnOnce(Result<(), StoreError>) + Send>),
+    Keep(Reply),
     /// To be rolled back; the reply has been given.
     Undo,
 }
@@ -156,7 +159,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         }
         return full;
     }
-    let mut kept: Vec<Box<dyn FnOnce(Result<(), StoreError>) + Send>> = Vec::with_capacity(batch.len());
+    let mut kept: Vec<Reply> = Vec::with_capacity(batch.len());
     let mut rung: HashSet<Topic> = HashSet::new();
     let mut broken: Option<rusqlite::Error> = None;
     for job in batch.drain(..) {
