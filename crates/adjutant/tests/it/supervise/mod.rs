@@ -438,7 +438,7 @@ got {"type":"cancel"}"#;
 async fn an_agent_has_no_descriptor_that_it_was_not_given() {
     for containment in containments() {
         let case = Case::new();
-        let mut order = case.order("ls -l /proc/self/fd | grep -v 'total\\|/proc/' | wc -l; tr '\\0' '\\n' < /proc/self/environ | cut -d= -f1 | sort | tr '\\n' ' '");
+        let mut order = case.order("ls -l /proc/self/fd | grep -v 'total\\|/proc/' | wc -l; env | cut -d= -f1 | sort | tr '\\n' ' '");
         order.containment = containment.to_owned();
         let last = case.run(&order).await;
         let FactKind::Ended { result, .. } = last else { panic!("{last:?}") };
