@@ -127,7 +127,7 @@ pub enum FactKind {
     Signal { found: FoundText },
     /// The guard died; the supervisor goes on without it.
     GuardLost {},
-    /// The active time is used up; the supervisor is stopping the attempt.
+    /// The active time (of all attempts together) is used up; the supervisor is stopping the attempt.
     LimitReached { active_ms: i64 },
     /// The agent's process has ended and everything it started is gone. Always the last fact.
     Ended {
@@ -137,6 +137,7 @@ pub enum FactKind {
         swept: u32,
         /// A descendant kept the output open and was cut off.
         output_left_open: bool,
+        /// Active time of all attempts together.
         active_ms: i64,
         /// The agent's last words: at most 16 KiB, whole characters.
         result: String,

@@ -10,13 +10,15 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// Prepares a guard, a supervisor or a hub. Signals that end a background process by accident are
 /// ignored: a closed terminal, a closed pipe, a file-size limit.
 ///
+/// Limits are inherited by agents, so none but the soft one of descriptors is touched; that a
+/// process of ours leaves no core dump comes with its not being dumpable.
+///
 /// # Errors
 /// The kernel refuses one of it.
 pub fn background() -> io::Result<()> {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     seal_descriptors()?;
     ignore(&[libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ, libc::SIGINT, libc::SIGQUIT]);
-    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     raise_descriptor_limit()?;
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

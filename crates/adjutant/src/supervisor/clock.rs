@@ -3,22 +3,22 @@
 
 use std::time::{Duration, Instant};
 
-/// Counts the active time of one attempt.
+/// Counts the active time of one run, through its attempts.
 #[derive(Debug)]
 pub struct ActiveClock {
     counted: Duration,
     /// `None` while it stands still.
     since: Option<Instant>,
-    /// What this attempt may use. `None`: as much as it likes.
+    /// What the run may use. `None`: as much as it likes.
     limit: Option<Duration>,
 }
 
 impl ActiveClock {
-    /// Starts counting. The limit is for all attempts of the run together.
+    /// Goes on counting from what earlier attempts used.
     #[must_use]
     pub fn start(now: Instant, limit_ms: Option<i64>, before_ms: i64) -> Self {
-        let limit = limit_ms.map(|limit| Duration::from_millis(u64::try_from(limit.saturating_sub(before_ms)).unwrap_or(0)));
-        Self { counted: Duration::ZERO, since: Some(now), limit }
+        let duration = |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        Self { counted: duration(before_ms), since: Some(now), limit: limit_ms.map(duration) }
     }
 
     /// Lets it stand still, or go on.
@@ -27,7 +27,7 @@ impl ActiveClock {
         self.since = (!waiting).then_some(now);
     }
 
-    /// Returns the active time of this attempt.
+    /// Returns the active time of the run.
     #[must_use]
     pub fn active(&self, now: Instant) -> Duration {
         self.counted + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
@@ -57,11 +57,11 @@ mod tests {
         let mut clock = ActiveClock::start(begin, Some(1_000), 400);
         assert_eq!(clock.limit_at(), Some(at(600)));
         clock.set_waiting(true, at(100));
-        assert_eq!((clock.limit_at(), clock.active_ms(at(5_000))), (None, 100));
+        assert_eq!((clock.limit_at(), clock.active_ms(at(5_000))), (None, 500));
         clock.set_waiting(true, at(6_000));
         clock.set_waiting(false, at(10_000));
         clock.set_waiting(false, at(10_100));
-        assert_eq!((clock.limit_at(), clock.active_ms(at(10_200))), (Some(at(10_500)), 300));
+        assert_eq!((clock.limit_at(), clock.active_ms(at(10_200))), (Some(at(10_500)), 700));
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
 }
 
 /// Supervises one attempt from its start to its end.
-async fn supervise(order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
+async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
     let client = Client::supervisor(&order);
     let mut tasks = JoinSet::new();
     let (mut journal, uploader) = journal::open(dir, client.clone())?;
@@ -121,7 +121,8 @@ async fn supervise(order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) ->
         Ok(started) => started,
         Err(error) => return Ok(refused(journal, not_started(&order, &launch, &error)).await),
     };
-    drop(launch);
+    // It may be large, and the agent has its own copy.
+    drop((launch, std::mem::take(&mut order.prompt)));
     failpoint!("supervisor.after_spawn");
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });

@@ -105,6 +105,7 @@ pub fn start(
     };
     let contained = containment::start(spawn, Wanted::from_word(&order.containment))?;
     drop((out_theirs, err_theirs));
+    prefer_for_oom(contained.worker());
 
     let pump = Pump::new(out, err, log).map_err(Failed::Worker)?;
     let lines = stdin.map(|(theirs, ours)| {
@@ -174,6 +175,13 @@ impl Worker {
 
 fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Failed::Worker(error.into()))
+}
+
+/// When memory runs out, the kernel takes the agent before its supervisor, guard and hub.
+fn prefer_for_oom(agent: Pid) {
+    if let Err(error) = std::fs::write(format!("/proc/{}/oom_score_adj", agent.as_raw_nonzero()), "500") {
+        tracing::debug!(%error, "the agent is not preferred when memory runs out");
+    }
 }
 
 /// Writes the agent's input, and later lines where it stays open.

@@ -402,7 +402,7 @@ async fn the_time_limit_counts_active_time_only() {
     case.give(|orders| orders.waiting = false);
     let limit = case.fact(|fact| matches!(fact, FactKind::LimitReached { .. })).await;
     let FactKind::LimitReached { active_ms } = limit else { unreachable!() };
-    assert!((600..900).contains(&active_ms), "{active_ms}");
+    assert!((1_000..1_300).contains(&active_ms), "{active_ms}");
     assert!(began.elapsed() >= Duration::from_millis(400));
     guard.wait().await.expect("is reaped");
     case.none_left().await;
