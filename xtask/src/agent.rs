@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "asking is all that these agents do")]
 pub enum Task {
     /// Fills the run with questions, and measures asking at each of these numbers.
     AskAt { levels: Vec<u64>, samples: u32, adj: PathBuf, out: PathBuf },

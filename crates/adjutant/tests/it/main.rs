@@ -1,5 +1,10 @@
 //! What a user sees, against the real binary, in one test program.
-#![allow(clippy::disallowed_methods, reason = "tests start processes and set environments")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "tests start processes, set environments, say what they leave behind, and may die of a broken fixture"
+)]
 
 mod cli;
 mod identity;

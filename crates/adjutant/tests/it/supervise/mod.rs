@@ -214,13 +214,48 @@ async fn what_cannot_be_started_says_what_to_do() {
     let cases: Vec<(&str, &str, Change)> = vec![
         ("agent_not_found", "does not exist: install it", Box::new(|order| order.argv = vec!["/no/such/program".to_owned()])),
         ("agent_not_found", "not found on PATH", Box::new(|order| order.argv = vec!["nosuchprogram".to_owned()])),
-        ("agent_not_executable", "chmod +x", Box::new({ let p = program(&plain); move |order| order.argv.clone_from(&p) })),
-        ("agent_not_executable", "no program for this machine", Box::new({ let p = program(&unreadable); move |order| order.argv.clone_from(&p) })),
-        ("agent_not_executable", "interpreter", Box::new({ let p = program(&no_interpreter); move |order| order.argv.clone_from(&p) })),
+        (
+            "agent_not_executable",
+            "chmod +x",
+            Box::new({
+                let p = program(&plain);
+                move |order| order.argv.clone_from(&p)
+            }),
+        ),
+        (
+            "agent_not_executable",
+            "no program for this machine",
+            Box::new({
+                let p = program(&unreadable);
+                move |order| order.argv.clone_from(&p)
+            }),
+        ),
+        (
+            "agent_not_executable",
+            "interpreter",
+            Box::new({
+                let p = program(&no_interpreter);
+                move |order| order.argv.clone_from(&p)
+            }),
+        ),
         ("invalid", "does not exist: create it", Box::new(|order| order.cwd = "/no/such/dir".into())),
         ("invalid", "is not a directory", Box::new(|order| order.cwd = "/etc/passwd".into())),
-        ("invalid", "prompt = \"stdin\"", Box::new(|order| { order.prompt = "x".repeat(130_000); order.prompt_via = "arg".to_owned(); })),
-        ("invalid", "NUL", Box::new(|order| { order.prompt = "a\0b".to_owned(); order.prompt_via = "arg".to_owned(); })),
+        (
+            "invalid",
+            "prompt = \"stdin\"",
+            Box::new(|order| {
+                order.prompt = "x".repeat(130_000);
+                order.prompt_via = "arg".to_owned();
+            }),
+        ),
+        (
+            "invalid",
+            "NUL",
+            Box::new(|order| {
+                order.prompt = "a\0b".to_owned();
+                order.prompt_via = "arg".to_owned();
+            }),
+        ),
     ];
     for containment in containments() {
         for (wanted, text, change) in &cases {
@@ -302,7 +337,11 @@ async fn bytes_that_are_no_text_become_harmless_text() {
 #[tokio::test]
 async fn a_home_may_lie_at_a_long_path() {
     let case = Case::below(&format!("{}/{}", "d".repeat(120), "e".repeat(120)));
-    let last = case.run(&case.order(&format!("curl -s --unix-socket /proc/self/fd/3/worker.sock http://adj/api/v1/run -d '{{}}' 3<{}", "$(dirname $ADJ_WORKER)"))).await;
+    let last = case
+        .run(
+            &case.order(&format!("curl -s --unix-socket /proc/self/fd/3/worker.sock http://adj/api/v1/run -d '{{}}' 3<{}", "$(dirname $ADJ_WORKER)")),
+        )
+        .await;
     let FactKind::Ended { exit_code, result, .. } = last else { panic!("{last:?}") };
     assert_eq!(exit_code, Some(0), "{}", case.log());
     assert!(result.contains(&case.run_id), "{result}");
@@ -354,7 +393,10 @@ async fn only_the_worker_gets_in() {
     for containment in containments() {
         let case = Case::new();
         let call = "curl -s -o /dev/null -w '%{http_code} ' --unix-socket \"$(dirname $ADJ_WORKER)/worker.sock\" http://adj/api/v1/run -d '{}'";
-        let script = format!("{call}; {call} -H 'authorization: Bearer stolen'; (setsid env -i ADJ_WORKER=$ADJ_WORKER PATH=$PATH bash -c \"{}\" &) ; sleep 0.3; touch ready; sleep $U", call.replace('"', "\\\"").replace('$', "\\$"));
+        let script = format!(
+            "{call}; {call} -H 'authorization: Bearer stolen'; (setsid env -i ADJ_WORKER=$ADJ_WORKER PATH=$PATH bash -c \"{}\" &) ; sleep 0.3; touch ready; sleep $U",
+            call.replace('"', "\\\"").replace('$', "\\$")
+        );
         let mut order = case.order(&script);
         order.containment = containment.to_owned();
         let guard = case.start(&order);
@@ -383,7 +425,11 @@ async fn only_the_worker_gets_in() {
 }
 
 fn curl(args: &[&str]) -> String {
-    let out = std::process::Command::new("curl").args(["-s", "--max-time", "10", "-o", "/dev/null", "-w", "%{http_code}"]).args(args).output().expect("curl runs");
+    let out = std::process::Command::new("curl")
+        .args(["-s", "--max-time", "10", "-o", "/dev/null", "-w", "%{http_code}"])
+        .args(args)
+        .output()
+        .expect("curl runs");
     String::from_utf8(out.stdout).expect("is text")
 }
 
@@ -416,7 +462,12 @@ async fn an_agent_that_goes_on_reading_gets_messages_and_its_own_cancel() {
     order.prompt = "two\nlines".to_owned();
     let guard = case.start(&order);
     case.started().await;
-    let message = |id: &str, text: &str| adjutant::view::MessageView { message_id: id.to_owned(), from: "person".to_owned(), text: text.to_owned(), ..Default::default() };
+    let message = |id: &str, text: &str| adjutant::view::MessageView {
+        message_id: id.to_owned(),
+        from: "person".to_owned(),
+        text: text.to_owned(),
+        ..Default::default()
+    };
     case.give(|orders| orders.messages = vec![message("m1", "a\nb")]);
     case.fact(|fact| matches!(fact, FactKind::Delivered { message_id } if message_id == "m1")).await;
     case.give(|orders| orders.messages = vec![message("m1", "a\nb"), message("m2", "c")]);
