@@ -8,7 +8,7 @@ use super::state;
 use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use crate::text;
-use crate::view::{EventView, GetRun, ListRuns, ReadEvents, RequestView, RunView, Wait};
+use crate::view::{CheckpointView, EventView, GetRun, ListRuns, ReadEvents, RequestView, RunView, Wait};
 use std::fmt::Write as _;
 
 /// Most runs that are listed when nothing else is said.
@@ -87,6 +87,7 @@ pub async fn show(run: &str, cx: &Context) -> Ended {
     let name = text::line(&run.name);
     match run.pending.first() {
         Some(request) => cx.out.next(&format!("adj reply {} \"…\"", text::line(&request.number)))?,
+        None if run.state == "stopped" => cx.out.next(&format!("adj resume {name}   or   adj cancel {name}"))?,
         None if run.state == "finished" => cx.out.next(&format!("adj logs {name}   or   adj retry {name}"))?,
         None => cx.out.next(&format!("adj logs -f {name}"))?,
     }
@@ -127,12 +128,36 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("swept", run.swept.filter(|n| *n > 0).map(|n| format!("{n} processes that were left behind")).as_deref())?;
     field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;
     field("log", Some(&run.log_path))?;
+    if let Some(checkpoint) = &run.checkpoint {
+        out.push_str(&left_behind(checkpoint, cx)?);
+    }
     for request in &run.pending {
         out.push_str(&question(request, cx)?);
     }
     if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
         writeln!(out, "{}", paint.apply(Style::Dim, "last words"))?;
         out.push_str(&indented(result, cx));
+    }
+    Ok(out)
+}
+
+/// Writes what a stopped run left behind.
+fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let CheckpointView { blocker_type, details, completed_work, blocked_work, state_snapshot, resume_requirements, error_recovery } = checkpoint;
+    let mut out = String::new();
+    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, "left behind"))?;
+    for (label, value) in [
+        ("blocker", blocker_type.as_deref()),
+        ("details", Some(details.as_str())),
+        ("completed", completed_work.as_deref()),
+        ("blocked", blocked_work.as_deref()),
+        ("state", state_snapshot.as_deref()),
+        ("needs", resume_requirements.as_deref()),
+        ("recovery", error_recovery.as_deref()),
+    ] {
+        if let Some(value) = value.filter(|value| !value.trim().is_empty()) {
+            out.push_str(&indented(&format!("{label}: {value}"), cx));
+        }
     }
     Ok(out)
 }

@@ -97,7 +97,9 @@ pub fn failure(run: &RunView, cx: &Context) -> Ended {
     let code = if exit == Exit::NotStarted { words::NOT_STARTED } else { words::RUN_FAILED };
     let why = run.reason.as_deref().or(run.outcome.as_deref()).unwrap_or(&run.state);
     let name = text::line(&run.name);
-    ended(code, format!("{name}: {}", text::line(why)), format!("adj logs {name}   or   adj retry {name}"), cx)
+    let next =
+        if run.state == "stopped" { format!("adj show {name}   or   adj resume {name}") } else { format!("adj logs {name}   or   adj retry {name}") };
+    ended(code, format!("{name}: {}", text::line(why)), next, cx)
 }
 
 /// Ends with a code that is no error of ours: people see the next command, scripts one JSON line.
