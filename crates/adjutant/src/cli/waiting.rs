@@ -70,9 +70,11 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
         let working = waited.working.len();
         return ended(words::TIMED_OUT, format!("the time is over; {working} runs are still at work"), "adj wait".to_owned(), cx);
     }
-    match failed.first() {
-        Some(run) => failure(run, cx),
-        None => Ok(Exit::Done),
+    let Some(run) = failed.first() else { return Ok(Exit::Done) };
+    // A parked run goes on by itself once it is answered.
+    match waited.needs.iter().find(|open| run.state == "stopped" && open.run_id == run.run_id) {
+        Some(open) => needs_input(open, cx),
+        None => failure(run, cx),
     }
 }
 
