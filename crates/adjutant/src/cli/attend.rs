@@ -9,7 +9,7 @@ use super::table::{Cell, painted, plain, render};
 use super::{age, look, state};
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, Answered, ListRequests, ReadRequest, RequestView, codes};
-use adjutant_core::RequestNo;
+use adjutant_core::{RequestId, RequestNo};
 use std::io::{BufRead, Write};
 
 /// Lists questions, oldest first.
@@ -57,9 +57,8 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
         return Err(fail_hint(words::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
     }
     let is_number = given.trim().parse::<usize>().is_ok();
-    let by_request = RequestNo::parse(&args.to).is_ok() || adjutant_core::RequestId::parse(&args.to).is_ok();
     let mut answer = AnswerOne { answer: given.clone(), ..AnswerOne::default() };
-    if by_request {
+    if is_request(&args.to, cx).await? {
         answer.message_id = Some(args.to.clone());
     } else {
         answer.run = Some(args.to.clone());
@@ -84,6 +83,21 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
     }
     say_answered(&answered, cx)?;
     Ok(Exit::Done)
+}
+
+/// Tells whether a question is named, and not a run. A UUID may be either's.
+async fn is_request(named: &str, cx: &Context) -> Result<bool, Stop> {
+    if RequestNo::parse(named).is_ok() {
+        return Ok(true);
+    }
+    if RequestId::parse(named).is_err() {
+        return Ok(false);
+    }
+    match cx.hub.call(&ReadRequest { message_id: named.to_owned(), wait_ms: 0 }).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.code == codes::NOT_FOUND => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {

@@ -155,7 +155,8 @@ fn an_answer_can_come_from_standard_input_and_go_to_a_run() {
     let home = TestHome::new();
     let run = home.echo("ask \"Why?\"\ndone");
     home.asked_by(&run);
-    let answered = home.adj_with_input(&["--json", "reply", &run, "-"], b"because\nof this\n").data();
+    let id = home.show(&run)["run_id"].as_str().expect("a run has an id").to_owned();
+    let answered = home.adj_with_input(&["--json", "reply", &id, "-"], b"because\nof this\n").data();
     assert_eq!(answered["requests"][0]["answer"], "because\nof this");
     home.ended(&run);
 }
