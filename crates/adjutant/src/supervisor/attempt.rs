@@ -105,9 +105,9 @@ impl Attempt {
         }
         let active_ms = self.clock.active_ms(Instant::now());
         // Who still holds the output after an end that nobody ordered gets a moment to finish it.
-        let left_open = self.stop == Stop::Not && !drained(&mut bytes).await;
+        let left_open = self.stop == Stop::Not && !self.drained(&mut bytes, &mut signals).await;
         let swept = self.worker.sweep().await;
-        drained(&mut bytes).await;
+        self.drained(&mut bytes, &mut signals).await;
         cut.cancel();
         // The pump ends when everything is read and handed out.
         while let Some(found) = signals.recv().await {
@@ -188,6 +188,19 @@ impl Attempt {
         ControlFlow::Continue(())
     }
 
+    /// Waits until the output has ended, for a moment. Tells whether it has.
+    async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Found>) -> bool {
+        let over = tokio::time::Instant::now() + DRAIN_MAX;
+        loop {
+            tokio::select! {
+                // Reading waits for signals to be stated.
+                Some(found) = signals.recv() => self.state_signal(found),
+                more = bytes.changed() => if more.is_err() { return true },
+                () = tokio::time::sleep_until(over) => return false,
+            }
+        }
+    }
+
     /// States a signal, as long as there are not absurdly many: what floods is kept in the log only.
     fn state_signal(&mut self, found: Found) {
         self.signals += 1;
@@ -236,12 +249,6 @@ fn text_of(found: Found) -> FoundText {
         Found::Json { text } => FoundText::Json { text },
         Found::Broken { kind, text, why } => FoundText::Broken { tag: kind.tag().to_owned(), text, why: why.to_string() },
     }
-}
-
-/// Waits until the output has ended, for a moment. Tells whether it has.
-async fn drained(bytes: &mut watch::Receiver<u64>) -> bool {
-    let all = async { while bytes.changed().await.is_ok() {} };
-    tokio::time::timeout(DRAIN_MAX, all).await.is_ok()
 }
 
 async fn until(due: Option<Instant>) {

@@ -500,3 +500,14 @@ async fn an_agent_has_no_descriptor_that_it_was_not_given() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_burst_of_signals_before_the_end_is_stated_whole() {
+    let case = Case::new();
+    let block = "printf '[PROGRESS]\\nagent_id: %s\\nnote: %s\\n[/PROGRESS]\\n' \"${ADJ_RUN%/*}\" $i";
+    let last = case.run(&case.order(&format!("for i in $(seq 60); do {block}; done"))).await;
+    let FactKind::Ended { exit_code, output_left_open, .. } = last else { panic!("{last:?}") };
+    assert_eq!((exit_code, output_left_open), (Some(0), false));
+    let signals = case.facts().iter().filter(|fact| matches!(fact.what, FactKind::Signal { .. })).count();
+    assert_eq!(signals, 60, "{:?}", case.facts());
+}
