@@ -23,6 +23,8 @@ const RUNS_MAX: u32 = 20;
 const QUESTIONS_MAX: u32 = 20;
 /// Most of one kind that the result of a wait shows in detail.
 const WAITED_MAX: usize = 7;
+/// The word for the state of a run that can be resumed.
+const STOPPED: &str = "stopped";
 const LOG_CHARS_DEFAULT: u64 = 6_000;
 const LOG_CHARS_MAX: u64 = 40_000;
 const WAIT_AGAIN: &str = "wait_for_subagents";
@@ -137,20 +139,26 @@ pub fn waited(waited: &Waited) -> Shown {
     }
     shown = also(shown, "working_more", "more are working", names(working));
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
-    let next = match outcome.as_str() {
+    let stopped = ended_told.iter().find(|run| run.state == STOPPED);
+    let next = match (outcome.as_str(), stopped) {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
-        "idle" if ended.is_empty() => {
+        ("idle", _) if ended.is_empty() => {
             shown = shown.line("there is no live run to wait for");
             "run_subagent starts a run; check_subagent_status lists earlier ones".to_owned()
         }
-        "timeout" => {
+        ("timeout", _) => {
             shown = shown.line("nothing to report yet");
             again
         }
+        (_, Some(run)) => format!("see what stopped it (check_subagent_status), then {}; {again}", resume_hint(run)),
         _ if working.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
         _ => format!("check what ended; for the others {again}"),
     };
     shown.next(next)
+}
+
+fn resume_hint(run: &RunView) -> String {
+    format!("steer_subagent action=resume run_id={} with what it needs to go on in text", line(&run.name, 60))
 }
 
 fn first<T>(all: &[T]) -> &[T] {
@@ -185,6 +193,8 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
         reply_hint(&run.pending)
     } else if run.outcome.is_some() {
         "get_subagent_logs shows what it did; steer_subagent action=retry starts it anew".to_owned()
+    } else if run.state == STOPPED {
+        resume_hint(&run)
     } else {
         format!("{WAIT_AGAIN} (do not poll)")
     };
@@ -456,6 +466,14 @@ mod tests {
         }
         assert!(data.to_string().len() < 48 * 1024, "{} bytes", data.to_string().len());
         assert_eq!(data["ended_more"].as_array().map(Vec::len), Some(33));
+    }
+
+    #[test]
+    fn a_stopped_run_is_shown_with_how_to_go_on() {
+        let run = RunView { name: "otter".into(), state: STOPPED.into(), status: STOPPED.into(), ..RunView::default() };
+        let stopped = Waited { outcome: "event".into(), ended: vec![run], cursor: 5, ..Waited::default() };
+        let text = waited(&stopped).into_result().content[0].as_text().expect("text").text.clone();
+        assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Some clients give the model only the one, some only the other, so nothing may be in one alone.
 
 use super::text::{cut, line, quoted};
-use crate::view::{MessageView, RequestView, RunView};
+use crate::view::{CheckpointView, MessageView, RequestView, RunView};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -160,6 +160,9 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
 pub fn run_full(run: &RunView) -> Value {
     let mut data = json!(run);
     data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_brief).collect();
+    if let Some(checkpoint) = &run.checkpoint {
+        data["checkpoint"] = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, RESULT_CHARS)))).collect();
+    }
     // Shown apart, to the run alone.
     if let Some(data) = data.as_object_mut() {
         data.remove("messages");
@@ -194,6 +197,10 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     if let Some(result) = run.result.as_ref().filter(|result| !result.is_empty()) {
         lines.push(format!("result {}", quoted(result, RESULT_CHARS_ALONE)));
     }
+    if let Some(checkpoint) = &run.checkpoint {
+        let parts = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| format!("{name} {}", quoted(text, RESULT_CHARS)));
+        lines.push(format!("it left behind: {}", parts.collect::<Vec<_>>().join(", ")));
+    }
     if !run.shares_directory_with.is_empty() {
         lines.push(format!("shares its directory with {}", line(&run.shares_directory_with.join(", "), 300)));
     }
@@ -205,6 +212,21 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     }
     lines.push(format!("log {}", line(&run.log_path, 4_096)));
     lines
+}
+
+/// What a checkpoint says, in the order of its fields.
+fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<(&'static str, &str)> {
+    let CheckpointView { blocker_type, details, completed_work, blocked_work, state_snapshot, resume_requirements, error_recovery } = checkpoint;
+    let parts = [
+        ("blocker_type", blocker_type.as_deref()),
+        ("details", Some(details.as_str())),
+        ("completed_work", completed_work.as_deref()),
+        ("blocked_work", blocked_work.as_deref()),
+        ("state_snapshot", state_snapshot.as_deref()),
+        ("resume_requirements", resume_requirements.as_deref()),
+        ("error_recovery", error_recovery.as_deref()),
+    ];
+    parts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
 }
 
 /// Writes an open request as one line.
@@ -336,6 +358,7 @@ mod tests {
             result: Some(evil.into()),
             annotation: Some(evil.into()),
             cwd: evil.into(),
+            checkpoint: Some(CheckpointView { details: evil.into(), state_snapshot: Some(evil.into()), ..CheckpointView::default() }),
             ..RunView::default()
         };
         let request = RequestView {
