@@ -133,12 +133,19 @@ impl Lab {
         for run in &runs {
             self.finished(&client, run, Duration::from_secs(30)).await?;
         }
+        // Before the hub is told to stop: a supervisor whose last word finds no hub waits for one.
+        let left = self.left_after_a_second(|process| !process.contains("__hub")).await;
         client.call(&StopHub {}).await?;
+        let hubs = self.left_after_a_second(|process| process.contains("__hub")).await;
+        Ok(left.into_iter().chain(hubs).collect())
+    }
+
+    async fn left_after_a_second(&self, counts: impl Fn(&String) -> bool) -> Vec<String> {
         let start = Instant::now();
         loop {
-            let left = self.processes();
+            let left: Vec<String> = self.processes().into_iter().filter(&counts).collect();
             if left.is_empty() || start.elapsed() > Duration::from_secs(1) {
-                return Ok(left);
+                return left;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
