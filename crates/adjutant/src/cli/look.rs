@@ -15,6 +15,8 @@ use std::fmt::Write as _;
 const RUNS_SHOWN_MAX: u32 = 200;
 /// Before everything that others wrote.
 const INDENT: &str = "  ";
+/// Where the values of a run's fields begin.
+const LABEL_COLUMNS: usize = 13;
 /// How long one look for more events waits at the hub.
 const EVENTS_WAIT_MS: u64 = 30_000;
 
@@ -99,8 +101,12 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     let look = state::look(run, now());
     let mut out = String::new();
     writeln!(out, "{}  {}", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(look.style, &text::line(&look.text)))?;
+    let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(LABEL_COLUMNS));
     let mut field = |label: &str, value: Option<&str>| match value {
-        Some(value) if !value.is_empty() => writeln!(out, "  {} {}", paint.apply(Style::Dim, &format!("{label:<10}")), text::line(value)),
+        Some(value) if !value.is_empty() => {
+            let value = text::wrap(&text::line(value), columns).join(&format!("\n{:<LABEL_COLUMNS$}", ""));
+            writeln!(out, "{INDENT}{} {value}", paint.apply(Style::Dim, &format!("{label:<10}")))
+        }
         _ => Ok(()),
     };
     let when = |time: &Option<String>| time.as_deref().map(|t| if cx.out.terminal { format!("{} ago", cx.time(t)) } else { t.to_owned() });
@@ -230,14 +236,11 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), super::out::St
             continue;
         }
         let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
-        let line = format!(
-            "{} {} {:<17} {} {}",
-            cx.out.paint.apply(Style::Dim, &text::line(at)),
-            cx.out.paint.apply(Style::Strong, &text::line(&event.run_name)),
-            text::line(&event.kind),
-            text::line(&event.text),
-            cx.out.paint.apply(Style::Dim, &format!("({})", text::line(&event.by))),
-        );
+        let (at, name, kind) = (text::line(at), text::line(&event.run_name), text::line(&event.kind));
+        let before = text::width(&at) + text::width(&name) + kind.len().max(17) + 3;
+        let what = text::line(&format!("{} ({})", event.text, event.by));
+        let what = cx.out.columns.map_or(what.clone(), |columns| text::cut(&what, columns.saturating_sub(before)));
+        let line = format!("{} {} {kind:<17} {what}", cx.out.paint.apply(Style::Dim, &at), cx.out.paint.apply(Style::Strong, &name));
         cx.out.line(&line)?;
     }
     Ok(())
