@@ -1,6 +1,6 @@
 //! The echo agent, `adj __echo`: a scripted agent that stands for a coding agent's CLI and goes the
 //! whole real way, as a process of its own with an MCP connection of its own. It needs no key and
-//! no network. Its prompt is its script, see [`script`].
+//! no network. Its prompt is its script, see `script`.
 //!
 //! It plays a foreign program: it reads the environment it was given, spawns without care, and
 //! trusts nobody. Nothing else in the binary uses it.
