@@ -15,6 +15,8 @@ use tokio::time::Instant;
 const NAP_MAX: Duration = Duration::from_secs(60);
 /// How often old things are looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
+/// An end that could not be recorded (the disk is full) is tried again after this long.
+const SETTLE_AGAIN: Duration = Duration::from_secs(5);
 /// A run's rendered copy is written at most this often.
 const RENDER_EVERY: Duration = Duration::from_secs(1);
 /// How far back a new hub looks for copies that the one before it may not have rendered.
@@ -89,8 +91,9 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
         tracing::error!(attempt = %id, %error, "an attempt cannot be watched");
         return;
     }
-    if let Err(error) = settle(&hub, id).await {
-        tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded; the next hub tries again");
+    while let Err(error) = settle(&hub, id).await {
+        tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
+        tokio::time::sleep(SETTLE_AGAIN).await;
     }
 }
 

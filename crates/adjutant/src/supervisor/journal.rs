@@ -84,6 +84,20 @@ impl Journal {
         }
     }
 
+    /// Tries again to write what is not on disk yet, and tells whether everything is now.
+    pub fn is_on_disk(&mut self) -> bool {
+        if self.unwritten.is_empty() {
+            return true;
+        }
+        match self.write() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "a fact is still not on disk");
+                false
+            }
+        }
+    }
+
     /// Writes what is not on disk yet.
     fn write(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();

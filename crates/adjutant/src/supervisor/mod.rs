@@ -127,8 +127,8 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let journal = Attempt::new(&order, journal, worker, orders, delivered, guard).run(pump).await;
-    tell_last(&journal).await;
+    let mut journal = Attempt::new(&order, journal, worker, orders, delivered, guard).run(pump).await;
+    tell_last(&mut journal).await;
     tasks.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }
@@ -176,12 +176,17 @@ fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
 
 async fn refused(mut journal: Journal, refusal: Refusal) -> ExitCode {
     journal.state(FactKind::SpawnFailed { code: refusal.code.to_owned(), message: refusal.message });
-    tell_last(&journal).await;
+    tell_last(&mut journal).await;
     ExitCode::SUCCESS
 }
 
-async fn tell_last(journal: &Journal) {
-    if tokio::time::timeout(LAST_FACT_MAX, journal.taken()).await.is_err() {
-        tracing::warn!("the hub does not take the last fact; it finds it on disk");
+/// Tells the hub the last fact, for a while; it finds it on disk else. While the disk is full too,
+/// nobody else knows how the attempt ended, so it goes on until one of them takes it.
+async fn tell_last(journal: &mut Journal) {
+    while tokio::time::timeout(LAST_FACT_MAX, journal.taken()).await.is_err() {
+        if journal.is_on_disk() {
+            tracing::warn!("the hub does not take the last fact; it finds it on disk");
+            return;
+        }
     }
 }
