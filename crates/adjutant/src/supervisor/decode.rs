@@ -13,6 +13,9 @@
 const CSI_BYTES_MAX: u32 = 128;
 /// Longest string sequence (a title, a link) that is believed, in bytes.
 const STRING_BYTES_MAX: u32 = 8 * 1024;
+/// So much is looked at before what was found in it is dealt with: what is no text at all costs
+/// a look at this much for each byte.
+const WINDOW: usize = 512;
 /// How many bytes are looked at together.
 const BLOCK: usize = 32;
 
@@ -66,19 +69,11 @@ impl Decoder {
 
     /// Plain text: copies what needs no change in one piece, then deals with one thing that does.
     fn text<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
-        let mut at = 0;
-        loop {
-            at += plain_ascii(&input[at..]);
-            match input.get(at) {
-                Some(0x80..) => match character(&input[at..]) {
-                    Character::Whole(length) => at += length,
-                    _ => break,
-                },
-                _ => break,
-            }
-        }
-        out.extend_from_slice(&input[..at]);
-        let rest = &input[at..];
+        let window = &input[..input.len().min(WINDOW)];
+        let harmless = &window[..harmless(window)];
+        let valid = std::str::from_utf8(harmless).map_or_else(|error| error.valid_up_to(), str::len);
+        out.extend_from_slice(&input[..valid]);
+        let rest = &input[valid..];
         let Some(first) = rest.first() else { return rest };
         match *first {
             0x1b => self.state = State::Escape,
@@ -86,9 +81,15 @@ impl Decoder {
                 out.push(b'\n');
                 self.state = State::Return;
             }
+            // Harmless beyond the window.
+            b'\n' | b'\t' | 0x20..0x7f => return rest,
             0x00..0x20 => picture(0x80 + first, out),
             0x7f => picture(0xa1, out),
-            _ => match character(rest) {
+            0x80.. => match character(rest) {
+                Character::Whole(length) => {
+                    out.extend_from_slice(&rest[..length]);
+                    return &rest[length..];
+                }
                 Character::Cut => {
                     self.partial[..rest.len()].copy_from_slice(rest);
                     self.partial_len = rest.len();
@@ -102,7 +103,6 @@ impl Decoder {
                     replace(out);
                     return &rest[length..];
                 }
-                Character::Whole(_) => unreachable!("taken above"),
             },
         }
         &rest[1..]
@@ -174,8 +174,9 @@ impl Decoder {
     }
 }
 
-/// Counts the leading bytes that are printable ASCII, newline or tab.
-fn plain_ascii(input: &[u8]) -> usize {
+/// Counts the leading bytes that are no control character, nor the beginning of one (U+0080 to
+/// U+009F begin with 0xc2).
+fn harmless(input: &[u8]) -> usize {
     let mut at = 0;
     while let Some(block) = input.get(at..at + BLOCK) {
         // No early exit within a block, so that it becomes vector instructions.
@@ -188,7 +189,7 @@ fn plain_ascii(input: &[u8]) -> usize {
 }
 
 fn is_special(byte: u8) -> bool {
-    (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte >= 0x7f)
+    ((byte < 0x20) & (byte != b'\n') & (byte != b'\t')) | (byte == 0x7f) | (byte == 0xc2)
 }
 
 enum Character {
@@ -262,6 +263,17 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
         assert_eq!(decode(&bytes), text);
+    }
+
+    #[test]
+    fn long_text_in_any_script_stays_as_it_is() {
+        let text = "plain ASCII, \u{a0}ä €\t😀 日本語のテキスト, ©\n".repeat(200);
+        assert_eq!(decode(&[text.as_bytes()]), text);
+        for size in [1, 7, 500, 511, 512, 513] {
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+            assert_eq!(decode(&pieces), text, "in pieces of {size}");
+        }
+        assert_eq!(decode(&[&[0xff; 2_000]]), "\u{fffd}".repeat(2_000));
     }
 
     #[test]
