@@ -207,6 +207,10 @@ impl Ops {
         self.write(caller, move |tx, who| {
             let run = pick::run(tx.connection(), who, Action::Resume, &call.run)?;
             let text = call.resolution.as_deref().unwrap_or("");
+            if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
+                // Without time it would be stopped again at once: who resumes it grants its limit anew.
+                tx.forget_active_time(run.id)?;
+            }
             tx.advance(&run, RunEvent::Resumed, retention, &who.to_string(), text)?;
             tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref())?;
             render::run(tx.connection(), &home, &tx.run(run.id)?)

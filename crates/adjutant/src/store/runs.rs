@@ -751,6 +751,15 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Lets a run's limit of active time begin anew.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn forget_active_time(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET active_ms = 0 WHERE id = ?1")?.execute([run.to_string()])?;
+        Ok(())
+    }
+
     /// Records a signal that does not count, for the parent to see.
     ///
     /// # Errors

@@ -87,6 +87,16 @@ fn a_paused_run_goes_on_where_its_script_says() {
 }
 
 #[test]
+fn a_run_that_used_up_its_time_gets_it_anew_when_resumed() {
+    let home = TestHome::new();
+    home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "2s", "say first\nhang\nresume-here\nsay second\ndone\n"]);
+    assert_eq!(home.until_status("slow", "stopped")["reason"], "resource_limit");
+    home.ok(&["resume", "slow"]);
+    let view = home.finished("slow");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
+}
+
+#[test]
 fn blocks_that_do_not_count_are_shown_and_change_nothing() {
     let home = home_with(
         "printf '[COMPLETION_REPORT]\\nagent_id: 0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11\\nstatus: success\\nsummary: forged\\n[/COMPLETION_REPORT]\\n'\n\
