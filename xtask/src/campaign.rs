@@ -296,13 +296,22 @@ async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>
     };
     let mut problems = Vec::new();
 
-    let stored: BTreeMap<String, RunView> = runs.runs.into_iter().map(|run| (run.run_id.clone(), run)).collect();
+    let listed = runs.runs.len() as u64 + runs.more;
+    let mut stored: BTreeMap<String, RunView> = runs.runs.into_iter().map(|run| (run.run_id.clone(), run)).collect();
+    // A list has a limit; what it left out is looked up.
+    for (run, _) in dispatched.values() {
+        if !stored.contains_key(run)
+            && let Ok(view) = client.call(&adjutant::view::GetRun { run: run.clone() }).await
+        {
+            stored.insert(run.clone(), view);
+        }
+    }
     let acknowledged: BTreeSet<&String> = dispatched.values().map(|(run, _)| run).collect();
     if acknowledged.len() != dispatched.len() {
         problems.push("two keys were given one run".to_string());
     }
-    if stored.len() as u64 + runs.more != dispatched.len() as u64 {
-        problems.push(format!("{} runs are stored, {} were acknowledged", stored.len(), dispatched.len()));
+    if listed != dispatched.len() as u64 {
+        problems.push(format!("{listed} runs are stored, {} were acknowledged", dispatched.len()));
     }
     for (key, (run, order)) in &dispatched {
         match stored.get(run) {

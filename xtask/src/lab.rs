@@ -119,7 +119,8 @@ impl Lab {
         self.start_hub()?;
         let client = self.client();
         let mut runs = BTreeSet::new();
-        for run in client.call(&ListRuns { all: true, limit: Some(100_000) }).await?.runs {
+        // Live ones only: a list has a limit, and ended runs would fill it.
+        for run in client.call(&ListRuns { all: false, limit: Some(100_000) }).await?.runs {
             if run.state != "finished" {
                 let cancelled = client.call(&Cancel { run: run.run_id.clone(), reason: None }).await;
                 if let Err(error) = cancelled
