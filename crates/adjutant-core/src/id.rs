@@ -48,7 +48,7 @@ uuid_id!(
     RunId
 );
 uuid_id!(
-    /// Identifies one request (the seeds' `messageId`).
+    /// Identifies one request (`messageId` in the original protocol).
     RequestId
 );
 

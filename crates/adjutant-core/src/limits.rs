@@ -14,11 +14,11 @@ pub const OPTIONS_MAX: usize = 20;
 pub const OPTION_BYTES_MAX: usize = 2_000;
 /// Most requests that one run may have open at once.
 pub const OPEN_REQUESTS_MAX: usize = 20_000;
-/// How long a question stays open when nothing else is said: 24 hours (seed 002).
+/// How long a question stays open when nothing else is said: 24 hours.
 pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;
 /// Longest expiry that can be asked for: 30 days.
 pub const EXPIRY_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
-/// How long one `check_answer` wait goes on before it fails as stalled: 300 s (seed 002).
+/// How long one `check_answer` wait goes on before it fails as stalled: 300 s.
 pub const PATIENCE_MS_DEFAULT: i64 = 300 * 1000;
 /// Grace between TERM and KILL when an attempt is stopped.
 pub const GRACE_MS_DEFAULT: i64 = 8 * 1000;

@@ -64,7 +64,7 @@ pub enum RequestState {
 }
 
 impl RequestState {
-    /// Returns the stable word: seed 002's state, in lower case.
+    /// Returns the stable word.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl RequestState {
         }
     }
 
-    /// Returns the message status of seed 000.
+    /// Returns the message status of the original protocol.
     #[must_use]
     pub fn message_status(&self) -> &'static str {
         match self {

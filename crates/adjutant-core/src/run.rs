@@ -283,7 +283,7 @@ pub struct OpenRequests {
     pub answered_unread: bool,
 }
 
-/// Returns the status word of seeds 000 and 001 for a run (design, section 4). `completed` is the
+/// Returns the status word of the original protocol for a run. `completed` is the
 /// run's own word for its success, where it gave one.
 #[must_use]
 pub fn status_word(state: RunState, open: OpenRequests, completed: bool) -> &'static str {

@@ -213,6 +213,24 @@ pub struct Config {
     pub refuse_shared_directory: bool,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
+    stamp: Option<Stamp>,
+}
+
+/// What tells one version of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let meta = std::fs::metadata(path).ok()?;
+        let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
+        Some(Self { inode: meta.ino(), bytes: meta.len(), modified, changed })
+    }
 }
 
 /// An agent and where it is declared.
@@ -321,11 +339,20 @@ impl Config {
     /// It cannot be read, is no TOML, or a value is not usable: nothing of it is used then.
     pub fn load(home: &Home) -> Result<Self, ConfigError> {
         let path = Self::path(home);
-        match std::fs::read_to_string(&path) {
+        // Before it is read: a change meanwhile makes it look older than it is, never newer.
+        let stamp = Stamp::of(&path);
+        let read = match std::fs::read_to_string(&path) {
             Ok(text) => Self::parse(path, &text, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::parse(path, "", false),
             Err(source) => Err(ConfigError::Io { path, source }),
-        }
+        };
+        read.map(|config| Self { stamp, ..config })
+    }
+
+    /// Tells whether the file that this was read from is still the same.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        Stamp::of(&self.path) == self.stamp
     }
 
     /// Returns what holds without a file.
@@ -393,6 +420,7 @@ impl Config {
             return Err(value("log_bytes_max", format!("at least {LOG_BYTES_MIN}")));
         }
         Ok(Self {
+            stamp: None,
             exists,
             live_runs_max,
             idle_exit_ms: optional("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT)?,

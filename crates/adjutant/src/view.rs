@@ -169,7 +169,7 @@ pub struct RunView {
     pub run_id: String,
     pub name: String,
     pub agent: String,
-    /// The seeds' word, see the design's section 4: `queued`, `starting`, `running`,
+    /// The original protocol's word: `queued`, `starting`, `running`,
     /// `waiting_parent_reply`, `parent_replied`, `stopped`, `success`, `completed`, `error`,
     /// `cancelled`.
     pub status: String,
@@ -410,7 +410,7 @@ pub struct RequestView {
     pub blocking: bool,
     /// `pending`, `answered`, `retrieved`, `expired` or `withdrawn`.
     pub status: String,
-    /// The seeds' word: `pending_parent_reply`, `parent_replied`, `acknowledged_by_subagent`, …
+    /// The original protocol's word: `pending_parent_reply`, `parent_replied`, `acknowledged_by_subagent`, …
     pub message_status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
@@ -694,7 +694,7 @@ pub mod codes {
     pub const STORAGE_FULL: &str = "storage_full";
     /// The store failed; what became of the call is unknown until it is repeated with its key.
     pub const STORAGE: &str = "storage";
-    /// Nobody answered within the patience of this wait (seed 002).
+    /// Nobody answered within the patience of this wait.
     pub const STALLED: &str = "stalled";
     pub const INTERNAL: &str = "internal";
 }

@@ -23,7 +23,7 @@ use adjutant_core::run::Retention;
 use adjutant_core::{Action, Principal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who calls, and under which idempotency key.
 #[derive(Debug, Clone)]
@@ -37,12 +37,14 @@ pub struct Caller {
 pub struct Ops {
     store: Store,
     home: Arc<Home>,
+    /// As it was read last; read anew when its file has changed.
+    config: Arc<Mutex<Option<Arc<Config>>>>,
 }
 
 impl Ops {
     #[must_use]
     pub fn new(store: Store, home: Home) -> Self {
-        Self { store, home: Arc::new(home) }
+        Self { store, home: Arc::new(home), config: Arc::default() }
     }
 
     #[must_use]
@@ -59,16 +61,23 @@ impl Ops {
     ///
     /// # Errors
     /// It cannot be used; the message says where.
-    pub fn config(&self) -> Result<Config, OpError> {
-        Ok(Config::load(&self.home)?)
+    pub fn config(&self) -> Result<Arc<Config>, OpError> {
+        let mut last = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = last.as_ref().filter(|config| config.is_current()) {
+            return Ok(Arc::clone(config));
+        }
+        *last = None;
+        let config = Arc::new(Config::load(&self.home)?);
+        *last = Some(Arc::clone(&config));
+        Ok(config)
     }
 
     /// Reads the configuration, or goes on with the built-in values where it cannot be used: what
     /// is under way must not stand still for a typing error.
-    fn config_or_builtin(&self) -> Config {
-        Config::load(&self.home).unwrap_or_else(|error| {
+    fn config_or_builtin(&self) -> Arc<Config> {
+        self.config().unwrap_or_else(|error| {
             tracing::warn!(%error, "the configuration cannot be used");
-            Config::builtin(&self.home)
+            Arc::new(Config::builtin(&self.home))
         })
     }
 
