@@ -284,8 +284,8 @@ pub fn run_by_ref(connection: &Connection, given: &str, owner: Option<&Principal
     }
     if given == "@last" {
         let newest = match owner {
-            Some(owner) => list(connection, "WHERE owner = ?1 ORDER BY created_at DESC, id DESC LIMIT 1", [owner.to_string()])?,
-            None => list(connection, "ORDER BY created_at DESC, id DESC LIMIT 1", [])?,
+            Some(owner) => list(connection, "WHERE owner = ?1 ORDER BY no DESC LIMIT 1", [owner.to_string()])?,
+            None => list(connection, "ORDER BY no DESC LIMIT 1", [])?,
         };
         return newest.into_iter().next().ok_or_else(not_found);
     }
@@ -328,7 +328,7 @@ pub fn runs_newest(connection: &Connection, owner: Option<&Principal>, all: bool
         Some(owner) => (format!("{state} AND owner = ?1"), owner.as_str()),
         None => (format!("{state} AND ?1 = ''"), ""),
     };
-    let runs = list(connection, &format!("WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT ?2"), params![owner, limit])?;
+    let runs = list(connection, &format!("WHERE {condition} ORDER BY no DESC LIMIT ?2"), params![owner, limit])?;
     let more = if runs.len() < limit as usize {
         0
     } else {
@@ -354,7 +354,7 @@ pub fn ended_after(connection: &Connection, owner: Option<&Principal>, after: Ev
 /// # Errors
 /// A failure of the store.
 pub fn live_runs(connection: &Connection) -> Result<Vec<Run>, StoreError> {
-    list(connection, "WHERE state IN ('starting', 'running', 'stopping') ORDER BY created_at", [])
+    list(connection, "WHERE state IN ('starting', 'running', 'stopping') ORDER BY no", [])
 }
 
 /// Reads the names of other live runs in a directory.
@@ -364,7 +364,7 @@ pub fn live_runs(connection: &Connection) -> Result<Vec<Run>, StoreError> {
 pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
     Ok(connection
         .prepare_cached(
-            "SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND state IN ('starting', 'running', 'stopping') ORDER BY created_at LIMIT 20",
+            "SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND state IN ('starting', 'running', 'stopping') ORDER BY no LIMIT 20",
         )?
         .query_map(params![cwd, except.to_string()], |row| row.get(0))?
         .collect::<Result<_, _>>()?)
@@ -375,7 +375,7 @@ pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<
 /// # Errors
 /// A failure of the store.
 pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
-    Ok(list(connection, "WHERE state = 'queued' ORDER BY created_at, id LIMIT 1", [])?.pop())
+    Ok(list(connection, "WHERE state = 'queued' ORDER BY no LIMIT 1", [])?.pop())
 }
 
 /// Returns a queued run's place, from 1.
@@ -384,8 +384,8 @@ pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
 /// A failure of the store.
 pub fn queue_place(connection: &Connection, run: &Run) -> Result<u64, StoreError> {
     let before: i64 = connection
-        .prepare_cached("SELECT count(*) FROM runs WHERE state = 'queued' AND (created_at, id) < (?1, ?2)")?
-        .query_row(params![run.created_at.0, run.id.to_string()], |row| row.get(0))?;
+        .prepare_cached("SELECT count(*) FROM runs WHERE state = 'queued' AND no < (SELECT no FROM runs WHERE id = ?1)")?
+        .query_row([run.id.to_string()], |row| row.get(0))?;
     Ok(u64::try_from(before).unwrap_or(0) + 1)
 }
 

@@ -1,5 +1,7 @@
+-- `no` is the order of dispatch; two ids of one millisecond, or a clock set back, do not tell it.
 CREATE TABLE runs (
-  id               TEXT NOT NULL PRIMARY KEY,
+  no               INTEGER PRIMARY KEY AUTOINCREMENT,
+  id               TEXT NOT NULL UNIQUE,
   name             TEXT NOT NULL UNIQUE,
   agent            TEXT NOT NULL,
   task             TEXT NOT NULL,
@@ -47,14 +49,13 @@ CREATE TABLE runs (
   CHECK ((state = 'finished') = (ended_at IS NOT NULL)),
   CHECK (pending >= 0 AND blocking_pending >= 0 AND unread >= 0)
 ) STRICT;
-CREATE INDEX runs_queue ON runs (created_at, id) WHERE state = 'queued';
+CREATE INDEX runs_queue ON runs (no) WHERE state = 'queued';
 CREATE INDEX runs_live ON runs (state, id) WHERE state IN ('starting', 'running', 'stopping');
 CREATE INDEX runs_dir ON runs (cwd) WHERE state IN ('starting', 'running', 'stopping');
 CREATE INDEX runs_stopped ON runs (until_at) WHERE state = 'stopped';
 CREATE INDEX runs_finished ON runs (ended_at) WHERE state = 'finished';
-CREATE INDEX runs_unfinished ON runs (owner, created_at) WHERE state <> 'finished';
-CREATE INDEX runs_owner ON runs (owner, created_at);
-CREATE INDEX runs_created ON runs (created_at);
+CREATE INDEX runs_unfinished ON runs (owner, no) WHERE state <> 'finished';
+CREATE INDEX runs_owner ON runs (owner, no);
 CREATE INDEX runs_ends ON runs (end_seq) WHERE end_seq IS NOT NULL;
 CREATE INDEX runs_root ON runs (root);
 CREATE TRIGGER runs_finished_never_change BEFORE UPDATE OF state, outcome ON runs WHEN OLD.state = 'finished'
