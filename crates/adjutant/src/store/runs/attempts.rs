@@ -1,0 +1,107 @@
+//! The attempts of a run.
+
+use super::Run;
+use crate::store::{StoreError, Tx};
+use adjutant_core::run::Retention;
+use adjutant_core::{AttemptNo, Exit, RunEvent, RunId, Time};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// One attempt.
+#[derive(Debug, Clone)]
+pub struct AttemptRow {
+    pub run: RunId,
+    pub n: AttemptNo,
+    pub token_hash: Vec<u8>,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    /// The number of the last fact that was taken in.
+    pub fact: u64,
+}
+
+/// How an attempt's process ended and what it left behind.
+#[derive(Debug, Clone)]
+pub struct EndRow {
+    pub exit: Exit,
+    pub swept: u32,
+    pub output_left_open: bool,
+    pub active_ms: i64,
+    pub result: String,
+}
+
+/// Reads one attempt.
+///
+/// # Errors
+/// A failure of the store.
+pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<AttemptRow>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT token_hash, started_at, ended_at, fact FROM attempts WHERE run = ?1 AND n = ?2")?
+        .query_row(params![run.to_string(), n.0], |row| {
+            Ok(AttemptRow {
+                run,
+                n,
+                token_hash: row.get(0)?,
+                started_at: row.get::<_, Option<i64>>(1)?.map(Time),
+                ended_at: row.get::<_, Option<i64>>(2)?.map(Time),
+                fact: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+            })
+        })
+        .optional()?)
+}
+
+impl Tx<'_> {
+    /// Begins the next attempt of a queued run: from here on it is started at most once under its
+    /// number.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub fn claim(&mut self, run: &Run, token_hash: &[u8], retention: Retention) -> Result<Run, StoreError> {
+        let n = AttemptNo(run.attempt.0 + 1);
+        self.prepare("UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL WHERE id = ?1")?
+            .execute(params![run.id.to_string(), n.0])?;
+        self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            run.id.to_string(),
+            n.0,
+            token_hash,
+            self.now().0
+        ])?;
+        self.advance(run, RunEvent::Claimed, retention, "hub", &format!("attempt {n}"))
+    }
+
+    /// Notes what holds an attempt's processes together.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_containment(&mut self, run: RunId, n: AttemptNo, level: &str) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET containment = ?2 WHERE id = ?1")?.execute(params![run.to_string(), level])?;
+        self.prepare("UPDATE attempts SET started_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.now().0])?;
+        Ok(())
+    }
+
+    /// Notes how an attempt's process ended and what it left behind.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_end(&mut self, run: RunId, n: AttemptNo, end: &EndRow) -> Result<(), StoreError> {
+        let EndRow { exit, swept, output_left_open, active_ms, result } = end;
+        let (code, signal) = match exit {
+            Exit::Code(code) => (Some(*code), None),
+            Exit::Signal(signal) => (None, Some(*signal)),
+        };
+        self.prepare(
+            "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5, active_ms = ?6, result = ?7 WHERE id = ?1",
+        )?
+        .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result])?;
+        self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.now().0])?;
+        Ok(())
+    }
+
+    /// Moves an attempt's fact cursor. The facts' effects are in the same transaction.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_fact(&mut self, run: RunId, n: AttemptNo, fact: u64) -> Result<(), StoreError> {
+        let fact = i64::try_from(fact).unwrap_or(i64::MAX);
+        self.prepare("UPDATE attempts SET fact = ?3 WHERE run = ?1 AND n = ?2 AND fact < ?3")?.execute(params![run.to_string(), n.0, fact])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,427 @@
+//! Runs and their attempts.
+
+mod attempts;
+mod spec;
+mod write;
+
+pub use attempts::{AttemptRow, EndRow, attempt_row};
+use spec::{CheckpointRow, prompt_from_word};
+pub use spec::{RunInput, harness_word, prompt_word, run_input};
+pub(super) use write::first_line;
+
+use super::StoreError;
+use adjutant_core::run::OpenRequests;
+use adjutant_core::signal::Checkpoint;
+use adjutant_core::{AttemptNo, Denied, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunName, RunState, StopReason, Time};
+use rusqlite::{Connection, Row, params};
+
+/// One run as the store has it, without its prompt.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub id: RunId,
+    pub name: String,
+    pub agent: String,
+    pub task: String,
+    pub cwd: String,
+    /// How long one wait for an answer may go on.
+    pub patience_ms: i64,
+    pub prompt_via: PromptVia,
+    pub owner: Principal,
+    pub parent: Option<RunId>,
+    pub root: RunId,
+    pub retry_of: Option<RunId>,
+    pub state: RunState,
+    pub exit: Option<Exit>,
+    /// Why it could not be started, or was cancelled, for people.
+    pub detail: Option<String>,
+    pub attempt: AttemptNo,
+    pub created_at: Time,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    pub updated_at: Time,
+    pub summary: Option<String>,
+    /// What the run said about itself: `success`, `completed` or `error`.
+    pub claim: Option<String>,
+    pub result: Option<String>,
+    pub percent: Option<u8>,
+    pub progress: Option<String>,
+    pub annotation: Option<String>,
+    /// What the run left behind when it stopped.
+    pub checkpoint: Option<Checkpoint>,
+    /// How its parent resolved what it stopped for, and what it is to do next.
+    pub resolution: Option<String>,
+    pub next_step: Option<String>,
+    pub containment: Option<String>,
+    pub swept: Option<u32>,
+    pub output_left_open: bool,
+    pub active_ms: i64,
+    pub pending: i64,
+    pub blocking_pending: i64,
+    pub unread: i64,
+    pub last_seq: EventSeq,
+    /// The event by which it stopped or finished.
+    pub end_seq: Option<EventSeq>,
+}
+
+impl Run {
+    /// Returns what its open requests say about its status word.
+    #[must_use]
+    pub fn open_requests(&self) -> OpenRequests {
+        OpenRequests { blocking_pending: self.blocking_pending > 0, answered_unread: self.unread > 0 }
+    }
+}
+
+/// What a dispatch makes.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    pub id: RunId,
+    /// Chosen by the dispatcher, else drawn from these random bytes.
+    pub name: Option<RunName>,
+    pub name_seed: [u8; 4],
+    pub cwd: String,
+    pub owner: Principal,
+    pub retry_of: Option<RunId>,
+    pub by: Principal,
+    pub input: RunInput,
+}
+
+/// A page of runs and how many more there are.
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub runs: Vec<Run>,
+    pub more: u64,
+}
+
+/// How many runs there are of what kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts {
+    pub live: u64,
+    pub queued: u64,
+    pub pending_requests: u64,
+}
+
+/// Most finished runs that are listed at once.
+pub const FINISHED_PAGE: u32 = 50;
+
+const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
+  exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
+  output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step FROM runs";
+
+/// The words that a run's state is stored as.
+struct StateRow {
+    state: String,
+    stop_reason: Option<String>,
+    until_at: Option<i64>,
+    outcome: Option<String>,
+    failure: Option<String>,
+}
+
+impl StateRow {
+    fn of(state: RunState) -> Self {
+        let mut row = Self { state: state.word().to_owned(), stop_reason: None, until_at: None, outcome: None, failure: None };
+        match state {
+            RunState::Queued | RunState::Starting | RunState::Running => {}
+            RunState::Stopping(reason) => row.stop_reason = Some(reason.word().to_owned()),
+            RunState::Stopped { reason, until } => {
+                row.stop_reason = Some(reason.word().to_owned());
+                row.until_at = Some(until.0);
+            }
+            RunState::Finished(outcome) => {
+                row.outcome = Some(outcome.word().to_owned());
+                if let Outcome::Failed(failure) = outcome {
+                    row.failure = Some(match failure {
+                        Failure::Exit(Exit::Code(code)) => format!("exit {code}"),
+                        Failure::Exit(Exit::Signal(signal)) => format!("signal {signal}"),
+                        Failure::Unanswered => "unanswered".to_owned(),
+                        Failure::Reported => "reported".to_owned(),
+                        Failure::NotResumed(reason) => format!("not_resumed {}", reason.word()),
+                    });
+                }
+            }
+        }
+        row
+    }
+
+    fn state(&self) -> Option<RunState> {
+        let reason = || StopReason::from_word(self.stop_reason.as_deref()?);
+        Some(match self.state.as_str() {
+            "queued" => RunState::Queued,
+            "starting" => RunState::Starting,
+            "running" => RunState::Running,
+            "stopping" => RunState::Stopping(reason()?),
+            "stopped" => RunState::Stopped { reason: reason()?, until: Time(self.until_at?) },
+            "finished" => RunState::Finished(match self.outcome.as_deref()? {
+                "succeeded" => Outcome::Succeeded,
+                "cancelled" => Outcome::Cancelled,
+                "spawn_failed" => Outcome::SpawnFailed,
+                "lost" => Outcome::Lost,
+                "failed" => Outcome::Failed(match self.failure.as_deref()?.split_once(' ') {
+                    Some(("exit", code)) => Failure::Exit(Exit::Code(code.parse().ok()?)),
+                    Some(("signal", signal)) => Failure::Exit(Exit::Signal(signal.parse().ok()?)),
+                    Some(("not_resumed", word)) => Failure::NotResumed(StopReason::from_word(word)?),
+                    None if self.failure.as_deref() == Some("unanswered") => Failure::Unanswered,
+                    None if self.failure.as_deref() == Some("reported") => Failure::Reported,
+                    _ => return None,
+                }),
+                _ => return None,
+            }),
+            _ => return None,
+        })
+    }
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
+    let (id, owner, root): (String, String, String) = (row.get(0)?, row.get(5)?, row.get(7)?);
+    let (parent, retry_of): (Option<String>, Option<String>) = (row.get(6)?, row.get(8)?);
+    let state = StateRow { state: row.get(9)?, stop_reason: row.get(10)?, until_at: row.get(11)?, outcome: row.get(12)?, failure: row.get(13)? };
+    let exit = match (row.get::<_, Option<i32>>(14)?, row.get::<_, Option<i32>>(15)?) {
+        (Some(code), _) => Some(Exit::Code(code)),
+        (None, Some(signal)) => Some(Exit::Signal(signal)),
+        (None, None) => None,
+    };
+    let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
+    let checkpoint = row.get::<_, Option<String>>(39)?.and_then(|text| serde_json::from_str::<CheckpointRow>(&text).ok()).map(CheckpointRow::decode);
+    let run_id = |text: &str| RunId::parse(text).ok();
+    let (Some(run), Some(owner), Some(root), Some(state), Some(prompt_via)) =
+        (run_id(&id), Principal::parse(&owner), run_id(&root), state.state(), prompt_from_word(&row.get::<_, String>(38)?))
+    else {
+        return Ok(Err(StoreError::Corrupt(format!("run {id}"))));
+    };
+    Ok(Ok(Run {
+        id: run,
+        name: row.get(1)?,
+        agent: row.get(2)?,
+        task: row.get(3)?,
+        cwd: row.get(4)?,
+        patience_ms: row.get(37)?,
+        prompt_via,
+        owner,
+        parent: parent.as_deref().and_then(run_id),
+        root,
+        retry_of: retry_of.as_deref().and_then(run_id),
+        state,
+        exit,
+        detail: row.get(16)?,
+        attempt: AttemptNo(row.get(17)?),
+        created_at: Time(row.get(18)?),
+        started_at: time(19)?,
+        ended_at: time(20)?,
+        updated_at: Time(row.get(21)?),
+        summary: row.get(22)?,
+        claim: row.get(23)?,
+        result: row.get(24)?,
+        percent: row.get(25)?,
+        progress: row.get(26)?,
+        annotation: row.get(27)?,
+        checkpoint,
+        resolution: row.get(40)?,
+        next_step: row.get(41)?,
+        containment: row.get(28)?,
+        swept: row.get(29)?,
+        output_left_open: row.get(30)?,
+        active_ms: row.get(31)?,
+        pending: row.get(32)?,
+        blocking_pending: row.get(33)?,
+        unread: row.get(34)?,
+        last_seq: EventSeq(row.get(35)?),
+        end_seq: row.get::<_, Option<i64>>(36)?.map(EventSeq),
+    }))
+}
+
+fn list(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Run>, StoreError> {
+    connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+}
+
+/// Reads one run.
+///
+/// # Errors
+/// A failure of the store.
+pub fn run_by_id(connection: &Connection, id: RunId) -> Result<Option<Run>, StoreError> {
+    Ok(list(connection, "WHERE id = ?1", [id.to_string()])?.pop())
+}
+
+/// Finds the run that a user means, among those whose owner is `owner` (all of them for `None`):
+/// by id, name, unique prefix of either, or `@last`.
+///
+/// # Errors
+/// `NotFound`, or `Ambiguous` with the candidates.
+pub fn run_by_ref(connection: &Connection, given: &str, owner: Option<&Principal>) -> Result<Run, StoreError> {
+    let visible = |run: &Run| owner.is_none_or(|owner| run.owner == *owner);
+    let not_found = || StoreError::from(Denied::not_found("run", given));
+    if let Ok(id) = RunId::parse(given) {
+        return run_by_id(connection, id)?.filter(visible).ok_or_else(not_found);
+    }
+    if given == "@last" {
+        let newest = match owner {
+            Some(owner) => list(connection, "WHERE owner = ?1 ORDER BY no DESC LIMIT 1", [owner.to_string()])?,
+            None => list(connection, "ORDER BY no DESC LIMIT 1", [])?,
+        };
+        return newest.into_iter().next().ok_or_else(not_found);
+    }
+    let plausible = !given.is_empty() && given.len() <= 64 && given.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if !plausible {
+        return Err(not_found());
+    }
+    if let Some(run) = list(connection, "WHERE name = ?1", [given])?.pop().filter(visible) {
+        return Ok(run);
+    }
+    // `{` is the character after `z`: a range over the index instead of a scan.
+    let upper = format!("{given}{{");
+    let mut found = match owner {
+        Some(owner) => list(
+            connection,
+            "WHERE owner = ?3 AND ((name >= ?1 AND name < ?2) OR (id >= ?1 AND id < ?2)) LIMIT 6",
+            params![given, upper, owner.to_string()],
+        )?,
+        None => list(connection, "WHERE (name >= ?1 AND name < ?2) OR (id >= ?1 AND id < ?2) LIMIT 6", params![given, upper])?,
+    };
+    match found.len() {
+        0 => Err(not_found()),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let names: Vec<_> = found.iter().map(|run| run.name.as_str()).collect();
+            Err(Denied::Ambiguous { given: given.to_owned(), candidates: names.join(", ") }.into())
+        }
+    }
+}
+
+/// Reads up to `limit` runs that `owner` (everybody's for `None`) has, newest first; unfinished
+/// ones only unless `all`.
+///
+/// # Errors
+/// A failure of the store.
+pub fn runs_newest(connection: &Connection, owner: Option<&Principal>, all: bool, limit: u32) -> Result<Page, StoreError> {
+    let state = if all { "1" } else { "state <> 'finished'" };
+    let owner = owner.map(ToString::to_string);
+    let (condition, owner) = match &owner {
+        Some(owner) => (format!("{state} AND owner = ?1"), owner.as_str()),
+        None => (format!("{state} AND ?1 = ''"), ""),
+    };
+    let runs = list(connection, &format!("WHERE {condition} ORDER BY no DESC LIMIT ?2"), params![owner, limit])?;
+    let more = if runs.len() < limit as usize {
+        0
+    } else {
+        let total: i64 = connection.prepare_cached(&format!("SELECT count(*) FROM runs WHERE {condition}"))?.query_row([owner], |row| row.get(0))?;
+        u64::try_from(total).unwrap_or(0).saturating_sub(runs.len() as u64)
+    };
+    Ok(Page { runs, more })
+}
+
+/// Reads up to `limit` runs that stopped or finished after `after`, oldest end first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn ended_after(connection: &Connection, owner: Option<&Principal>, after: EventSeq, limit: u32) -> Result<Vec<Run>, StoreError> {
+    match owner {
+        Some(owner) => list(connection, "WHERE end_seq > ?1 AND owner = ?2 ORDER BY end_seq LIMIT ?3", params![after.0, owner.to_string(), limit]),
+        None => list(connection, "WHERE end_seq > ?1 ORDER BY end_seq LIMIT ?2", params![after.0, limit]),
+    }
+}
+
+/// Reads every run that may have a live attempt.
+///
+/// # Errors
+/// A failure of the store.
+pub fn live_runs(connection: &Connection) -> Result<Vec<Run>, StoreError> {
+    list(connection, "WHERE state IN ('starting', 'running', 'stopping') ORDER BY no", [])
+}
+
+/// Reads the names of other live runs in a directory.
+///
+/// # Errors
+/// A failure of the store.
+pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND state IN ('starting', 'running', 'stopping') ORDER BY no LIMIT 20")?
+        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
+/// Reads the queued run that is next.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
+    Ok(list(connection, "WHERE state = 'queued' ORDER BY no LIMIT 1", [])?.pop())
+}
+
+/// Returns a queued run's place, from 1.
+///
+/// # Errors
+/// A failure of the store.
+pub fn queue_place(connection: &Connection, run: &Run) -> Result<u64, StoreError> {
+    let before: i64 = connection
+        .prepare_cached("SELECT count(*) FROM runs WHERE state = 'queued' AND no < (SELECT no FROM runs WHERE id = ?1)")?
+        .query_row([run.id.to_string()], |row| row.get(0))?;
+    Ok(u64::try_from(before).unwrap_or(0) + 1)
+}
+
+/// Counts runs and open requests.
+///
+/// # Errors
+/// A failure of the store.
+pub fn counts(connection: &Connection) -> Result<Counts, StoreError> {
+    let count = |sql: &str| -> Result<u64, StoreError> {
+        let count: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    };
+    Ok(Counts {
+        live: count("SELECT count(*) FROM runs WHERE state IN ('starting', 'running', 'stopping')")?,
+        queued: count("SELECT count(*) FROM runs WHERE state = 'queued'")?,
+        pending_requests: count("SELECT count(*) FROM requests WHERE status = 'pending'")?,
+    })
+}
+
+/// Returns the next instant at which something is due by itself.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_until(connection: &Connection) -> Result<Option<Time>, StoreError> {
+    let due: Option<i64> = connection
+        .prepare_cached(
+            "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM requests WHERE status = 'pending'
+             UNION ALL SELECT min(until_at) FROM runs WHERE state = 'stopped')",
+        )?
+        .query_row([], |row| row.get(0))?;
+    Ok(due.map(Time))
+}
+
+/// Reads stopped runs whose retention is over.
+///
+/// # Errors
+/// A failure of the store.
+pub fn due_stopped(connection: &Connection, now: Time) -> Result<Vec<Run>, StoreError> {
+    list(connection, "WHERE state = 'stopped' AND until_at <= ?1 LIMIT 500", [now.0])
+}
+
+/// Reads finished runs that ended before `before`, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn old_finished(connection: &Connection, before: Time, limit: u32) -> Result<Vec<Run>, StoreError> {
+    list(connection, "WHERE state = 'finished' AND ended_at < ?1 ORDER BY ended_at LIMIT ?2", params![before.0, limit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_survives_being_stored() {
+        let mut states = vec![RunState::Queued, RunState::Starting, RunState::Running];
+        for reason in StopReason::ALL {
+            states.push(RunState::Stopping(reason));
+            states.push(RunState::Stopped { reason, until: Time(5) });
+            states.push(RunState::Finished(Outcome::Failed(Failure::NotResumed(reason))));
+        }
+        for outcome in [Outcome::Succeeded, Outcome::Cancelled, Outcome::SpawnFailed, Outcome::Lost] {
+            states.push(RunState::Finished(outcome));
+        }
+        for failure in [Failure::Exit(Exit::Code(3)), Failure::Exit(Exit::Signal(9)), Failure::Unanswered, Failure::Reported] {
+            states.push(RunState::Finished(Outcome::Failed(failure)));
+        }
+        for state in states {
+            assert_eq!(StateRow::of(state).state(), Some(state));
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What changes a run.
+
+use super::spec::{CheckpointRow, SpecRow};
+use super::{NewRun, Run, StateRow, prompt_word, run_by_id};
+use crate::store::{StoreError, Topic, Tx, append_event};
+use adjutant_core::run::{Retention, apply};
+use adjutant_core::signal::Checkpoint;
+use adjutant_core::{Denied, EventKind, EventSeq, Principal, RunEvent, RunId, RunName, RunState, StopReason};
+use rusqlite::params;
+
+/// Most names that are drawn before a dispatch gives up.
+const NAME_DRAWS_MAX: u32 = 50;
+/// Longest first line that is kept as a run's task, in characters.
+const TASK_CHARS_MAX: usize = 200;
+
+/// Returns the first line of a text with something in it, shortened, without control characters.
+pub(in crate::store) fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
+    let mut out: String = line.chars().filter(|c| !c.is_control()).take(TASK_CHARS_MAX).collect();
+    if line.chars().nth(TASK_CHARS_MAX).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+impl Tx<'_> {
+    /// Queues a new run.
+    ///
+    /// # Errors
+    /// The wanted name is taken.
+    pub fn dispatch(&mut self, new: &NewRun) -> Result<Run, StoreError> {
+        let id = new.id.to_string();
+        let taken = |tx: &Self, name: &RunName| -> Result<bool, StoreError> {
+            Ok(tx.prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE name = ?1)")?.query_row([name.as_str()], |row| row.get(0))?)
+        };
+        let name = match &new.name {
+            Some(name) if taken(self, name)? => return Err(Denied::invalid("name", format!("{name} is taken")).into()),
+            Some(name) => name.clone(),
+            None => {
+                let mut found = None;
+                for round in 0..NAME_DRAWS_MAX {
+                    let [a, b, c, d] = new.name_seed;
+                    let step = u8::try_from(round % 251).unwrap_or(0);
+                    let name = RunName::draw([a.wrapping_add(step.wrapping_mul(7)), b.wrapping_add(step), c.wrapping_add(step), d], round);
+                    if !taken(self, &name)? {
+                        found = Some(name);
+                        break;
+                    }
+                }
+                found.ok_or(Denied::Limit { what: "drawing a free name", limit: u64::from(NAME_DRAWS_MAX) })?
+            }
+        };
+        let now = self.now().0;
+        self.prepare(
+            "INSERT INTO runs (id, name, agent, task, cwd, owner, root, retry_of, state, created_at, updated_at, patience_ms, prompt_via)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?1, ?7, 'queued', ?8, ?8, ?9, ?10)",
+        )?
+        .execute(params![
+            id,
+            name.as_str(),
+            new.input.agent.name.as_str(),
+            first_line(&new.input.prompt),
+            new.cwd,
+            new.owner.to_string(),
+            new.retry_of.map(|run| run.to_string()),
+            now,
+            new.input.agent.patience_ms,
+            prompt_word(new.input.agent.prompt)
+        ])?;
+        let spec = serde_json::to_string(&SpecRow::of(&new.input)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("INSERT INTO run_inputs (run, prompt, spec) VALUES (?1, ?2, ?3)")?.execute(params![id, new.input.prompt, spec])?;
+        let seq =
+            append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &first_line(&new.input.prompt))?;
+        self.touch(new.id, seq)?;
+        self.ring(Topic::Queue);
+        self.run(new.id)
+    }
+
+    /// Reads a run that must be there.
+    ///
+    /// # Errors
+    /// It is not, or a failure of the store.
+    pub fn run(&self, id: RunId) -> Result<Run, StoreError> {
+        run_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("run", &id.to_string()).into())
+    }
+
+    /// Moves a run's cursor to an event about it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn touch(&self, run: RunId, seq: EventSeq) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![run.to_string(), seq.0, self.now().0])?;
+        Ok(())
+    }
+
+    /// Lets something happen to a run and records it. A run that has ended takes its open requests
+    /// with it. Returns the run as it is then.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub fn advance(&mut self, run: &Run, event: RunEvent, retention: Retention, by: &str, text: &str) -> Result<Run, StoreError> {
+        let next = apply(run.state, event, self.now(), retention)?;
+        if next == run.state {
+            return Ok(run.clone());
+        }
+        let kind = match next {
+            RunState::Queued if event == RunEvent::NotStarted => EventKind::RunRequeued,
+            RunState::Queued => EventKind::RunQueued,
+            RunState::Starting => EventKind::RunStarting,
+            RunState::Running => EventKind::RunStarted,
+            RunState::Stopping(_) => EventKind::RunStopping,
+            RunState::Stopped { .. } => EventKind::RunStopped,
+            RunState::Finished(_) => EventKind::RunFinished,
+        };
+        let described = match next {
+            RunState::Stopping(reason) | RunState::Stopped { reason, .. } if text.is_empty() => reason.word().to_owned(),
+            RunState::Finished(outcome) if text.is_empty() => outcome.to_string(),
+            _ => text.to_owned(),
+        };
+        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &described)?;
+        let row = StateRow::of(next);
+        let ended_at = next.is_finished().then_some(self.now().0);
+        // A parked run has not ended: it goes on by itself with the answer.
+        let ends = next.is_finished() || matches!(next, RunState::Stopped { reason, .. } if reason != StopReason::Parked);
+        let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.now().0);
+        let changed = self
+            .prepare(
+                "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
+                 updated_at = ?9, last_seq = ?10, end_seq = ?11 WHERE id = ?1 AND state = ?12",
+            )?
+            .execute(params![
+                run.id.to_string(),
+                row.state,
+                row.stop_reason,
+                row.until_at,
+                row.outcome,
+                row.failure,
+                ended_at,
+                started_at,
+                self.now().0,
+                seq.0,
+                ends.then_some(seq.0),
+                run.state.word()
+            ])?;
+        if changed != 1 {
+            return Err(StoreError::Corrupt(format!("run {} changed within its transaction", run.id)));
+        }
+        if next.is_finished() {
+            self.withdraw_requests(run.id)?;
+        }
+        if matches!(next, RunState::Stopped { reason: StopReason::Parked, .. }) {
+            self.wake_parked(run.id)?;
+        }
+        if run.state.is_live() && !next.is_live() || next == RunState::Queued {
+            self.ring(Topic::Queue);
+        }
+        if matches!(next, RunState::Stopped { .. }) {
+            self.ring(Topic::Deadline);
+        }
+        self.run(run.id)
+    }
+
+    /// Keeps what a run left behind.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_checkpoint(&mut self, run: RunId, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        let text = serde_json::to_string(&CheckpointRow::of(checkpoint)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("UPDATE runs SET checkpoint = ?2 WHERE id = ?1")?.execute(params![run.to_string(), text])?;
+        Ok(())
+    }
+
+    /// Keeps what a resumed run is told.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_resolution(&mut self, run: RunId, resolution: Option<&str>, next_step: Option<&str>) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3 WHERE id = ?1")?.execute(params![run.to_string(), resolution, next_step])?;
+        Ok(())
+    }
+
+    /// Lets a run's limit of active time begin anew.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn forget_active_time(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET active_ms = 0 WHERE id = ?1")?.execute([run.to_string()])?;
+        Ok(())
+    }
+
+    /// Records a signal that does not count, for the parent to see.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn malformed_signal(&mut self, run: &Run, why: &str) -> Result<(), StoreError> {
+        let seq = append_event(
+            self,
+            EventKind::SignalMalformed,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            &Principal::Run(run.id).to_string(),
+            &first_line(why),
+        )?;
+        self.touch(run.id, seq)
+    }
+
+    /// Notes why a run could not be started or was cancelled, for people.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_detail(&mut self, run: RunId, detail: &str) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET detail = ?2 WHERE id = ?1")?.execute(params![run.to_string(), detail])?;
+        Ok(())
+    }
+
+    /// Records progress that a live run reports.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn progress(&mut self, run: &Run, percent: Option<u8>, note: Option<&str>) -> Result<Run, StoreError> {
+        let text = match (percent, note) {
+            (Some(percent), Some(note)) => format!("{percent} % {}", first_line(note)),
+            (Some(percent), None) => format!("{percent} %"),
+            (None, note) => first_line(note.unwrap_or("")),
+        };
+        let seq = append_event(self, EventKind::RunProgress, run.id, &run.owner.to_string(), None, &Principal::Run(run.id).to_string(), &text)?;
+        self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress) WHERE id = ?1")?.execute(params![
+            run.id.to_string(),
+            percent,
+            note
+        ])?;
+        self.touch(run.id, seq)?;
+        self.run(run.id)
+    }
+
+    /// Records a run's claim about its own end. The newest counts.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn report(&mut self, run: &Run, claim: &str, summary: Option<&str>) -> Result<Run, StoreError> {
+        let text = format!("{claim}: {}", first_line(summary.unwrap_or("")));
+        let seq =
+            append_event(self, EventKind::RunReported, run.id, &run.owner.to_string(), None, &Principal::Run(run.id).to_string(), text.trim_end())?;
+        self.prepare("UPDATE runs SET claim = ?2, summary = coalesce(?3, summary) WHERE id = ?1")?.execute(params![
+            run.id.to_string(),
+            claim,
+            summary
+        ])?;
+        self.touch(run.id, seq)?;
+        self.run(run.id)
+    }
+
+    /// Records a parent's remark about a run, finished or not.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn annotate(&mut self, run: &Run, by: &Principal, text: &str) -> Result<Run, StoreError> {
+        let seq = append_event(self, EventKind::RunAnnotated, run.id, &run.owner.to_string(), None, &by.to_string(), &first_line(text))?;
+        self.prepare("UPDATE runs SET annotation = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), text])?;
+        self.touch(run.id, seq)?;
+        self.run(run.id)
+    }
+
+    /// Gives a whole tree of runs to another owner.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn adopt(&mut self, root: &Run, owner: &Principal, by: &Principal) -> Result<Run, StoreError> {
+        let text = format!("from {} to {owner}", root.owner);
+        self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?.execute(params![root.root.to_string(), owner.to_string()])?;
+        let seq = append_event(self, EventKind::RunAdopted, root.id, &owner.to_string(), None, &by.to_string(), &text)?;
+        self.ring(Topic::Owner(root.owner.to_string()));
+        self.touch(root.id, seq)?;
+        self.run(root.id)
+    }
+
+    /// Removes a finished run and everything about it.
+    ///
+    /// # Errors
+    /// It has not finished.
+    pub fn remove(&mut self, run: &Run) -> Result<(), StoreError> {
+        if !run.state.is_finished() {
+            return Err(Denied::WrongState { state: run.state.word(), wanted: "removed" }.into());
+        }
+        self.prepare("DELETE FROM runs WHERE id = ?1")?.execute([run.id.to_string()])?;
+        Ok(())
+    }
+}
