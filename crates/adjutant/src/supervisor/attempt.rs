@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long output may stay open after the agent has ended, before it is cut off.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
+/// So often has reading its turn before output counts as left open.
+const TURNS: u32 = 3;
 /// So many signals may wait to be stated before reading waits for them.
 const SIGNALS_AHEAD_MAX: usize = 16;
 /// Most signals of one attempt that count.
@@ -190,15 +192,28 @@ impl Attempt {
 
     /// Waits until the output has ended, for a moment. Tells whether it has.
     async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Found>) -> bool {
-        let over = tokio::time::Instant::now() + DRAIN_MAX;
+        let mut over = tokio::time::Instant::now() + DRAIN_MAX;
         loop {
             tokio::select! {
-                // Reading waits for signals to be stated.
-                Some(found) = signals.recv() => self.state_signal(found),
+                // Reading waits for signals to be stated, which may take longer than the moment.
+                Some(found) = signals.recv() => {
+                    self.state_signal(found);
+                    if self.signals <= SIGNALS_MAX {
+                        over = tokio::time::Instant::now() + DRAIN_MAX;
+                    }
+                }
                 more = bytes.changed() => if more.is_err() { return true },
-                () = tokio::time::sleep_until(over) => return false,
+                () = tokio::time::sleep_until(over) => break,
             }
         }
+        // On a machine that is busy, the moment may have passed before reading had its turn.
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+            if bytes.has_changed().is_err() {
+                return true;
+            }
+        }
+        false
     }
 
     /// States a signal, as long as there are not absurdly many: what floods is kept in the log only.
