@@ -1,0 +1,170 @@
+//! A model of the tests' own, on loopback: it plays a scenario to a vendor's CLI in that vendor's
+//! dialect, streaming, and keeps every request, so that a test can say what the model saw.
+//!
+//! A request that offers tools belongs to the conversation, and gets the scenario's next turn. What
+//! the CLIs ask on the side (a title, a token count, a list of models) is answered and not counted.
+
+mod anthropic;
+mod gemini;
+mod offered;
+mod openai;
+mod serve;
+mod turn;
+
+pub use offered::Offered;
+pub use turn::Turn;
+
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// What a real CLI is given to get somewhere: they are slow to start on a machine under load.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The wire format of one vendor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Messages,
+    Responses,
+    Chat,
+    Gemini,
+}
+
+/// One request of the conversation.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub dialect: Dialect,
+    /// The tools that the CLI offered, under the names that it gave them.
+    pub tools: Vec<String>,
+    /// The results of tools in it, the whole conversation's, in order.
+    pub results: Vec<String>,
+    pub body: Value,
+}
+
+impl Seen {
+    /// The result that the model was called for.
+    pub fn last_result(&self) -> &str {
+        self.results.last().map_or("", String::as_str)
+    }
+}
+
+/// What happened at the model.
+#[derive(Debug, Default)]
+struct Story {
+    turns: Vec<Turn>,
+    seen: Vec<Seen>,
+    /// Answers given, of all kinds; the next one's number makes its ids.
+    answers: usize,
+    /// Requests on the side, and what this server does not know: method and path.
+    aside: Vec<String>,
+    /// Streams that the CLI closed while the model was hanging.
+    left: usize,
+}
+
+#[derive(Debug, Default)]
+struct Stage {
+    story: Mutex<Story>,
+    changed: Condvar,
+}
+
+impl Stage {
+    fn story(&self) -> MutexGuard<'_, Story> {
+        self.story.lock().expect("no test panics while it holds this")
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Story) -> T) -> T {
+        let told = change(&mut self.story());
+        self.changed.notify_all();
+        told
+    }
+}
+
+/// A model that serves until it is dropped.
+#[derive(Debug)]
+pub struct Model {
+    stage: Arc<Stage>,
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Model {
+    /// Serves these turns, one for each request of the conversation.
+    pub fn plays(turns: impl Into<Vec<Turn>>) -> Self {
+        let stage = Arc::new(Stage::default());
+        stage.change(|story| story.turns = turns.into());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
+        listener.set_nonblocking(true).expect("a socket that does not block");
+        let address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel();
+        let served = stage.clone();
+        let thread = std::thread::spawn(move || serve::until(listener, served, stopped));
+        Self { stage, address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Without a slash at its end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every request of the conversation until now.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.stage.story().seen.clone()
+    }
+
+    /// Every other request: method and path.
+    pub fn aside(&self) -> Vec<String> {
+        self.stage.story().aside.clone()
+    }
+
+    /// Adds turns, for a session that is resumed.
+    pub fn goes_on(&self, turns: impl IntoIterator<Item = Turn>) {
+        self.stage.change(|story| story.turns.extend(turns));
+    }
+
+    /// Waits until the conversation has this many requests, and returns the last of them.
+    pub fn until_asked(&self, times: usize) -> Seen {
+        self.until(&format!("asked {times} times"), |story| story.seen.get(times.checked_sub(1)?).cloned())
+    }
+
+    /// Waits until the CLI has left the stream of a hanging model.
+    pub fn until_left(&self) {
+        self.until("left", |story| (story.left > 0).then_some(()));
+    }
+
+    fn until<T>(&self, what: &str, mut found: impl FnMut(&Story) -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        let mut story = self.stage.story();
+        loop {
+            if let Some(found) = found(&story) {
+                return found;
+            }
+            let rest = end.saturating_duration_since(Instant::now());
+            assert!(!rest.is_zero(), "the model was not {what} within {PATIENCE:?}: {}", summary(&story));
+            story = self.stage.changed.wait_timeout(story, rest).expect("no test panics while it holds this").0;
+        }
+    }
+}
+
+fn summary(story: &Story) -> String {
+    let seen: Vec<_> = story.seen.iter().map(|seen| (seen.dialect, seen.last_result())).collect();
+    format!("the conversation: {seen:?}, aside: {:?}, streams left: {}", story.aside, story.left)
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("at the model, {}", summary(&self.stage.story()));
+        }
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+            && !std::thread::panicking()
+        {
+            panic!("the model's server panicked");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The tools that a CLI offers to the model, and which of them a turn means.
+
+use super::turn::{End, Input, Refusal, Say, ToolCall, Turn};
+use serde_json::{Value, json};
+
+/// One tool that the CLI offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offered {
+    pub name: String,
+    pub namespace: Option<String>,
+    /// It takes a text instead of JSON.
+    pub freeform: bool,
+    /// The names of its arguments.
+    pub arguments: Vec<String>,
+}
+
+impl Offered {
+    /// Reads a function's description; `schema` is where the dialect keeps its arguments.
+    pub fn function(tool: &Value, schema: &str) -> Option<Self> {
+        let arguments = tool[schema]["properties"].as_object().map(|all| all.keys().cloned().collect()).unwrap_or_default();
+        Some(Self { name: tool["name"].as_str()?.to_owned(), namespace: None, freeform: false, arguments })
+    }
+
+    pub fn full_name(&self) -> String {
+        self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+    }
+
+    fn is(&self, wanted: &str) -> bool {
+        let before = self.name.strip_suffix(wanted);
+        before.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(['_', '-', '.', ':']))
+    }
+
+    fn call(&self, input: Input) -> Say {
+        Say::Call(ToolCall { name: self.name.clone(), namespace: self.namespace.clone(), input })
+    }
+}
+
+/// What a turn is on the wire, given what is offered.
+pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
+    let said = match turn {
+        Turn::Say(text) => (Say::Text(text.clone()), End::Whole),
+        Turn::Hang(text) => (Say::Text(text.clone()), End::Hang),
+        Turn::Cut(text) => (Say::Text(text.clone()), End::Cut),
+        Turn::Call { tool, arguments } => (call(tool, arguments, offered), End::Whole),
+        Turn::Write { path, content } => (write(path, content, offered), End::Whole),
+        Turn::Shell { command } => (shell(command, offered), End::Whole),
+        Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
+        Turn::Unauthorized => return Err(Refusal::Unauthorized),
+        Turn::TooLong => return Err(Refusal::TooLong),
+        Turn::Overloaded => return Err(Refusal::Overloaded),
+    };
+    Ok(said)
+}
+
+/// The tool that has to be looked for before this turn can be played.
+pub fn kept_back<'turn>(turn: &'turn Turn, offered: &[Offered]) -> Option<&'turn str> {
+    match turn {
+        Turn::Call { tool, .. } if find(tool, offered).is_none() => Some(tool),
+        _ => None,
+    }
+}
+
+fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
+    offered.iter().find(|offer| offer.name == tool).or_else(|| offered.iter().find(|offer| offer.is(tool)))
+}
+
+fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
+    match find(tool, offered) {
+        Some(offer) => offer.call(Input::Json(arguments.clone())),
+        None => missing(tool, offered),
+    }
+}
+
+/// A text that a test's assertion will show.
+fn missing(what: &str, offered: &[Offered]) -> Say {
+    let names: Vec<_> = offered.iter().map(Offered::full_name).collect();
+    Say::Text(format!("no tool for {what} is offered: {}", names.join(", ")))
+}
+
+fn write(path: &str, content: &str, offered: &[Offered]) -> Say {
+    for offer in offered {
+        let input = match offer.name.as_str() {
+            "Write" | "write_file" => json!({ "file_path": path, "content": content }),
+            "write" | "developer__write" if offer.arguments.iter().any(|name| name == "filePath") => json!({ "filePath": path, "content": content }),
+            "write" | "developer__write" => json!({ "path": path, "content": content }),
+            "developer__text_editor" | "text_editor" => json!({ "command": "write", "path": path, "file_text": content }),
+            "apply_patch" => {
+                let patch = patch(path, content);
+                return offer.call(if offer.freeform { Input::Text(patch) } else { Input::Json(json!({ "input": patch })) });
+            }
+            _ => continue,
+        };
+        return offer.call(Input::Json(input));
+    }
+    missing("writing", offered)
+}
+
+fn patch(path: &str, content: &str) -> String {
+    let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
+    format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n")
+}
+
+fn shell(command: &str, offered: &[Offered]) -> Say {
+    for offer in offered {
+        let input = match offer.name.as_str() {
+            "Bash" | "run_shell_command" | "bash" => json!({ "command": command, "description": "what the test wants" }),
+            "developer__shell" => json!({ "command": command }),
+            "exec_command" => json!({ "cmd": command }),
+            "shell_command" => json!({ "command": command }),
+            "shell" if offer.arguments.iter().any(|name| name == "workdir") => json!({ "command": ["bash", "-c", command] }),
+            "shell" => json!({ "command": command }),
+            _ => continue,
+        };
+        return offer.call(Input::Json(input));
+    }
+    missing("running a command", offered)
+}

@@ -1,0 +1,34 @@
+//! OpenAI's two dialects; their refusals are the same.
+
+pub mod chat;
+pub mod responses;
+
+use super::turn::{Input, Refusal};
+use serde_json::{Value, json};
+
+pub fn refusal(refusal: Refusal) -> Value {
+    let (kind, code) = match refusal {
+        Refusal::RateLimited { .. } => ("rate_limit_exceeded", "rate_limit_exceeded"),
+        Refusal::Unauthorized => ("invalid_request_error", "invalid_api_key"),
+        Refusal::TooLong => ("invalid_request_error", "context_length_exceeded"),
+        Refusal::Overloaded => ("server_error", "server_is_overloaded"),
+    };
+    json!({ "error": { "message": refusal.message(), "type": kind, "code": code, "param": null } })
+}
+
+/// Arguments travel as a text.
+fn arguments(input: &Input) -> String {
+    match input {
+        Input::Json(value) => value.to_string(),
+        Input::Text(text) => text.clone(),
+    }
+}
+
+/// A content is a text, or a list of parts that have one.
+fn text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n"),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,191 @@
+//! The HTTP side: which dialect a path belongs to, and how a stream is written, hung and cut.
+
+use super::offered::{kept_back, play};
+use super::turn::{End, Refusal, Say};
+use super::{Dialect, Offered, Seen, Stage, Turn, anthropic, gemini, openai};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, StreamExt};
+use serde_json::Value;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The largest request that is read, in bytes.
+const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// Serves until it is told to stop.
+pub fn until(listener: std::net::TcpListener, stage: Arc<Stage>, stopped: oneshot::Receiver<()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+        let app = Router::new().fallback(answer).layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(stage);
+        // Not gracefully: a stream that hangs would keep the server for ever.
+        tokio::select! {
+            ended = axum::serve(listener, app) => ended.expect("the model serves"),
+            _ = stopped => {}
+        }
+    });
+}
+
+/// What a path asks for.
+enum Asked {
+    Turn { dialect: Dialect, streaming: bool },
+    Aside(Value),
+    Unknown,
+}
+
+fn asked(method: &Method, path: &str, body: &Value) -> Asked {
+    let streaming = body["stream"] == true;
+    match path {
+        _ if path.ends_with("/messages/count_tokens") => Asked::Aside(serde_json::json!({ "input_tokens": 10 })),
+        _ if path.ends_with(":countTokens") => Asked::Aside(serde_json::json!({ "totalTokens": 10 })),
+        _ if path.ends_with("/messages") => Asked::Turn { dialect: Dialect::Messages, streaming },
+        _ if path.ends_with("/responses") => Asked::Turn { dialect: Dialect::Responses, streaming },
+        _ if path.ends_with("/chat/completions") => Asked::Turn { dialect: Dialect::Chat, streaming },
+        _ if path.ends_with(":streamGenerateContent") => Asked::Turn { dialect: Dialect::Gemini, streaming: true },
+        _ if path.ends_with(":generateContent") => Asked::Turn { dialect: Dialect::Gemini, streaming: false },
+        _ if path.ends_with("/models") && method == Method::GET => Asked::Aside(serde_json::json!({ "object": "list", "data": [], "models": [] })),
+        "/" | "/api/hello" => Asked::Aside(serde_json::json!({})),
+        _ => Asked::Unknown,
+    }
+}
+
+async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body: Bytes) -> Response {
+    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let about = format!("{method} {}", uri.path());
+    match asked(&method, uri.path(), &body) {
+        Asked::Turn { dialect, streaming } => {
+            let offered = offered(dialect, &body);
+            if offered.is_empty() {
+                stage.change(|story| story.aside.push(about));
+                return stream_or_whole(&stage, dialect, &Say::Text(side(&body)), End::Whole, streaming);
+            }
+            let results = results(dialect, &body);
+            let tools = offered.iter().map(Offered::full_name).collect();
+            let turn = stage.change(|story| {
+                let turn = story.turns.get(story.seen.len()).cloned().unwrap_or_else(|| Turn::say("the scenario has no further turn"));
+                if let Some(tool) = kept_back(&turn, &offered)
+                    && openai::responses::can_search(&body)
+                {
+                    story.aside.push(format!("search for {tool}"));
+                    return Err(Say::Search(tool.to_owned()));
+                }
+                story.seen.push(Seen { dialect, tools, results, body });
+                Ok(turn)
+            });
+            let turn = match turn {
+                Ok(turn) => turn,
+                Err(search) => return stream_or_whole(&stage, dialect, &search, End::Whole, streaming),
+            };
+            match play(&turn, &offered) {
+                Ok((say, end)) => stream_or_whole(&stage, dialect, &say, end, streaming),
+                Err(refusal) => refuse(dialect, refusal),
+            }
+        }
+        Asked::Aside(value) => {
+            stage.change(|story| story.aside.push(about));
+            axum::Json(value).into_response()
+        }
+        Asked::Unknown => {
+            stage.change(|story| story.aside.push(format!("{about} (unknown)")));
+            (StatusCode::NOT_FOUND, axum::Json(serde_json::json!({ "error": { "message": "no such thing here", "type": "not_found" } })))
+                .into_response()
+        }
+    }
+}
+
+/// What is said on the side; some of the CLIs want it in JSON.
+fn side(body: &Value) -> String {
+    if body.to_string().contains("next_speaker") { r#"{"reasoning":"done","next_speaker":"user"}"#.into() } else { "A test".into() }
+}
+
+fn offered(dialect: Dialect, body: &Value) -> Vec<Offered> {
+    match dialect {
+        Dialect::Messages => anthropic::offered(body),
+        Dialect::Responses => openai::responses::offered(body),
+        Dialect::Chat => openai::chat::offered(body),
+        Dialect::Gemini => gemini::offered(body),
+    }
+}
+
+fn results(dialect: Dialect, body: &Value) -> Vec<String> {
+    match dialect {
+        Dialect::Messages => anthropic::results(body),
+        Dialect::Responses => openai::responses::results(body),
+        Dialect::Chat => openai::chat::results(body),
+        Dialect::Gemini => gemini::results(body),
+    }
+}
+
+fn refuse(dialect: Dialect, refusal: Refusal) -> Response {
+    let status = StatusCode::from_u16(refusal.status(dialect)).expect("a status");
+    let body = match dialect {
+        Dialect::Messages => anthropic::refusal(refusal),
+        Dialect::Responses | Dialect::Chat => openai::refusal(refusal),
+        Dialect::Gemini => gemini::refusal(refusal),
+    };
+    let mut response = (status, axum::Json(body)).into_response();
+    if let Refusal::RateLimited { after_s } = refusal {
+        response.headers_mut().insert(header::RETRY_AFTER, after_s.into());
+    }
+    response
+}
+
+fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, streaming: bool) -> Response {
+    let turn = stage.change(|story| {
+        story.answers += 1;
+        story.answers
+    });
+    if !streaming {
+        return axum::Json(match dialect {
+            Dialect::Messages => anthropic::whole(say, turn),
+            Dialect::Responses => openai::responses::whole(say, turn),
+            Dialect::Chat => openai::chat::whole(say, turn),
+            Dialect::Gemini => gemini::chunk(say, true),
+        })
+        .into_response();
+    }
+    let chunks = match dialect {
+        Dialect::Messages => anthropic::stream(say, turn, end == End::Whole),
+        Dialect::Responses => openai::responses::stream(say, turn, end == End::Whole),
+        Dialect::Chat => openai::chat::stream(say, turn, end == End::Whole),
+        Dialect::Gemini => gemini::stream(say, end == End::Whole),
+    };
+    let said = stream::iter(chunks.into_iter().map(|chunk| Ok::<_, io::Error>(Bytes::from(chunk))));
+    let body = match end {
+        End::Whole => Body::from_stream(said),
+        End::Cut => Body::from_stream(said.chain(stream::iter([Err(io::Error::other("cut"))]))),
+        End::Hang => {
+            let left = Left(stage.clone());
+            Body::from_stream(said.chain(stream::once(async move {
+                let _left = left;
+                std::future::pending().await
+            })))
+        }
+    };
+    ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body).into_response()
+}
+
+/// Tells, when the stream is dropped, that the CLI has gone.
+struct Left(Arc<Stage>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.change(|story| story.left += 1);
+    }
+}
+
+/// One server-sent event.
+pub fn event(name: Option<&str>, data: &Value) -> String {
+    name.map_or_else(|| format!("data: {data}\n\n"), |name| format!("event: {name}\ndata: {data}\n\n"))
+}
+
+/// A text in the pieces that it is streamed in.
+pub fn pieces(text: &str) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    characters.chunks(characters.len().div_ceil(3).max(1)).map(|piece| piece.iter().collect()).collect()
+}

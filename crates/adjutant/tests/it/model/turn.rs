@@ -1,0 +1,113 @@
+//! What the model does when it is asked: one description for all dialects.
+
+use serde_json::Value;
+
+/// One answer of the model.
+#[derive(Debug, Clone)]
+pub enum Turn {
+    /// Says a text, and ends.
+    Say(String),
+    /// Calls a tool, found by the end of its name: CLIs put a prefix before ours.
+    Call { tool: String, arguments: Value },
+    /// Writes a file with the CLI's own tool for that, whatever it is called.
+    Write { path: String, content: String },
+    /// Runs a command with the CLI's own shell.
+    Shell { command: String },
+    /// Begins to say a text and never goes on.
+    Hang(String),
+    /// Begins to say a text and drops the connection.
+    Cut(String),
+    /// Refuses because too much was asked, and says when to come again.
+    RateLimited { after_s: u32 },
+    /// Refuses the key.
+    Unauthorized,
+    /// Refuses because the conversation is longer than the model takes.
+    TooLong,
+    /// Refuses because it is overloaded.
+    Overloaded,
+}
+
+impl Turn {
+    pub fn say(text: &str) -> Self {
+        Self::Say(text.to_owned())
+    }
+
+    pub fn call(tool: &str, arguments: Value) -> Self {
+        Self::Call { tool: tool.to_owned(), arguments }
+    }
+
+    pub fn write(path: &str, content: &str) -> Self {
+        Self::Write { path: path.to_owned(), content: content.to_owned() }
+    }
+
+    pub fn shell(command: &str) -> Self {
+        Self::Shell { command: command.to_owned() }
+    }
+
+    pub fn hang(text: &str) -> Self {
+        Self::Hang(text.to_owned())
+    }
+}
+
+/// A call as it goes over the wire.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    pub name: String,
+    /// Where a dialect groups its tools.
+    pub namespace: Option<String>,
+    pub input: Input,
+}
+
+/// Most tools take JSON; some of one vendor's take a text.
+#[derive(Debug, Clone)]
+pub enum Input {
+    Json(Value),
+    Text(String),
+}
+
+/// What is streamed.
+#[derive(Debug, Clone)]
+pub enum Say {
+    Text(String),
+    Call(ToolCall),
+    /// Looks for tools that the CLI keeps back until they are looked for.
+    Search(String),
+}
+
+/// How a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Whole,
+    Hang,
+    Cut,
+}
+
+/// A refusal, before anything is streamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    RateLimited { after_s: u32 },
+    Unauthorized,
+    TooLong,
+    Overloaded,
+}
+
+impl Refusal {
+    pub fn status(self, dialect: super::Dialect) -> u16 {
+        match self {
+            Self::RateLimited { .. } => 429,
+            Self::Unauthorized => 401,
+            Self::TooLong => 400,
+            Self::Overloaded if dialect == super::Dialect::Messages => 529,
+            Self::Overloaded => 503,
+        }
+    }
+
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::RateLimited { .. } => "too many requests: come again later",
+            Self::Unauthorized => "invalid api key",
+            Self::TooLong => "prompt is too long: 250000 tokens > 200000 maximum",
+            Self::Overloaded => "overloaded",
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The vendors' real CLIs, with a model of the tests' own behind them. `.ci/clis` installs them;
+//! `ADJ_CLIS` names the directory that they are in. Nobody is signed in: keys are dummies, homes are
+//! empty but for what a user would have there, and everything is on loopback.
+
+mod bare;
+mod user;
+
+use crate::support::skip;
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex};
+
+/// The CLIs that are driven for real.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cli {
+    Claude,
+    Codex,
+    Gemini,
+    Goose,
+}
+
+impl Cli {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Goose => "goose",
+        }
+    }
+}
+
+/// How many of the CLIs run at a time: each takes 150 to 300 MB, and seconds to start.
+const AT_ONCE: usize = 2;
+
+static FREE: Mutex<usize> = Mutex::new(AT_ONCE);
+static FREED: Condvar = Condvar::new();
+
+/// The right to start CLIs, and where they are.
+#[derive(Debug)]
+pub struct Turnstile {
+    pub bin: PathBuf,
+}
+
+impl Turnstile {
+    /// Waits for its turn. `None`: they are not installed, and the test has said so.
+    pub fn enter() -> Option<Self> {
+        let Some(bin) = std::env::var_os("ADJ_CLIS").map(PathBuf::from) else {
+            skip("ADJ_CLIS names no directory with the vendors' CLIs; run .ci/clis");
+            return None;
+        };
+        let free = FREE.lock().expect("nobody panics while holding it");
+        *FREED.wait_while(free, |free| *free == 0).expect("nobody panics while holding it") -= 1;
+        Some(Self { bin })
+    }
+}
+
+impl Drop for Turnstile {
+    fn drop(&mut self) {
+        *FREE.lock().expect("nobody panics while holding it") += 1;
+        FREED.notify_one();
+    }
+}
