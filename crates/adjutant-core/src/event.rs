@@ -12,6 +12,7 @@ pub enum EventKind {
     RunFinished,
     RunProgress,
     RunReported,
+    RunCheckpoint,
     RunAnnotated,
     RunAdopted,
     MessageSent,
@@ -25,7 +26,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::RunQueued,
         Self::RunStarting,
         Self::RunStarted,
@@ -35,6 +36,7 @@ impl EventKind {
         Self::RunFinished,
         Self::RunProgress,
         Self::RunReported,
+        Self::RunCheckpoint,
         Self::RunAnnotated,
         Self::RunAdopted,
         Self::MessageSent,
@@ -60,6 +62,7 @@ impl EventKind {
             Self::RunFinished => "run.finished",
             Self::RunProgress => "run.progress",
             Self::RunReported => "run.reported",
+            Self::RunCheckpoint => "run.checkpoint",
             Self::RunAnnotated => "run.annotated",
             Self::RunAdopted => "run.adopted",
             Self::MessageSent => "message.sent",

@@ -12,18 +12,43 @@ pub enum Voice {
     Blocks,
 }
 
+/// What a run is measured by.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measure<'a> {
+    /// What success means, in words.
+    pub criteria: Option<&'a str>,
+    /// The acceptance command. Empty: none.
+    pub accept: &'a [String],
+}
+
+impl Measure<'_> {
+    /// Writes what the run is told of it.
+    fn told(&self) -> String {
+        let mut told = String::new();
+        if let Some(criteria) = self.criteria {
+            told.push_str(&format!("## SUCCESS CRITERIA\n{}\n", criteria.trim()));
+        }
+        if !self.accept.is_empty() {
+            told.push_str(&format!("When you end, this is run in your directory and has to exit with 0: {}\n", self.accept.join(" ")));
+        }
+        told
+    }
+}
+
 /// Stands between the statement and the task.
 pub const SEPARATOR: &str = "---";
 
 /// Puts the identity statement before a task. `others` are the names of live runs in the same
 /// directory.
 #[must_use]
-pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, task: &str) -> String {
+pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, measure: &Measure<'_>, task: &str) -> String {
     let how = match voice {
         Voice::Tools => {
             "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent. It returns when the answer is there. \
              If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
-             - Tell how far you are with update_subagent_status (status running), and report at the end (status success or error, with a summary).\n"
+             - You cannot go on: call stop_work with what is done, what is not, and what you need. Then end.\n\
+             - Tell how far you are with update_subagent_status (status running), and report at the end \
+             (status success, partial_success or failed, with summary and deliverables).\n"
                 .to_owned()
         }
         Voice::Blocks => format!(
@@ -34,6 +59,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, t
              - PROGRESS with percent and note on the way; at the end COMPLETION_REPORT with status (success, partial_success or failed), summary, deliverables.\n"
         ),
     };
+    let measure = measure.told();
     let shared =
         if others.is_empty() { String::new() } else { format!("- Also at work in this directory: {}. Keep to your own files.\n", others.join(", ")) };
     format!(
@@ -43,6 +69,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, t
          {how}\
          - You may not answer questions or start other agents.\n\
          {shared}\
+         {measure}\
          {SEPARATOR}\n{task}"
     )
 }
@@ -55,11 +82,20 @@ mod tests {
     #[test]
     fn the_statement_is_short_and_the_task_is_unchanged() {
         for voice in [Voice::Tools, Voice::Blocks] {
-            let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &["calm-newt".to_owned()], voice, "Do\n---\nthis");
+            let prompt =
+                with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &["calm-newt".to_owned()], voice, &Measure::default(), "Do\n---\nthis");
             assert!(prompt.contains("calm-newt"));
             let (statement, task) = prompt.split_once("\n---\n").expect("the separator is there");
             assert_eq!(task, "Do\n---\nthis");
             assert!(statement.len() < 1_400, "about 350 tokens: {}", statement.len());
         }
+    }
+    #[test]
+    fn what_success_means_stands_before_the_task() {
+        let accept = ["cargo".to_owned(), "test".to_owned()];
+        let measure = Measure { criteria: Some("All tests pass\n"), accept: &accept };
+        let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &[], Voice::Tools, &measure, "Do");
+        let expected = "## SUCCESS CRITERIA\nAll tests pass\nWhen you end, this is run in your directory and has to exit with 0: cargo test\n---\nDo";
+        assert!(prompt.ends_with(expected), "{prompt}");
     }
 }

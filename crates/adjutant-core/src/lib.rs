@@ -4,6 +4,7 @@
 //! knows no wire format. A decision takes values (`now` too) and returns values and effects.
 
 pub mod agent;
+pub mod checkpoint;
 pub mod denied;
 pub mod event;
 pub mod id;
@@ -11,6 +12,7 @@ pub mod identity;
 pub mod limits;
 pub mod name;
 pub mod principal;
+pub mod report;
 pub mod request;
 pub mod resume;
 pub mod run;

@@ -1,7 +1,7 @@
 //! What a later attempt is told where the agent keeps no session of its own: the task again, what
 //! was left behind, what has been decided since, and the next step, under the protocol's headings.
 
-use crate::signal::Checkpoint;
+use crate::checkpoint::{Checkpoint, Choice, MadeBy};
 
 /// One question with what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct Resumption {
     pub checkpoint: Option<Checkpoint>,
     /// The run stopped because of an error.
     pub after_error: bool,
+    /// What was chosen after it.
+    pub choice: Option<Choice>,
     /// How the blocker was resolved, in the parent's words.
     pub resolution: Option<String>,
     pub working_directory: String,
@@ -44,7 +46,7 @@ pub struct Resumption {
 /// Writes what a new attempt is told, behind its task.
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
-    let Resumption { decided, delegated, checkpoint, after_error, resolution, working_directory, next_step } = resumption;
+    let Resumption { decided, delegated, checkpoint, after_error, choice, resolution, working_directory, next_step } = resumption;
     let mut parts =
         vec![task.trim_end().to_owned(), "You have worked on this before. This is what you left behind and what has been decided since.".to_owned()];
     if !decided.is_empty() {
@@ -68,28 +70,36 @@ pub fn compose(task: &str, resumption: &Resumption) -> String {
             Delegated::Denied { task, reason } => format!("## DELEGATION DENIED\n\nTask: {task}\nReason: {reason}"),
         });
     }
+    let heading = if *after_error || choice.is_some() { "## ERROR RECOVERY" } else { "## BLOCKER RESOLVED" };
+    if checkpoint.is_some() || choice.is_some() || resolution.is_some() {
+        let lines = [
+            checkpoint.as_ref().map(|checkpoint| format!("Issue: {}", checkpoint.details)),
+            choice.map(|choice| format!("Decision: {}", choice.about())),
+            resolution.as_ref().map(|resolution| format!("Resolution: {resolution}")),
+        ];
+        parts.push(format!("{heading}\n\n{}", lines.into_iter().flatten().collect::<Vec<_>>().join("\n")));
+    }
     if let Some(checkpoint) = checkpoint {
-        let heading = if *after_error { "## ERROR RECOVERY" } else { "## BLOCKER RESOLVED" };
-        let mut text = format!("{heading}\n\nIssue: {}", checkpoint.details);
-        if let Some(resolution) = resolution {
-            text.push_str(&format!("\nResolution: {resolution}"));
-        }
-        parts.push(text);
         let mut text = "## STATE RESTORATION\n".to_owned();
+        if checkpoint.made_by == MadeBy::Us {
+            text.push_str("\nYou left no checkpoint; this was put together from what you said last.");
+        }
         for (label, value) in [("Completed", &checkpoint.completed_work), ("Not started", &checkpoint.blocked_work), ("State", &checkpoint.state)] {
             if let Some(value) = value {
                 text.push_str(&format!("\n{label}:\n{value}"));
             }
         }
-        text.push_str(&format!("\nWorking directory: {working_directory}"));
+        if !checkpoint.changed_files.is_empty() {
+            text.push_str(&format!("\nChanged files: {}", checkpoint.changed_files.join(", ")));
+        }
+        text.push_str(&format!("\nWorking directory: {}", checkpoint.working_directory.as_ref().unwrap_or(working_directory)));
         parts.push(text);
-    } else if let Some(resolution) = resolution {
-        parts.push(format!("## BLOCKER RESOLVED\n\nResolution: {resolution}"));
     }
-    let next = match (next_step, checkpoint) {
-        (Some(step), _) => step.clone(),
-        (None, Some(Checkpoint { blocked_work: Some(blocked), .. })) => format!("Continue with what was not started:\n{blocked}"),
-        (None, _) => "Continue where you left off. Do not repeat what is done.".to_owned(),
+    let next = match (next_step, choice, checkpoint) {
+        (Some(step), ..) => step.clone(),
+        (None, Some(choice), _) => choice.order().to_owned(),
+        (None, None, Some(Checkpoint { blocked_work: Some(blocked), .. })) => format!("Continue with what was not started:\n{blocked}"),
+        (None, None, _) => "Continue where you left off. Do not repeat what is done.".to_owned(),
     };
     parts.push(format!("## RESUME INSTRUCTIONS\n\n{next}"));
     parts.join("\n\n")
@@ -133,6 +143,62 @@ mod tests {
         let after_error = Resumption { after_error: true, next_step: Some("Skip the file".to_owned()), ..resumption };
         let text = compose("Audit", &after_error);
         assert!(text.contains("## ERROR RECOVERY\n\nIssue: node_modules") && text.ends_with("## RESUME INSTRUCTIONS\n\nSkip the file"));
+    }
+
+    #[test]
+    fn what_was_chosen_after_an_error_comes_under_its_heading() {
+        let checkpoint = Checkpoint {
+            details: "TypeError at /tmp/analysis.js:142".to_owned(),
+            completed_work: Some("46 files".to_owned()),
+            state: Some("47/120".to_owned()),
+            changed_files: vec!["A.md".to_owned(), "b.rs".to_owned()],
+            ..Checkpoint::default()
+        };
+        let told = |choice, resolution: Option<&str>| {
+            let resumption = Resumption {
+                checkpoint: Some(checkpoint.clone()),
+                after_error: true,
+                choice: Some(choice),
+                resolution: resolution.map(str::to_owned),
+                working_directory: "/w".to_owned(),
+                ..Resumption::default()
+            };
+            let text = compose("T", &resumption);
+            text.split_once("decided since.\n\n").map(|(_, rest)| rest.to_owned()).expect("the introduction is there")
+        };
+        let state = "## STATE RESTORATION\n\nCompleted:\n46 files\nState:\n47/120\nChanged files: A.md, b.rs\nWorking directory: /w";
+        let golden = [
+            (
+                Choice::Skip,
+                Some("Skip analysis.js:142"),
+                "skip what failed and continue with the rest\nResolution: Skip analysis.js:142",
+                "Skip what failed and continue with the rest. Write down what you skipped, and name it in your report.",
+            ),
+            (
+                Choice::Retry,
+                Some("undefined check added"),
+                "it was fixed: retry what failed, from the checkpoint\nResolution: undefined check added",
+                "What failed was fixed. Resume from the checkpoint and retry it.",
+            ),
+            (
+                Choice::Delegate,
+                None,
+                "delegate what is left to another agent",
+                "Delegate what is left to another agent (DELEGATE_WORK), and finish with what comes of it.",
+            ),
+            (
+                Choice::Reduce,
+                None,
+                "reduce the scope and finish",
+                "Reduce the scope: finish what matters most, and say in your report what you left out.",
+            ),
+        ];
+        for (choice, resolution, decision, next) in golden {
+            let expected = format!(
+                "## ERROR RECOVERY\n\nIssue: TypeError at /tmp/analysis.js:142\nDecision: {decision}\n\n{state}\n\n## RESUME INSTRUCTIONS\n\n{next}"
+            );
+            assert_eq!(told(choice, resolution), expected);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! A finished run never changes. "Waiting" is no state: it is a live run with an open blocking
 //! request.
 
+use crate::report::Claim;
 use crate::{Denied, Time};
 use std::fmt;
 
@@ -174,6 +175,8 @@ pub struct AttemptEnd {
     pub failure_reported: bool,
     /// A blocking request is still pending.
     pub blocking_request_open: bool,
+    /// The attempt left a checkpoint, so that a failure need not be the end.
+    pub checkpoint_left: bool,
     /// The agent can be started again where it left off.
     pub can_resume: bool,
 }
@@ -271,6 +274,7 @@ fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState 
     let outcome = match end.exit {
         Exit::Code(0) if end.failure_reported => Outcome::Failed(Failure::Reported),
         Exit::Code(0) => Outcome::Succeeded,
+        _ if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
         exit => Outcome::Failed(Failure::Exit(exit)),
     };
     RunState::Finished(outcome)
@@ -283,10 +287,10 @@ pub struct OpenRequests {
     pub answered_unread: bool,
 }
 
-/// Returns the status word of the original protocol for a run. `completed` is the
-/// run's own word for its success, where it gave one.
+/// Returns the status word of the original protocol for a run. `claim` is the run's own word about
+/// its end, where it gave one: less than success is never shown as success.
 #[must_use]
-pub fn status_word(state: RunState, open: OpenRequests, completed: bool) -> &'static str {
+pub fn status_word(state: RunState, open: OpenRequests, claim: Option<Claim>) -> &'static str {
     match state {
         RunState::Queued => "queued",
         RunState::Starting => "starting",
@@ -294,8 +298,7 @@ pub fn status_word(state: RunState, open: OpenRequests, completed: bool) -> &'st
         RunState::Running if open.answered_unread => "parent_replied",
         RunState::Running | RunState::Stopping(_) => "running",
         RunState::Stopped { .. } => "stopped",
-        RunState::Finished(Outcome::Succeeded) if completed => "completed",
-        RunState::Finished(Outcome::Succeeded) => "success",
+        RunState::Finished(Outcome::Succeeded) => claim.filter(|claim| *claim != Claim::Failed).unwrap_or(Claim::Success).word(),
         RunState::Finished(Outcome::Cancelled) => "cancelled",
         RunState::Finished(_) => "error",
     }
@@ -323,8 +326,8 @@ mod tests {
             3 => Just(RunEvent::Started),
             1 => Just(RunEvent::SpawnFailed),
             2 => reason().prop_map(RunEvent::StopAsked),
-            2 => (exit(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(exit, failure_reported, blocking_request_open, can_resume)| {
-                RunEvent::Ended(AttemptEnd { exit, failure_reported, blocking_request_open, can_resume })
+            2 => (exit(), any::<[bool; 4]>()).prop_map(|(exit, [failure_reported, blocking_request_open, can_resume, checkpoint_left])| {
+                RunEvent::Ended(AttemptEnd { exit, failure_reported, blocking_request_open, checkpoint_left, can_resume })
             }),
             1 => Just(RunEvent::SupervisorLost),
             2 => Just(RunEvent::Resumed),
@@ -365,21 +368,36 @@ mod tests {
         #[test]
         fn a_cancel_wins_over_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
             let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), Time(0), KEEP).expect("a cancel is always taken");
-            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: open, can_resume: true };
+            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
             prop_assert_eq!(apply(stopping, RunEvent::Ended(end), Time(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
         }
 
         #[test]
         fn an_open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
-            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: true, can_resume };
+            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
             let next = apply(RunState::Running, RunEvent::Ended(end), Time(1), KEEP).expect("a running attempt can end");
             prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
         }
     }
 
     #[test]
+    fn a_failure_that_left_a_checkpoint_can_be_gone_on_with() {
+        let end = AttemptEnd { exit: Exit::Code(1), failure_reported: false, blocking_request_open: false, checkpoint_left: true, can_resume: true };
+        let next = apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
+        assert_eq!(next, Ok(RunState::Stopped { reason: StopReason::Error, until: Time(1_000) }));
+    }
+
+    #[test]
+    fn less_than_success_is_never_shown_as_success() {
+        let open = OpenRequests { blocking_pending: false, answered_unread: false };
+        let word = |claim| status_word(RunState::Finished(Outcome::Succeeded), open, claim);
+        assert_eq!((word(None), word(Some(Claim::Completed)), word(Some(Claim::Partial))), ("success", "completed", "partial_success"));
+        assert_eq!(status_word(RunState::Finished(Outcome::Failed(Failure::Reported)), open, Some(Claim::Partial)), "error");
+    }
+
+    #[test]
     fn a_claimed_failure_is_never_shown_as_success() {
-        let end = AttemptEnd { exit: Exit::Code(0), failure_reported: true, blocking_request_open: false, can_resume: false };
+        let end = AttemptEnd { exit: Exit::Code(0), failure_reported: true, blocking_request_open: false, checkpoint_left: false, can_resume: false };
         assert_eq!(apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP), Ok(RunState::Finished(Outcome::Failed(Failure::Reported))));
     }
 }

@@ -4,6 +4,9 @@
 //! This module knows the fields and what makes a block count. Finding blocks in output and reading
 //! their YAML or JSON is done outside.
 
+pub use crate::checkpoint::Checkpoint;
+pub use crate::report::{Report, ReportStatus};
+
 use crate::RunId;
 use std::fmt;
 
@@ -39,6 +42,26 @@ impl SignalKind {
     #[must_use]
     pub fn from_tag(tag: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.tag() == tag)
+    }
+}
+
+/// How a signal came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// By a call of one of our tools.
+    Tool,
+    /// By a block in the run's own words.
+    Block,
+}
+
+impl Source {
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Block => "block",
+        }
     }
 }
 
@@ -109,17 +132,17 @@ pub enum StopCause {
     Completion,
 }
 
-/// What a stopped run left behind so that a later attempt can continue.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Checkpoint {
-    /// `missing_info`, `external_dependency`, `error`, `resource_limit`, or what the run wrote.
-    pub blocker_type: Option<String>,
-    pub details: String,
-    pub completed_work: Option<String>,
-    pub blocked_work: Option<String>,
-    pub state: Option<String>,
-    pub requirements: Option<String>,
-    pub recovery: Option<String>,
+impl StopCause {
+    /// Reads the protocol's word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "blocker" => Some(Self::Blocker),
+            "error" => Some(Self::Error),
+            "completion" => Some(Self::Completion),
+            _ => None,
+        }
+    }
 }
 
 /// How a delegated task stands to the work of the run that asks for it.
@@ -188,44 +211,6 @@ pub struct Delegation {
     pub context_required: Option<String>,
     pub coordination: Option<String>,
     pub estimate: Option<String>,
-}
-
-/// What a run says that it achieved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReportStatus {
-    Success,
-    Partial,
-    Failed,
-}
-
-impl ReportStatus {
-    /// Returns the protocol's word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Partial => "partial_success",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Reads the protocol's word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Success, Self::Partial, Self::Failed].into_iter().find(|this| this.word() == word)
-    }
-}
-
-/// A run's completion report: claims, all of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    pub status: ReportStatus,
-    pub summary: String,
-    pub deliverables: Vec<String>,
-    pub metrics: Option<String>,
-    pub issues: Option<String>,
-    pub recommendations: Option<String>,
-    pub duration: Option<String>,
 }
 
 /// A well-formed signal of the run itself.
@@ -363,12 +348,8 @@ fn question(item: &Field) -> Result<Question, Malformed> {
 
 fn stop(fields: &Field) -> Result<Signal, Malformed> {
     let given = required(fields, "stop_reason")?;
-    let cause = match given.split_whitespace().next().unwrap_or("") {
-        "blocker" => StopCause::Blocker,
-        "error" => StopCause::Error,
-        "completion" => StopCause::Completion,
-        other => return Err(unusable("stop_reason", other)),
-    };
+    let word = given.split_whitespace().next().unwrap_or("");
+    let cause = StopCause::from_word(word).ok_or_else(|| unusable("stop_reason", word))?;
     let checkpoint = Checkpoint {
         blocker_type: optional(fields, "blocker_type"),
         details: required(fields, "details")?,
@@ -377,6 +358,8 @@ fn stop(fields: &Field) -> Result<Signal, Malformed> {
         state: optional(fields, "state_snapshot"),
         requirements: optional(fields, "resume_requirements"),
         recovery: optional(fields, "error_recovery"),
+        working_directory: optional(fields, "working_directory"),
+        ..Checkpoint::default()
     };
     Ok(Signal::Stop { cause, checkpoint })
 }

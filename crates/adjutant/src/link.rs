@@ -34,6 +34,9 @@ pub struct Order {
     pub active_ms_before: i64,
     pub patience_ms: i64,
     pub grace_ms: i64,
+    /// The acceptance command: a program and its arguments. Empty: none.
+    #[serde(default)]
+    pub accept: Vec<String>,
     /// Cap of the readable log, in bytes.
     pub log_bytes_max: u64,
     /// Proves to the hub that a call comes from this attempt's supervisor.
@@ -129,6 +132,11 @@ pub enum FactKind {
     GuardLost {},
     /// The active time (of all attempts together) is used up; the supervisor is stopping the attempt.
     LimitReached { active_ms: i64 },
+    /// The agent has ended, and what it left behind is about to be looked at. Should the supervisor die
+    /// over that, `end` (an `Ended`) is how the attempt ended.
+    AgentEnded { end: Box<FactKind> },
+    /// What was found of what it left behind.
+    Looked(Saw),
     /// The agent's process has ended and everything it started is gone. Always the last fact.
     Ended {
         exit_code: Option<i32>,
@@ -143,6 +151,56 @@ pub enum FactKind {
         result: String,
         output_bytes: u64,
     },
+}
+
+/// What was seen of what an attempt left behind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Saw {
+    /// One for each path that the report names. `None`: nobody has looked.
+    #[serde(default)]
+    pub files: Option<Vec<SawFile>>,
+    /// What git calls changed in the run's directory. `None`: no repository, or nobody has looked.
+    #[serde(default)]
+    pub changed: Option<Vec<String>>,
+    /// There are more than those.
+    #[serde(default)]
+    pub changed_cut: bool,
+    #[serde(default)]
+    pub acceptance: Option<SawAcceptance>,
+}
+
+/// What was found at one path that a report names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SawFile {
+    pub path: String,
+    /// `file`, `directory`, `missing`, `outside` or `unreadable`.
+    pub seen: String,
+    #[serde(default)]
+    pub bytes: u64,
+    #[serde(default)]
+    pub sha256: Option<String>,
+    #[serde(default)]
+    pub problem: Option<String>,
+}
+
+/// What came of the acceptance command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SawAcceptance {
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    #[serde(default)]
+    pub signal: Option<i32>,
+    /// Why it was stopped.
+    #[serde(default)]
+    pub stopped: Option<String>,
+    /// Why nobody knows what it came to.
+    #[serde(default)]
+    pub not_known: Option<String>,
+    /// The end of what it wrote: at most 16 KiB, whole characters.
+    #[serde(default)]
+    pub output: String,
+    #[serde(default)]
+    pub took_ms: u64,
 }
 
 /// What a scanner found, as it stood there.
@@ -194,6 +252,24 @@ pub struct GetOrders {
     /// The `version` of the orders that are known already; 0 at first.
     pub known: i64,
     pub wait_ms: u64,
+}
+
+/// `POST /link/closing`: the agent has ended, and all facts up to that are taken. What is to be looked
+/// at?
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GetClosing {}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Closing {
+    /// The paths that the run's report names.
+    #[serde(default)]
+    pub files: Option<Vec<String>>,
+    /// The run's end counts, so its acceptance command is to be run.
+    #[serde(default)]
+    pub accept: bool,
+    /// What git calls changed is wanted.
+    #[serde(default)]
+    pub changed: bool,
 }
 
 /// What the hub wants from the attempt now: a level, not an edge, so that nothing is lost when

@@ -43,6 +43,13 @@ pub struct Dispatch {
     /// Active time after which the attempt is stopped, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
+    /// What success means, in words: told to the run, and shown beside its report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<String>,
+    /// The acceptance command, a program and its arguments, run in the run's directory when its agent
+    /// has ended. No shell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<String>,
     /// Variables for the agent beside the allow-list, from the dispatcher.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
@@ -119,6 +126,10 @@ pub struct Resume {
     pub resolution: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
+    /// What to do about what stopped it, where its `choices` offer that: `skip`, `retry`, `delegate` or
+    /// `reduce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<String>,
 }
 call!(Resume = "resume", writes true -> RunView);
 
@@ -154,14 +165,52 @@ pub struct SetStatus {
     /// Empty: the calling run itself.
     #[serde(default)]
     pub run: String,
-    /// `running`, `success`, `completed` or `error`.
+    /// `running`, or a report: `success`, `completed`, `partial_success`, `failed` or `error`.
     pub status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
+    /// When it thinks that it will be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliverables: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_achieved: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issues_encountered: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommendations: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_duration: Option<String>,
 }
 call!(SetStatus = "status", writes true -> RunView);
+
+/// By a run about itself: it cannot go on (or stops for good), and this is what it leaves behind.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopWork {
+    /// Empty: the calling run itself.
+    #[serde(default)]
+    pub run: String,
+    /// `blocker`, `error` or `completion`.
+    pub stop_reason: String,
+    pub details: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocker_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_requirements: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_recovery: Option<String>,
+}
+call!(StopWork = "stop-work", writes true -> RunView);
 
 /// Everything about a run that an interface shows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -210,6 +259,27 @@ pub struct RunView {
     pub percent: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
+    /// When it thinks that it will be done, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<String>,
+    /// What success means, in the dispatcher's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<String>,
+    /// Its completion report, held against what was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<ReportView>,
+    /// What came of the acceptance command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acceptance: Option<AcceptanceView>,
+    /// What git called changed in its directory when its last attempt ended, whoever changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_files: Option<Vec<String>>,
+    /// There are more than those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed_files_more: bool,
+    /// What can be chosen for `resume`, where an error or a limit stopped it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<ChoiceView>,
     /// A parent's remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<String>,
@@ -253,6 +323,9 @@ pub struct RunView {
 /// What a run left behind so that a later attempt can continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointView {
+    /// `run`, or `adjutant` where the run left none and this was put together from what was known.
+    #[serde(default)]
+    pub made_by: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocker_type: Option<String>,
     pub details: String,
@@ -266,6 +339,88 @@ pub struct CheckpointView {
     pub resume_requirements: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_recovery: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// What git called changed there when the attempt ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_files: Vec<String>,
+}
+
+/// One thing that can be chosen for a run that an error or a limit stopped.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChoiceView {
+    /// `skip`, `retry`, `delegate` or `reduce`.
+    pub choice: String,
+    pub about: String,
+}
+
+/// A run's completion report: its claims, and beside them what was seen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReportView {
+    /// `success`, `partial_success` or `failed`, whatever the exit code.
+    pub status: String,
+    /// `verified`, `unverified` or `contradicted`: what all of `checked` comes to.
+    pub verdict: String,
+    pub summary: String,
+    #[serde(default)]
+    pub deliverables: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_achieved: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issues_encountered: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommendations: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_duration: Option<String>,
+    /// The files that the deliverables name, as they were found.
+    #[serde(default)]
+    pub files: Vec<DeliverableView>,
+    /// Requests of the run that nobody has settled.
+    #[serde(default)]
+    pub open_requests: u64,
+    /// A finding for each field.
+    #[serde(default)]
+    pub checked: Vec<FindingView>,
+}
+
+/// What became of one field of a report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FindingView {
+    pub field: String,
+    /// `verified`, `unverified` or `contradicted`.
+    pub verdict: String,
+    pub reason: String,
+}
+
+/// One file that a report names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeliverableView {
+    pub path: String,
+    pub verdict: String,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What came of the acceptance command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AcceptanceView {
+    pub command: Vec<String>,
+    /// Nothing where that is not known.
+    #[serde(default)]
+    pub passed: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Why it was stopped, or why nobody knows what it came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The end of what it wrote.
+    #[serde(default)]
+    pub output: String,
+    #[serde(default)]
+    pub took_ms: u64,
 }
 
 /// Reads a run's log: what the agent said, readable.
@@ -513,6 +668,13 @@ pub struct EventView {
     pub by: String,
     /// One line for people.
     pub text: String,
+    /// The type of the signal that it comes from, for instance `STOP_WORK`. It was taken, unless `kind`
+    /// is `signal.malformed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// How that signal came: by a `tool` or in a `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 // ---- agents, clients, the hub --------------------------------------------------------------

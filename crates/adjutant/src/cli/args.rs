@@ -115,6 +115,13 @@ pub struct RunArgs {
     /// Stop the agent after this active time, waiting for answers excluded
     #[arg(long, value_name = "45m", value_parser = duration)]
     pub timeout: Option<Duration>,
+    /// What success means: the run is told, and it is shown beside its report
+    #[arg(long, value_name = "TEXT")]
+    pub criteria: Option<String>,
+    /// Command that tells whether the work is done: run in the directory when the agent has ended. Split
+    /// at blanks, '…' and "…" keep them; there is no shell
+    #[arg(long, value_name = "COMMAND")]
+    pub accept: Option<String>,
     /// Wait until the run has ended or asks something; print only how it ended
     #[arg(short, long, conflicts_with = "detach")]
     pub wait: bool,
@@ -224,6 +231,33 @@ pub struct ResumeArgs {
     /// What it is to do next
     #[arg(long, value_name = "TEXT")]
     pub next_step: Option<String>,
+    /// After an error or a limit: what to do about it
+    #[arg(long, value_enum, value_name = "CHOICE")]
+    pub choice: Option<AfterError>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AfterError {
+    /// Skip what failed and continue with the rest
+    Skip,
+    /// It was fixed: retry what failed, from the checkpoint
+    Retry,
+    /// Delegate what is left to another agent
+    Delegate,
+    /// Reduce the scope and finish
+    Reduce,
+}
+
+impl AfterError {
+    /// Returns the contract's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::Retry => "retry",
+            Self::Delegate => "delegate",
+            Self::Reduce => "reduce",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

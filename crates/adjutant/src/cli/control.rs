@@ -56,7 +56,15 @@ pub async fn pause(args: &PauseArgs, cx: &Context) -> Ended {
 /// Begins a stopped run anew.
 pub async fn resume(args: &ResumeArgs, cx: &Context) -> Ended {
     let resolution = args.resolution.as_deref().map(|text| text_argument(text, "the resolution")).transpose()?;
-    let run = cx.hub.call(&Resume { run: args.run.clone(), resolution, next_step: args.next_step.clone() }).await?;
+    let run = cx
+        .hub
+        .call(&Resume {
+            run: args.run.clone(),
+            resolution,
+            next_step: args.next_step.clone(),
+            choice: args.choice.map(|choice| choice.word().to_owned()),
+        })
+        .await?;
     changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx)
 }
 

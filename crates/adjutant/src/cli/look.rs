@@ -8,7 +8,7 @@ use super::state;
 use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use crate::text;
-use crate::view::{CheckpointView, EventView, GetRun, ListRuns, ReadEvents, RequestView, RunView, Wait};
+use crate::view::{AcceptanceView, CheckpointView, EventView, GetRun, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait};
 use std::fmt::Write as _;
 
 /// Most runs that are listed when nothing else is said.
@@ -128,7 +128,11 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         "progress",
         Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()),
     )?;
-    field("summary", run.summary.as_deref())?;
+    field("eta", run.eta.as_deref())?;
+    field("criteria", run.criteria.as_deref())?;
+    field("summary", run.summary.as_deref().filter(|_| run.report.is_none()))?;
+    let more = if run.changed_files_more { ", …" } else { "" };
+    field("changed", run.changed_files.as_ref().map(|files| format!("{}{more}", files.join(", "))).as_deref())?;
     field("remark", run.annotation.as_deref())?;
     field("held by", run.containment.as_deref())?;
     field("swept", run.swept.filter(|n| *n > 0).map(|n| format!("{n} processes that were left behind")).as_deref())?;
@@ -136,6 +140,15 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("log", Some(&run.log_path))?;
     if let Some(checkpoint) = &run.checkpoint {
         out.push_str(&left_behind(checkpoint, cx)?);
+    }
+    for choice in &run.choices {
+        writeln!(out, "{INDENT}adj resume {} --choice {:<9} {}", text::line(&run.name), text::line(&choice.choice), text::line(&choice.about))?;
+    }
+    if let Some(report) = &run.report {
+        out.push_str(&reported(report, cx)?);
+    }
+    if let Some(acceptance) = &run.acceptance {
+        out.push_str(&accepted(acceptance, cx)?);
     }
     for request in &run.pending {
         out.push_str(&question(request, cx)?);
@@ -149,9 +162,22 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
 
 /// Writes what a stopped run left behind.
 fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
-    let CheckpointView { blocker_type, details, completed_work, blocked_work, state_snapshot, resume_requirements, error_recovery } = checkpoint;
+    let CheckpointView {
+        made_by,
+        blocker_type,
+        details,
+        completed_work,
+        blocked_work,
+        state_snapshot,
+        resume_requirements,
+        error_recovery,
+        working_directory,
+        changed_files,
+    } = checkpoint;
+    let changed = changed_files.join(", ");
     let mut out = String::new();
-    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, "left behind"))?;
+    let head = if made_by == "adjutant" { "left behind (put together from what it said last)" } else { "left behind" };
+    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
     for (label, value) in [
         ("blocker", blocker_type.as_deref()),
         ("details", Some(details.as_str())),
@@ -160,11 +186,59 @@ fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std:
         ("state", state_snapshot.as_deref()),
         ("needs", resume_requirements.as_deref()),
         ("recovery", error_recovery.as_deref()),
+        ("directory", working_directory.as_deref()),
+        ("changed", Some(changed.as_str())),
     ] {
         if let Some(value) = value.filter(|value| !value.trim().is_empty()) {
             out.push_str(&indented(&format!("{label}: {value}"), cx));
         }
     }
+    Ok(out)
+}
+
+/// Writes a report: each field with what became of it.
+fn reported(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, &format!("report: {}, {}", text::line(&report.status), text::line(&report.verdict))))?;
+    let deliverables = report.deliverables.join("\n");
+    let claims = [
+        ("summary", Some(report.summary.as_str())),
+        ("deliverables", Some(deliverables.as_str())),
+        ("metrics_achieved", report.metrics_achieved.as_deref()),
+        ("issues_encountered", report.issues_encountered.as_deref()),
+        ("recommendations", report.recommendations.as_deref()),
+        ("total_duration", report.total_duration.as_deref()),
+    ];
+    for finding in &report.checked {
+        let claim = claims.iter().find(|(field, _)| *field == finding.field).and_then(|(_, claim)| *claim).unwrap_or_default();
+        let mark = match finding.verdict.as_str() {
+            "verified" => cx.out.paint.apply(Style::Good, "✓"),
+            "contradicted" => cx.out.paint.apply(Style::Bad, "✗"),
+            _ => cx.out.paint.apply(Style::Dim, "?"),
+        };
+        writeln!(out, "{INDENT}{mark} {} {}: {}", text::line(&finding.field), text::line(&finding.verdict), text::line(&finding.reason))?;
+        out.push_str(&indented(claim, cx).lines().fold(String::new(), |all, line| all + INDENT + line + "\n"));
+    }
+    for file in &report.files {
+        let size = file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+        let hash = file.sha256.as_deref().map(|hash| format!(", sha256 {}", text::line(hash))).unwrap_or_default();
+        writeln!(out, "{INDENT}file {}: {}{size}{hash}", text::line(&file.path), text::line(&file.reason))?;
+    }
+    Ok(out)
+}
+
+/// Writes what came of the acceptance command.
+fn accepted(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let came = match (acceptance.passed, acceptance.exit_code, &acceptance.reason) {
+        (Some(true), ..) => "passed".to_owned(),
+        (Some(false), Some(code), None) => format!("failed, exit code {code}"),
+        (Some(false), _, reason) => format!("stopped: {}", text::line(reason.as_deref().unwrap_or("unknown"))),
+        (None, _, reason) => format!("not known: {}", text::line(reason.as_deref().unwrap_or("nobody has said"))),
+    };
+    let head = format!("acceptance: {}: {came}", text::line(&acceptance.command.join(" ")));
+    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, &head))?;
+    out.push_str(&indented(&acceptance.output, cx));
     Ok(out)
 }
 
@@ -238,7 +312,12 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), super::out::St
         let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
         let (at, name, kind) = (text::line(at), text::line(&event.run_name), text::line(&event.kind));
         let before = text::width(&at) + text::width(&name) + kind.len().max(17) + 3;
-        let what = text::line(&format!("{} ({})", event.text, event.by));
+        let signal = match (&event.signal, &event.source) {
+            (Some(signal), Some(source)) => format!(", {signal} by {source}"),
+            (None, Some(source)) => format!(", by {source}"),
+            _ => String::new(),
+        };
+        let what = text::line(&format!("{} ({}{signal})", event.text, event.by));
         let what = cx.out.columns.map_or(what.clone(), |columns| text::cut(&what, columns.saturating_sub(before)));
         let line = format!("{} {} {kind:<17} {what}", cx.out.paint.apply(Style::Dim, &at), cx.out.paint.apply(Style::Strong, &name));
         cx.out.line(&line)?;

@@ -24,6 +24,8 @@ pub async fn run(args: &RunArgs, cx: &Context) -> Ended {
         cwd: directory(args.cwd.as_deref())?,
         name: args.name.clone(),
         timeout_s: args.timeout.map(|limit| limit.as_secs().max(1)),
+        criteria: args.criteria.clone(),
+        accept: args.accept.as_deref().map(command_words).transpose()?.unwrap_or_default(),
         env: dispatch_env(),
     };
     let run = cx.hub.call(&dispatch).await?;
@@ -36,6 +38,30 @@ pub async fn run(args: &RunArgs, cx: &Context) -> Ended {
     cx.out.say(&format!("{} started with {}. Ctrl-C detaches, the run goes on.", text::line(&run.name), text::line(&run.agent)))?;
     shares(&run, cx)?;
     Follow::new(cx, run, What::Everything)?.run().await
+}
+
+/// Splits a command at blanks. Quotes of either kind keep blanks together; nothing is expanded.
+fn command_words(command: &str) -> Result<Vec<String>, Stop> {
+    let mut found = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    for c in command.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => found.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(fail_hint(words::USAGE, format!("a quote is open in {}", text::line(command)), "close it: --accept \"cargo test 'a name'\""));
+    }
+    found.extend(word);
+    Ok(found)
 }
 
 fn started(run: &RunView, cx: &Context) -> Ended {
@@ -127,5 +153,19 @@ fn directory(given: Option<&Path>) -> Result<String, Stop> {
         None => {
             Err(fail_hint(codes::INVALID, format!("working directory {} is not UTF-8", absolute.display()), "use a directory whose name is UTF-8"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_split_at_blanks_and_nothing_is_expanded() {
+        let split = |text| command_words(text).expect("closed quotes");
+        assert_eq!(split("cargo test  'a b' \"c 'd'\" $HOME *"), ["cargo", "test", "a b", "c 'd'", "$HOME", "*"]);
+        assert_eq!(split("x --name='a b' ''"), ["x", "--name=a b", ""]);
+        assert!(split("  ").is_empty());
+        assert!(command_words("x 'y").is_err());
     }
 }

@@ -3,13 +3,13 @@
 use super::Hub;
 use super::auth::{Auth, Connection, authenticate};
 use crate::failpoint::failpoint;
-use crate::link::{FactsTaken, GetOrders, PostFacts, headers};
+use crate::link::{FactsTaken, GetClosing, GetOrders, PostFacts, headers};
 use crate::ops::{Caller, OpError, http_status};
 use crate::process::peer::Peer;
 use crate::store::{Key, counts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, Call, Cancel, CancelTask, Clean, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver, HubView, ListAgents,
-    ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, Resume, Retry, SendToRun, SetStatus, StartTask, StopHub, Wait, codes,
+    ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, Resume, Retry, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, codes,
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
@@ -63,6 +63,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: Resume| async move { hub.ops.resume(caller, call).await });
     router = on(router, |hub, caller, call: SendToRun| async move { hub.ops.send(caller, call).await });
     router = on(router, |hub, caller, call: SetStatus| async move { hub.ops.set_status(caller, call).await });
+    router = on(router, |hub, caller, call: StopWork| async move { hub.ops.stop_work(caller, call).await });
     router = on(router, |hub, caller, call: ReadLogs| async move { hub.ops.logs(&caller.who, &call).await });
     router = on(router, |hub, caller, call: Ask| async move { hub.ops.ask(caller, call).await });
     router = on(router, |hub, caller, call: ReadRequest| async move { hub.ops.read_request(caller, call).await });
@@ -101,6 +102,7 @@ fn router(hub: Shared) -> Router {
     router
         .route("/link/facts", post(facts))
         .route("/link/orders", post(orders))
+        .route("/link/closing", post(closing))
         .fallback(no_such_call)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(hub)
@@ -234,6 +236,16 @@ async fn orders(State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<
         let Some(attempt) = auth.attempt else { return Err(Box::new(failed(&only_supervisors()))) };
         let wanted: GetOrders = body_of(&body)?;
         Ok(reply(hub.ops.orders(attempt, wanted.known, wanted.wait_ms).await))
+    };
+    stamped(&hub, result.await.unwrap_or_else(|refusal: Box<Response>| *refusal))
+}
+
+async fn closing(State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes) -> Response {
+    let result = async {
+        let auth = authenticate(&hub, &connection, &given)?;
+        let Some(attempt) = auth.attempt else { return Err(Box::new(failed(&only_supervisors()))) };
+        let GetClosing {} = body_of(&body)?;
+        Ok(reply(hub.ops.closing(attempt)))
     };
     stamped(&hub, result.await.unwrap_or_else(|refusal: Box<Response>| *refusal))
 }

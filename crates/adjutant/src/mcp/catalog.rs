@@ -65,7 +65,7 @@ const OWN_RUN: Param = Param::new("run_id", Kind::Text).also(&["runId", "subagen
 const MESSAGE_ID: Param = Param::new("message_id", Kind::Text).also(&["messageId"]);
 const WAIT: Param = Param::new("wait_s", Kind::Integer);
 const KEY: Param = Param::new("idempotency_key", Kind::Text);
-const STATUS: Param = Param::new("status", Kind::Word(&["running", "success", "completed", "error"])).required();
+const STATUS: Param = Param::new("status", Kind::Word(&["running", "success", "completed", "partial_success", "failed", "error"])).required();
 
 /// The tools of a parent.
 pub const PARENT: [ToolRow; 9] = [
@@ -79,6 +79,8 @@ pub const PARENT: [ToolRow; 9] = [
             Param::new("cwd", Kind::Text).about("Default: this project"),
             Param::new("name", Kind::Text).about("Short name for the run"),
             Param::new("timeout_s", Kind::Integer).about("Limit on active time"),
+            Param::new("criteria", Kind::Text).about("What success means"),
+            Param::new("accept", Kind::Texts).about("Command (argv) that checks the work at the end"),
             WAIT.about("Wait this long for its first question or end; default 0"),
             KEY,
         ],
@@ -199,6 +201,7 @@ pub const PARENT: [ToolRow; 9] = [
             RUN.required(),
             Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),
             Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, the resolution, the reason, or a new prompt"),
+            Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"])).about("For resume after an error"),
         ],
         actions: &[Action::Message, Action::Pause, Action::Resume, Action::Cancel, Action::Retry],
         effect: Effect::Ends,
@@ -231,7 +234,7 @@ pub const PARENT: [ToolRow; 9] = [
 ];
 
 /// The tools of a worker.
-pub const WORKER: [ToolRow; 4] = [
+pub const WORKER: [ToolRow; 5] = [
     ToolRow {
         name: "ask_parent",
         title: "Ask the parent",
@@ -291,10 +294,42 @@ pub const WORKER: [ToolRow; 4] = [
         run: |server, caller, args| Box::pin(worker::check_subagent_status(server, caller, args)),
     },
     ToolRow {
+        name: "stop_work",
+        title: "Stop",
+        about: "Use when you cannot go on: says why and leaves a checkpoint, from which you are started again once it is resolved. Then end your turn.",
+        params: &[
+            Param::new("stop_reason", Kind::Word(&["blocker", "error", "completion"])).required(),
+            Param::new("details", Kind::Text).required(),
+            Param::new("blocker_type", Kind::Text).about("missing_info, external_dependency, error or resource_limit"),
+            Param::new("completed_work", Kind::Text).also(&["completed"]),
+            Param::new("blocked_work", Kind::Text).also(&["blocked"]),
+            Param::new("state_snapshot", Kind::Text).also(&["state"]),
+            Param::new("resume_requirements", Kind::Text).also(&["requirements"]),
+            Param::new("error_recovery", Kind::Text).also(&["recovery"]),
+            OWN_RUN,
+        ],
+        actions: &[Action::Report],
+        effect: Effect::Ends,
+        core: true,
+        output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
+        run: |server, caller, args| Box::pin(worker::stop_work(server, caller, args)),
+    },
+    ToolRow {
         name: "update_subagent_status",
         title: "Report",
-        about: "Use to report progress (running, with percent or summary) and once at the end your result: success, completed or error with a summary. After the final report end your turn.",
-        params: &[STATUS, Param::new("summary", Kind::Text), Param::new("percent", Kind::Integer), OWN_RUN],
+        about: "Use to report progress (running, with percent, eta or summary) and once at the end your result, with a summary and the files you made. The report is checked. After it end your turn.",
+        params: &[
+            STATUS,
+            Param::new("summary", Kind::Text).also(&["note"]),
+            Param::new("percent", Kind::Integer),
+            Param::new("eta", Kind::Text),
+            Param::new("deliverables", Kind::Texts).about("Paths"),
+            Param::new("metrics_achieved", Kind::Text).also(&["tests"]),
+            Param::new("issues_encountered", Kind::Text),
+            Param::new("recommendations", Kind::Text).also(&["next_steps"]),
+            Param::new("total_duration", Kind::Text),
+            OWN_RUN,
+        ],
         actions: &[Action::Report],
         effect: Effect::WritesOnce,
         core: true,

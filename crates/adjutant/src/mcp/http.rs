@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(status, StatusCode::OK);
         let reply: Value = serde_json::from_str(&body).expect("JSON");
         let names: Vec<&str> = reply["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
-        assert_eq!(names, ["ask_parent", "check_answer", "check_subagent_status", "update_subagent_status"]);
+        assert_eq!(names, super::super::catalog::tools(super::super::Role::Worker).iter().map(|row| row.name).collect::<Vec<_>>());
         assert_eq!(reply["result"]["_meta"][super::super::server::SERVER_INFO]["name"], "adjutant");
 
         let (router_, _dir, _hub) = router();

@@ -47,6 +47,8 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
         cwd: directory(server, args.text("cwd"))?,
         name: args.owned("name"),
         timeout_s: args.count("timeout_s")?,
+        criteria: args.owned("criteria"),
+        accept: args.texts("accept"),
         env: config::dispatch_env(),
     };
     let mut run = match args.text("idempotency_key") {
@@ -158,6 +160,10 @@ pub fn waited(waited: &Waited) -> Shown {
 }
 
 fn resume_hint(run: &RunView) -> String {
+    if !run.choices.is_empty() {
+        let words: Vec<String> = run.choices.iter().map(|choice| line(&choice.choice, 20)).collect();
+        return format!("steer_subagent action=resume run_id={} choice={} (text: what it needs to know)", line(&run.name, 60), words.join("|"));
+    }
     format!("steer_subagent action=resume run_id={} with what it needs to go on in text", line(&run.name, 60))
 }
 
@@ -366,7 +372,7 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
             done(steered(&run, &action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
         }
         "resume" => {
-            let run = server.client().call(&Resume { run, resolution: text, next_step: None }).await?;
+            let run = server.client().call(&Resume { run, resolution: text, next_step: None, choice: args.owned("choice") }).await?;
             done(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
         "cancel" => {
@@ -386,7 +392,7 @@ fn steered(run: &RunView, action: &str) -> Shown {
 }
 
 pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
-    let set = SetStatus { run: args.word("run_id"), status: args.word("status"), summary: args.owned("summary"), percent: None };
+    let set = SetStatus { run: args.word("run_id"), status: args.word("status"), summary: args.owned("summary"), ..SetStatus::default() };
     let run = server.client().call(&set).await?;
     let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
     if let Some(annotation) = &run.annotation {

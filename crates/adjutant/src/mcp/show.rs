@@ -2,7 +2,7 @@
 //! Some clients give the model only the one, some only the other, so nothing may be in one alone.
 
 use super::text::{cut, line, quoted};
-use crate::view::{CheckpointView, MessageView, RequestView, RunView};
+use crate::view::{AcceptanceView, CheckpointView, ChoiceView, MessageView, ReportView, RequestView, RunView};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -17,6 +17,8 @@ pub const RESULT_CHARS_ALONE: usize = 8_000;
 pub const RESULT_CHARS_LISTED: usize = 200;
 /// Most questions that a run is shown with; there is a tool for all of them.
 pub const QUESTIONS_MAX: usize = 10;
+/// Most files that are named.
+const FILES_MAX: usize = 50;
 const TASK_CHARS: usize = 100;
 
 /// A tool's result.
@@ -112,6 +114,9 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(progress) = run.progress.as_deref().filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", progress {}", quoted(progress, 120)));
     }
+    if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
+        out.push_str(&format!(", ETA {}", quoted(eta, 60)));
+    }
     if let Some(reason) = &run.reason {
         out.push_str(&format!(": {}", line(reason, 300)));
     }
@@ -122,10 +127,15 @@ pub fn run_line(run: &RunView) -> String {
 #[must_use]
 pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     match (&run.summary, &run.result) {
-        (Some(summary), _) => format!(", summary {}", quoted(summary, chars_max)),
+        (Some(summary), _) => format!("{}, summary {}", reported(run), quoted(summary, chars_max)),
         (None, Some(result)) if !result.is_empty() => format!(", result {}", quoted(result, chars_max)),
         _ => String::new(),
     }
+}
+
+/// Says what a report claims and what became of it, as part of a line.
+fn reported(run: &RunView) -> String {
+    run.report.as_ref().map(|report| format!(", reports {} ({})", line(&report.status, 40), line(&report.verdict, 40))).unwrap_or_default()
 }
 
 /// Writes what a list says of a run, with at most so many characters of its result.
@@ -148,6 +158,9 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, result_chars))));
     // A report says it all; without one the last words have to do.
     add("result", run.result.as_ref().filter(|_| run.summary.is_none()).map(|result| json!(cut(result, result_chars))));
+    add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
+    add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
+    add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
     add("percent", run.percent.map(Value::from));
     add("progress", run.progress.as_ref().map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));
@@ -162,6 +175,19 @@ pub fn run_full(run: &RunView) -> Value {
     data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_brief).collect();
     if let Some(checkpoint) = &run.checkpoint {
         data["checkpoint"] = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, RESULT_CHARS)))).collect();
+        data["checkpoint"]["changed_files"] = json!(first(&checkpoint.changed_files));
+    }
+    if let Some(files) = &run.changed_files {
+        data["changed_files"] = json!(first(files));
+    }
+    if let (Some(report), Some(data)) = (&run.report, data.get_mut("report")) {
+        for (name, text) in report_claims(report) {
+            data[name] = json!(cut(text, RESULT_CHARS));
+        }
+        data["deliverables"] = report.deliverables.iter().take(FILES_MAX).map(|text| cut(text, 200)).collect();
+    }
+    if let Some(acceptance) = &run.acceptance {
+        data["acceptance"]["output"] = json!(cut_end(&acceptance.output, RESULT_CHARS));
     }
     // Shown apart, to the run alone.
     if let Some(data) = data.as_object_mut() {
@@ -191,15 +217,31 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     if let Some(annotation) = &run.annotation {
         lines.push(format!("annotation {}", quoted(annotation, 600)));
     }
-    if let Some(summary) = &run.summary {
+    if let Some(summary) = run.summary.as_ref().filter(|_| run.report.is_none()) {
         lines.push(format!("summary {}", quoted(summary, RESULT_CHARS_ALONE)));
     }
     if let Some(result) = run.result.as_ref().filter(|result| !result.is_empty()) {
         lines.push(format!("result {}", quoted(result, RESULT_CHARS_ALONE)));
     }
+    if let Some(report) = &run.report {
+        lines.extend(report_lines(report));
+    }
+    if let Some(acceptance) = &run.acceptance {
+        lines.push(acceptance_line(acceptance));
+    }
+    if let Some(criteria) = &run.criteria {
+        lines.push(format!("criteria {}", quoted(criteria, RESULT_CHARS)));
+    }
+    if let Some(files) = run.changed_files.as_ref().filter(|files| !files.is_empty()) {
+        let more = if files.len() > FILES_MAX || run.changed_files_more { ", and more" } else { "" };
+        lines.push(format!("changed files {}{more}", quoted(&first(files).join(", "), RESULT_CHARS)));
+    }
     if let Some(checkpoint) = &run.checkpoint {
         let parts = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| format!("{name} {}", quoted(text, RESULT_CHARS)));
         lines.push(format!("it left behind: {}", parts.collect::<Vec<_>>().join(", ")));
+    }
+    if !run.choices.is_empty() {
+        lines.push(choices_line(&run.choices));
     }
     if !run.shares_directory_with.is_empty() {
         lines.push(format!("shares its directory with {}", line(&run.shares_directory_with.join(", "), 300)));
@@ -214,9 +256,90 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     lines
 }
 
+fn first(files: &[String]) -> &[String] {
+    &files[..files.len().min(FILES_MAX)]
+}
+
+/// Keeps the end of a text.
+fn cut_end(text: &str, chars_max: usize) -> String {
+    let skip = text.chars().count().saturating_sub(chars_max);
+    text.chars().skip(skip).collect()
+}
+
+/// Writes what can be chosen for a run that an error or a limit stopped.
+#[must_use]
+pub fn choices_line(choices: &[ChoiceView]) -> String {
+    let all: Vec<String> = choices.iter().map(|choice| format!("{} ({})", line(&choice.choice, 20), line(&choice.about, 100))).collect();
+    format!("resume takes a choice: {}", all.join(", "))
+}
+
+/// What a report claims in words, in the order of its fields.
+fn report_claims(report: &ReportView) -> Vec<(&'static str, &str)> {
+    let parts = [
+        ("summary", Some(report.summary.as_str())),
+        ("metrics_achieved", report.metrics_achieved.as_deref()),
+        ("issues_encountered", report.issues_encountered.as_deref()),
+        ("recommendations", report.recommendations.as_deref()),
+        ("total_duration", report.total_duration.as_deref()),
+    ];
+    parts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+}
+
+/// Writes a report as lines: the verdict, each claim with what became of it, the files.
+fn report_lines(report: &ReportView) -> Vec<String> {
+    let mut lines = vec![format!("report {}, {}", line(&report.status, 40), line(&report.verdict, 40))];
+    let claims = report_claims(report);
+    for finding in &report.checked {
+        let claim = claims.iter().find(|(name, _)| *name == finding.field).map(|(_, text)| format!(" {}", quoted(text, RESULT_CHARS)));
+        lines.push(format!(
+            "{}{}: {}, {}",
+            line(&finding.field, 40),
+            claim.unwrap_or_default(),
+            line(&finding.verdict, 20),
+            line(&finding.reason, 600)
+        ));
+    }
+    if !report.files.is_empty() {
+        let files: Vec<String> = report
+            .files
+            .iter()
+            .take(FILES_MAX)
+            .map(|file| {
+                let size = file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+                format!("{} ({}{size})", quoted(&file.path, 200), line(&file.reason, 100))
+            })
+            .collect();
+        lines.push(format!("files: {}", files.join(", ")));
+    }
+    lines
+}
+
+fn acceptance_line(acceptance: &AcceptanceView) -> String {
+    let came = match acceptance.passed {
+        Some(true) => "passed",
+        Some(false) => "did not pass",
+        None => "not known",
+    };
+    let code = acceptance.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+    let reason = acceptance.reason.as_deref().map(|reason| format!(", {}", line(reason, 300))).unwrap_or_default();
+    let output = cut_end(&acceptance.output, RESULT_CHARS);
+    format!("acceptance command {}: {came}{code}{reason}, output {}", quoted(&acceptance.command.join(" "), 300), quoted(&output, RESULT_CHARS))
+}
+
 /// What a checkpoint says, in the order of its fields.
 fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<(&'static str, &str)> {
-    let CheckpointView { blocker_type, details, completed_work, blocked_work, state_snapshot, resume_requirements, error_recovery } = checkpoint;
+    let CheckpointView {
+        made_by,
+        blocker_type,
+        details,
+        completed_work,
+        blocked_work,
+        state_snapshot,
+        resume_requirements,
+        error_recovery,
+        working_directory,
+        changed_files: _,
+    } = checkpoint;
     let parts = [
         ("blocker_type", blocker_type.as_deref()),
         ("details", Some(details.as_str())),
@@ -225,6 +348,8 @@ fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<(&'static str, &str)> {
         ("state_snapshot", state_snapshot.as_deref()),
         ("resume_requirements", resume_requirements.as_deref()),
         ("error_recovery", error_recovery.as_deref()),
+        ("working_directory", working_directory.as_deref()),
+        ("made_by", Some(made_by.as_str()).filter(|made_by| *made_by == "adjutant")),
     ];
     parts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
 }

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
-use crate::view::{Ask, GetRun, MessageView, ReadRequest, RequestView, SetStatus, codes};
+use crate::view::{Ask, GetRun, MessageView, ReadRequest, RequestView, SetStatus, StopWork, codes};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -237,10 +237,39 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
         },
     };
     let status = args.word("status");
-    let set = SetStatus { run: args.word("run_id"), status: status.clone(), summary: args.owned("summary"), percent };
+    let set = SetStatus {
+        run: args.word("run_id"),
+        status: status.clone(),
+        summary: args.owned("summary"),
+        percent,
+        eta: args.owned("eta"),
+        deliverables: args.texts("deliverables"),
+        metrics_achieved: args.owned("metrics_achieved"),
+        issues_encountered: args.owned("issues_encountered"),
+        recommendations: args.owned("recommendations"),
+        total_duration: args.owned("total_duration"),
+    };
     let run = server.client().call(&set).await?;
     let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {status}; {}", show::run_line(&run)));
     let shown = with_messages(shown, &run.messages);
     let shown = if server.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
     done(shown.next(if status == "running" { "go on with your task" } else { "end your turn" }))
+}
+
+/// Leaves a checkpoint; the process is stopped unless it ends by itself.
+pub(super) async fn stop_work(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    let stop = StopWork {
+        run: args.word("run_id"),
+        stop_reason: args.word("stop_reason"),
+        details: args.word("details"),
+        blocker_type: args.owned("blocker_type"),
+        completed_work: args.owned("completed_work"),
+        blocked_work: args.owned("blocked_work"),
+        state_snapshot: args.owned("state_snapshot"),
+        resume_requirements: args.owned("resume_requirements"),
+        error_recovery: args.owned("error_recovery"),
+    };
+    let run = server.client().call(&stop).await?;
+    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("your checkpoint is kept; {}", show::run_line(&run)));
+    done(shown.next("end your turn: you are started again when it is resolved"))
 }

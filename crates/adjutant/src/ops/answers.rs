@@ -5,6 +5,7 @@ use crate::clock;
 use crate::store::{NewRequest, Request, Run, StoreError, Topic, Tx, open_requests, queued_messages, requests_of};
 use crate::view::{AnswerOne, AnswerRequests, Answered, Ask, ListRequests, MessageView, ReadRequest, RequestList, RequestView};
 use adjutant_core::run::Retention;
+use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{Action, Denied, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, limits};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,7 +76,7 @@ impl Ops {
                 patience_ms: run.patience_ms,
                 expires_at: tx.now().plus_ms(expiry_ms),
             };
-            Ok(render::request(&tx.ask(&run, &new)?))
+            Ok(render::request(&tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))?))
         })
         .await
     }

@@ -2,19 +2,20 @@
 
 use super::{OpError, Ops, render};
 
-use crate::link::{AttemptDir, Fact, FactKind, FoundText, Order, Orders};
-use crate::signal::{Found, interpret};
+use crate::link::{AttemptDir, Closing, Fact, FactKind, FoundText, Order, Orders, Saw, SawAcceptance};
+use crate::signal::{Found, fields_of, interpret};
 use crate::store::{
-    EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, next_queued, prompt_word,
-    queued_messages, requests_of, run_by_id, run_input,
+    EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of, next_queued,
+    prompt_word, queued_messages, report_of, requests_of, run_by_id, run_input,
 };
-use adjutant_core::identity::Voice;
+use adjutant_core::checkpoint::{self, Known};
+use adjutant_core::identity::{Measure, Voice};
+use adjutant_core::report::{Claim, named_files};
 use adjutant_core::resume::{Decided, Decision, Resumption, compose};
 use adjutant_core::run::Retention;
-use adjutant_core::signal::{ReportStatus, Signal, SignalKind, StopCause};
+use adjutant_core::signal::{Signal, SignalKind, Source};
 use adjutant_core::{
-    AttemptEnd, AttemptNo, Denied, Exit, HarnessKind, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState,
-    StopReason, limits,
+    AttemptEnd, AttemptNo, Denied, Exit, HarnessKind, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState, StopReason, limits,
 };
 use sha2::{Digest, Sha256};
 use std::io::BufRead;
@@ -111,6 +112,7 @@ impl Ops {
                 *first = found.display().to_string();
             }
         }
+        let measure = Measure { criteria: input.criteria.as_deref(), accept: &input.accept };
         let order = Order {
             home: self.home.dir.clone(),
             run_id: run.id.to_string(),
@@ -120,13 +122,14 @@ impl Ops {
             harness: harness_word(input.agent.harness).to_owned(),
             argv,
             prompt_via: prompt_word(input.agent.prompt).to_owned(),
-            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &others, voice(input.agent.harness), &input.prompt),
+            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &others, voice(input.agent.harness), &measure, &input.prompt),
             cwd: PathBuf::from(&run.cwd),
             env,
             timeout_ms: input.agent.timeout_ms,
             active_ms_before: run.active_ms,
             patience_ms: input.agent.patience_ms,
             grace_ms: input.agent.grace_ms,
+            accept: input.accept.clone(),
             log_bytes_max: config.log_bytes_max,
             token,
             containment: config.containment.word().to_owned(),
@@ -242,6 +245,11 @@ impl Ops {
         };
         let retention = self.retention();
         self.current(id, move |tx, run| {
+            let row = attempt_row(tx.connection(), id.run, id.n)?;
+            if let Some(end) = row.and_then(|row| row.agent_end) {
+                let end = serde_json::from_str(&end).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
+                return settle_unlooked(tx, id, end, retention);
+            }
             let event = match never_started {
                 false => RunEvent::SupervisorLost,
                 true if id.n.0 >= FRUITLESS_ATTEMPTS_MAX => {
@@ -271,6 +279,24 @@ impl Ops {
                 continue;
             }
         }
+    }
+
+    /// Says what is to be looked at now that an attempt's agent has ended.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn closing(&self, id: AttemptId) -> Result<Closing, OpError> {
+        Ok(self.store.read(|connection| {
+            let Some(run) = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n) else { return Ok(Closing::default()) };
+            let (report, _) = report_of(connection, run.id)?;
+            let leaves = matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled);
+            let ends = matches!(run.state, RunState::Starting | RunState::Running) && run.blocking_pending == 0;
+            Ok(Closing {
+                files: report.as_ref().filter(|_| ends || leaves).map(|report| named_files(&report.deliverables)),
+                accept: ends && !measure_of(connection, run.id)?.1.is_empty(),
+                changed: leaves || (ends && report.is_some()),
+            })
+        })?)
     }
 
     fn wanted(&self, id: AttemptId) -> Result<Orders, OpError> {
@@ -312,7 +338,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
                 for request in told(tx, &run)? {
                     tx.settle(&request, RequestEvent::Retrieve)?;
                 }
-                tx.set_resolution(run.id, None, None)?;
+                tx.set_resolution(run.id, None, None, None)?;
             }
             let run = tx.run(run.id)?;
             tx.advance(&run, RunEvent::Started, retention, by, &format!("process {pid}"))
@@ -323,6 +349,11 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
         }
         FactKind::Signal { found } => return signal(tx, &run, &found, retention),
         FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
+        FactKind::AgentEnded { end } => {
+            let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            return tx.set_agent_end(run.id, id.n, &end);
+        }
+        FactKind::Looked(saw) => return looked(tx, &run, &saw),
         FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
         FactKind::LimitReached { active_ms } => {
             tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
@@ -339,10 +370,14 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
             tx.set_end(run.id, id.n, &EndRow { exit, swept, output_left_open, active_ms, result })?;
             let end = AttemptEnd {
                 exit,
-                failure_reported: run.claim.as_deref() == Some("error"),
+                failure_reported: run.claim == Some(Claim::Failed),
                 blocking_request_open: run.blocking_pending > 0,
+                checkpoint_left: run.checkpoint_attempt == Some(id.n),
                 can_resume: true,
             };
+            if run.state == RunState::Stopping(StopReason::ResourceLimit) && run.checkpoint_attempt != Some(id.n) {
+                leave_checkpoint(tx, run.id)?;
+            }
             tx.advance(&run, RunEvent::Ended(end), retention, by, "")
         }
     };
@@ -383,7 +418,8 @@ fn resumption(tx: &Tx<'_>, run: &Run) -> Result<Resumption, StoreError> {
         decided,
         delegated: Vec::new(),
         after_error: run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error")),
-        checkpoint: run.checkpoint.clone(),
+        choice: run.choice,
+        checkpoint: super::reports::checkpoint(tx.connection(), run)?,
         resolution: run.resolution.clone(),
         working_directory: run.cwd.clone(),
         next_step: run.next_step.clone(),
@@ -392,25 +428,16 @@ fn resumption(tx: &Tx<'_>, run: &Run) -> Result<Resumption, StoreError> {
 
 /// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
 fn signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, retention: Retention) -> Result<(), StoreError> {
-    let (tag, read) = read_signal(found, run.id);
+    let (kind, tag, read) = read_signal(found, run.id);
+    tx.as_signal(kind, Source::Block, |tx| take_signal(tx, run, &tag, read, retention))
+}
+
+fn take_signal(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, retention: Retention) -> Result<(), StoreError> {
     let done = match read {
         Err(why) => return tx.malformed_signal(run, &format!("{tag}: {why}")),
         Ok(_) if run.state.is_finished() => return Ok(()),
-        Ok(Signal::Progress { percent, note, eta }) => {
-            let note = match (note, eta) {
-                (Some(note), Some(eta)) => Some(format!("{note} (done in {eta})")),
-                (note, eta) => note.or_else(|| eta.map(|eta| format!("done in {eta}"))),
-            };
-            tx.progress(run, percent, note.as_deref()).map(|_| ())
-        }
-        Ok(Signal::Completion(report)) => {
-            let claim = match report.status {
-                ReportStatus::Success => "success",
-                ReportStatus::Partial => "partial_success",
-                ReportStatus::Failed => "error",
-            };
-            tx.report(run, claim, Some(&report.summary)).map(|_| ())
-        }
+        Ok(Signal::Progress { percent, note, eta }) => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
+        Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
         Ok(Signal::Clarification { reason, blocked_at, questions, .. }) => questions.into_iter().try_for_each(|question| {
             let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
             let new = NewRequest {
@@ -427,15 +454,7 @@ fn signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, retention: Retention) -
             let run = tx.run(run.id)?;
             tx.ask(&run, &new).map(|_| ())
         }),
-        Ok(Signal::Stop { cause, checkpoint }) => {
-            tx.set_checkpoint(run.id, &checkpoint)?;
-            let reason = match cause {
-                StopCause::Completion => return Ok(()),
-                StopCause::Blocker => StopReason::Blocker,
-                StopCause::Error => StopReason::Error,
-            };
-            tx.advance(run, RunEvent::StopAsked(reason), retention, &Principal::Run(run.id).to_string(), &checkpoint.details).map(|_| ())
-        }
+        Ok(Signal::Stop { cause, checkpoint }) => super::reports::stop(tx, run, cause, checkpoint, retention).map(|_| ()),
         Ok(Signal::Delegation(_) | Signal::Approval { .. }) => return tx.malformed_signal(run, &format!("{tag}: not taken from a block")),
     };
     match done {
@@ -444,19 +463,58 @@ fn signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, retention: Retention) -
     }
 }
 
-/// Reads a block as it stood in the output. Returns its tag for people, too.
-fn read_signal(found: &FoundText, own: RunId) -> (String, Result<Signal, String>) {
+/// Reads a block as it stood in the output. Returns its kind, where it can be told, and its tag for
+/// people, too.
+fn read_signal(found: &FoundText, own: RunId) -> (Option<SignalKind>, String, Result<Signal, String>) {
+    let read = |found: Found| interpret(&found, own).map_err(|why| why.to_string());
     match found {
-        FoundText::Broken { tag, why, .. } => (tag.clone(), Err(why.clone())),
-        FoundText::Block { tag, text } => {
-            let read = match SignalKind::from_tag(tag) {
-                Some(kind) => interpret(&Found::Block { kind, text: text.clone() }, own).map_err(|why| why.to_string()),
-                None => Err("this version knows no such signal".to_owned()),
-            };
-            (tag.clone(), read)
+        FoundText::Broken { tag, why, .. } => (SignalKind::from_tag(tag), tag.clone(), Err(why.clone())),
+        FoundText::Block { tag, text } => match SignalKind::from_tag(tag) {
+            Some(kind) => (Some(kind), tag.clone(), read(Found::Block { kind, text: text.clone() })),
+            None => (None, tag.clone(), Err("this version knows no such signal".to_owned())),
+        },
+        FoundText::Json { text } => {
+            let kind = fields_of(&Found::Json { text: text.clone() }).ok().map(|(kind, _)| kind);
+            let tag = kind.map_or("JSON signal", SignalKind::tag).to_owned();
+            (kind, tag, read(Found::Json { text: text.clone() }))
         }
-        FoundText::Json { text } => ("JSON signal".to_owned(), interpret(&Found::Json { text: text.clone() }, own).map_err(|why| why.to_string())),
     }
+}
+
+/// Keeps what was seen of what an attempt left behind; its checkpoint is where it was and what it
+/// changed, too.
+fn looked(tx: &mut Tx<'_>, run: &Run, saw: &Saw) -> Result<(), StoreError> {
+    if run.state.is_finished() {
+        return Ok(());
+    }
+    let text = serde_json::to_string(saw).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    tx.set_saw(run.id, &text)
+}
+
+/// Settles an attempt whose agent had ended when its supervisor died over looking at the rest: the
+/// agent's end counts, and what was not seen is not known.
+fn settle_unlooked(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, retention: Retention) -> Result<(), StoreError> {
+    let (_, saw) = report_of(tx.connection(), id.run)?;
+    let (_, accept) = measure_of(tx.connection(), id.run)?;
+    if saw.is_none() && !accept.is_empty() {
+        let not_known = SawAcceptance { not_known: Some("its supervisor died while it ran".to_owned()), ..SawAcceptance::default() };
+        let run = tx.run(id.run)?;
+        looked(tx, &run, &Saw { acceptance: Some(not_known), ..Saw::default() })?;
+    }
+    take(tx, id, end, retention)
+}
+
+/// Leaves the checkpoint that a run which used up its time did not leave itself.
+fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
+    let run = tx.run(id)?;
+    let known = Known {
+        active_ms: run.active_ms,
+        percent: run.percent,
+        progress: run.progress.as_deref(),
+        summary: run.summary.as_deref(),
+        last_words: run.result.as_deref(),
+    };
+    tx.set_checkpoint(&run, &checkpoint::at_the_limit(&known), "hub")
 }
 
 /// Reads the facts that a supervisor left behind. A torn last line was never acknowledged.

@@ -83,7 +83,7 @@ impl Ops {
             "agentName": run.agent,
             "command": run.agent,
             "startTime": rfc3339(run.started_at.unwrap_or(run.created_at)),
-            "status": status_word(run.state, run.open_requests(), run.claim.as_deref() == Some("completed")),
+            "status": status_word(run.state, run.open_requests(), run.claim),
             "exitCode": exit_code(&run),
             "endTime": run.ended_at.map(rfc3339),
             "summary": run.summary.as_deref().or(run.result.as_deref()),

@@ -9,6 +9,7 @@ mod error;
 mod logs;
 mod pick;
 mod render;
+mod reports;
 mod runs;
 mod tasks;
 mod waits;

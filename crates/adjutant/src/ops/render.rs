@@ -16,6 +16,8 @@ pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<Run
     let pending = if run.pending > 0 { requests_of(connection, run.id, false, PENDING_SHOWN_MAX)? } else { Vec::new() };
     let mut view = brief(home, run);
     view.pending = pending.iter().map(request).collect();
+    view.checkpoint = super::reports::checkpoint(connection, run)?.as_ref().map(checkpoint);
+    super::reports::add_report(connection, run, &mut view)?;
     view.queue_place = if run.state == RunState::Queued { Some(queue_place(connection, run)?) } else { None };
     view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
     Ok(view)
@@ -41,7 +43,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         run_id: run.id.to_string(),
         name: run.name.clone(),
         agent: run.agent.clone(),
-        status: status_word(run.state, run.open_requests(), run.claim.as_deref() == Some("completed")).to_owned(),
+        status: status_word(run.state, run.open_requests(), run.claim).to_owned(),
         state: run.state.word().to_owned(),
         outcome: if let RunState::Finished(outcome) = run.state { Some(outcome.word().to_owned()) } else { None },
         reason,
@@ -65,6 +67,13 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         result: run.result.clone(),
         percent: run.percent,
         progress: run.progress.clone(),
+        eta: run.eta.clone(),
+        choices: super::reports::choice_views(run),
+        report: None,
+        criteria: None,
+        acceptance: None,
+        changed_files: None,
+        changed_files_more: false,
         annotation: run.annotation.clone(),
         checkpoint: run.checkpoint.as_ref().map(checkpoint),
         pending: Vec::new(),
@@ -82,8 +91,10 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
 }
 
 fn checkpoint(from: &Checkpoint) -> CheckpointView {
-    let Checkpoint { blocker_type, details, completed_work, blocked_work, state, requirements, recovery } = from.clone();
+    let Checkpoint { made_by, blocker_type, details, completed_work, blocked_work, state, requirements, recovery, working_directory, changed_files } =
+        from.clone();
     CheckpointView {
+        made_by: made_by.word().to_owned(),
         blocker_type,
         details,
         completed_work,
@@ -91,6 +102,8 @@ fn checkpoint(from: &Checkpoint) -> CheckpointView {
         state_snapshot: state,
         resume_requirements: requirements,
         error_recovery: recovery,
+        working_directory,
+        changed_files,
     }
 }
 
@@ -144,5 +157,7 @@ pub(super) fn event(event: &Event) -> EventView {
         request_id: event.request.map(|id| id.to_string()),
         by: event.by.clone(),
         text: event.text.clone(),
+        signal: event.signal.clone().filter(|signal| !signal.is_empty()),
+        source: event.source.clone(),
     }
 }

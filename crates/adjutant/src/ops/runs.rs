@@ -3,10 +3,11 @@
 use super::answers::bounded;
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
-use crate::store::{NewRun, Run, RunInput, StoreError, live_in_dir, run_input, runs_newest, unread_of};
+use crate::store::{NewRun, Run, RunInput, live_in_dir, run_input, runs_newest, unread_of};
 use crate::view::{
-    Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun, SetStatus,
+    Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
 };
+use adjutant_core::checkpoint::{Choice, choices};
 use adjutant_core::{Action, AgentName, ClientName, Denied, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits};
 use std::path::Path;
 
@@ -18,6 +19,9 @@ const UNREAD_SHOWN_MAX: u32 = 20;
 /// Most variables that a dispatch can carry, and the longest of them in bytes.
 const ENV_MAX: usize = 200;
 const ENV_BYTES_MAX: usize = 128 * 1024;
+/// Most words of an acceptance command, and all of them in bytes.
+const ACCEPT_WORDS_MAX: usize = 200;
+const ACCEPT_BYTES_MAX: usize = 32 * 1024;
 /// A prompt that is one argument has to fit into the kernel's limit for one, 128 KiB.
 const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
 
@@ -38,6 +42,20 @@ fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied> {
         if prompt.contains('\0') {
             return Err(Denied::invalid("prompt", "contains a NUL, which an argument cannot carry"));
         }
+    }
+    Ok(())
+}
+
+fn checked_measure(criteria: Option<&str>, accept: &[String]) -> Result<(), Denied> {
+    bounded("criteria", criteria.unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    if accept.len() > ACCEPT_WORDS_MAX || accept.iter().map(String::len).sum::<usize>() > ACCEPT_BYTES_MAX {
+        return Err(Denied::invalid("accept", format!("at most {ACCEPT_WORDS_MAX} words of {ACCEPT_BYTES_MAX} bytes together")));
+    }
+    if accept.first().is_some_and(|program| program.contains(char::is_whitespace) && !program.contains('/')) {
+        return Err(Denied::invalid("accept", "give the program and each of its arguments as words of their own: there is no shell to split them"));
+    }
+    if accept.first().is_some_and(|program| program.trim().is_empty()) || accept.iter().any(|word| word.contains('\0')) {
+        return Err(Denied::invalid("accept", "begins with no program, or contains a NUL"));
     }
     Ok(())
 }
@@ -92,6 +110,7 @@ impl Ops {
             Some(seconds) => agent.timeout_ms = Some(i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)),
             None => {}
         }
+        checked_measure(call.criteria.as_deref(), &call.accept)?;
         let refuse_shared = config.refuse_shared_directory;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let home = self.home.clone();
@@ -107,7 +126,7 @@ impl Ops {
                 owner: owner_of(who),
                 retry_of: None,
                 by: who.clone(),
-                input: RunInput { prompt: call.prompt, agent, env: call.env },
+                input: RunInput { prompt: call.prompt, agent, env: call.env, criteria: call.criteria, accept: call.accept },
             };
             let run = tx.dispatch(&new)?;
             render::run(tx.connection(), &home, &run)
@@ -203,16 +222,24 @@ impl Ops {
         Self::check(&caller.who, Action::Resume)?;
         bounded("resolution", call.resolution.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         bounded("next_step", call.next_step.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        let choice = call
+            .choice
+            .as_deref()
+            .map(|word| Choice::from_word(word).ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce")))
+            .transpose()?;
         let (home, retention) = (self.home.clone(), self.retention());
         self.write(caller, move |tx, who| {
             let run = pick::run(tx.connection(), who, Action::Resume, &call.run)?;
-            let text = call.resolution.as_deref().unwrap_or("");
+            let text = call.resolution.as_deref().or(choice.map(Choice::about)).unwrap_or("");
+            if choice.is_some() && choices(run.state, run.checkpoint.as_ref()).is_empty() && matches!(run.state, RunState::Stopped { .. }) {
+                return Err(Denied::invalid("choice", "neither an error nor a limit stopped this run: resume it without one").into());
+            }
             if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
                 // Without time it would be stopped again at once: who resumes it grants its limit anew.
                 tx.forget_active_time(run.id)?;
             }
             tx.advance(&run, RunEvent::Resumed, retention, &who.to_string(), text)?;
-            tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref())?;
+            tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref(), choice)?;
             render::run(tx.connection(), &home, &tx.run(run.id)?)
         })
         .await
@@ -270,39 +297,6 @@ impl Ops {
         .await
     }
 
-    /// Takes a run's word about itself, or a parent's remark about a run.
-    ///
-    /// # Errors
-    /// Unknown, foreign, an unknown word, or (by the run itself) finished.
-    pub async fn set_status(&self, caller: Caller, call: SetStatus) -> Result<RunView, OpError> {
-        let action = if matches!(caller.who, Principal::Run(_)) { Action::Report } else { Action::Annotate };
-        Self::check(&caller.who, action)?;
-        if !["running", "success", "completed", "error"].contains(&call.status.as_str()) {
-            return Err(Denied::invalid("status", "use running, success, completed or error").into());
-        }
-        bounded("summary", call.summary.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-        if call.percent.is_some_and(|percent| percent > 100) {
-            return Err(Denied::invalid("percent", "use 0 to 100").into());
-        }
-        let home = self.home.clone();
-        let who = caller.who.clone();
-        let (run, mut view) = {
-            let view = self
-                .write(caller, move |tx, who| {
-                    let run = pick::run(tx.connection(), who, action, &call.run)?;
-                    let run = report(tx, who, &run, &call)?;
-                    render::run(tx.connection(), &home, &run)
-                })
-                .await?;
-            (RunId::parse(&view.run_id).ok(), view)
-        };
-        if let (Principal::Run(_), Some(id)) = (&who, run) {
-            let run = self.store.read(|connection| pick::run(connection, &who, Action::See, &id.to_string()))?;
-            view.messages = self.hand_messages(&run).await?;
-        }
-        Ok(view)
-    }
-
     /// Gives runs, with everything under them, to another client or to the person.
     ///
     /// # Errors
@@ -352,21 +346,4 @@ impl Ops {
             }
         }
     }
-}
-
-fn report(tx: &mut crate::store::Tx<'_>, who: &Principal, run: &Run, call: &SetStatus) -> Result<Run, StoreError> {
-    if !matches!(who, Principal::Run(_)) {
-        let text = match &call.summary {
-            Some(summary) => format!("{}: {summary}", call.status),
-            None => call.status.clone(),
-        };
-        return tx.annotate(run, who, &text);
-    }
-    if let RunState::Finished(outcome) = run.state {
-        return Err(Denied::RunFinished(outcome).into());
-    }
-    if call.status == "running" {
-        return tx.progress(run, call.percent, call.summary.as_deref());
-    }
-    tx.report(run, &call.status, call.summary.as_deref())
 }

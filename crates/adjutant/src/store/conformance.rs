@@ -54,7 +54,13 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         owner: owner.clone(),
         retry_of: None,
         by: owner.clone(),
-        input: RunInput { prompt: "\n first line\nsecond".to_owned(), agent, env: BTreeMap::from([("B".to_owned(), "2".to_owned())]) },
+        input: RunInput {
+            prompt: "\n first line\nsecond".to_owned(),
+            agent,
+            env: BTreeMap::from([("B".to_owned(), "2".to_owned())]),
+            criteria: None,
+            accept: Vec::new(),
+        },
     }
 }
 
@@ -132,7 +138,13 @@ fn answer(text: &str) -> RequestEvent {
 }
 
 fn ended(code: i32) -> RunEvent {
-    RunEvent::Ended(AttemptEnd { exit: Exit::Code(code), failure_reported: false, blocking_request_open: false, can_resume: false })
+    RunEvent::Ended(AttemptEnd {
+        exit: Exit::Code(code),
+        failure_reported: false,
+        blocking_request_open: false,
+        checkpoint_left: false,
+        can_resume: false,
+    })
 }
 
 fn denied(error: StoreError) -> Denied {

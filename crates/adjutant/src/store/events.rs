@@ -15,6 +15,9 @@ pub struct Event {
     pub request: Option<RequestId>,
     pub by: String,
     pub text: String,
+    /// The type of the signal that it comes from, and `tool` or `block`.
+    pub signal: Option<String>,
+    pub source: Option<String>,
 }
 
 /// Appends one event, moves the run's cursor to it and rings the bells about the run.
@@ -30,13 +33,15 @@ pub fn append(
     by: &str,
     text: &str,
 ) -> Result<EventSeq, StoreError> {
-    tx.prepare("INSERT INTO events (at, kind, run, request, by, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+    tx.prepare("INSERT INTO events (at, kind, run, request, by, text, signal, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
         tx.now().0,
         kind.word(),
         run.to_string(),
         request.map(|id| id.to_string()),
         by,
-        text
+        text,
+        tx.signal().map(|(signal, _)| signal),
+        tx.signal().map(|(_, source)| source)
     ])?;
     let seq = EventSeq(tx.connection().last_insert_rowid());
     tx.ring(Topic::Run(run));
@@ -50,7 +55,8 @@ pub fn append(
 /// # Errors
 /// A failure of the store.
 pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>, after: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
-    const COLUMNS: &str = "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text FROM events e JOIN runs r ON r.id = e.run";
+    const COLUMNS: &str =
+        "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e JOIN runs r ON r.id = e.run";
     let one_run = match (who, run) {
         (_, Some(run)) => Some(run),
         (Principal::Run(run), None) => Some(*run),
@@ -77,6 +83,7 @@ pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>
 fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
     let (kind, run, request): (String, String, Option<String>) = (row.get(2)?, row.get(3)?, row.get(5)?);
     let (seq, at, run_name, by, text) = (row.get(0)?, row.get(1)?, row.get(4)?, row.get(6)?, row.get(7)?);
+    let (signal, source) = (row.get(8)?, row.get(9)?);
     let corrupt = |what: &str| StoreError::Corrupt(format!("event {seq}: {what}"));
     Ok((|| {
         Ok(Event {
@@ -88,6 +95,8 @@ fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
             request: request.map(|id| RequestId::parse(&id).map_err(|_| corrupt(&id))).transpose()?,
             by,
             text,
+            signal,
+            source,
         })
     })())
 }

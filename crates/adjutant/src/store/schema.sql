@@ -34,6 +34,8 @@ CREATE TABLE runs (
   checkpoint       TEXT,
   resolution       TEXT,
   next_step        TEXT,
+  choice           TEXT,
+  eta              TEXT,
   containment      TEXT,
   swept            INTEGER,
   output_left_open INTEGER NOT NULL DEFAULT 0,
@@ -65,7 +67,17 @@ CREATE TRIGGER runs_finished_never_change BEFORE UPDATE OF state, outcome ON run
 CREATE TABLE run_inputs (
   run    TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
   prompt TEXT NOT NULL,
-  spec   TEXT NOT NULL
+  spec   TEXT NOT NULL,
+  -- What success means, in words, and as a command (a list of words).
+  criteria TEXT,
+  accept   TEXT
+) STRICT;
+
+-- A run's completion report, and what was seen of it when its last attempt had ended.
+CREATE TABLE reports (
+  run    TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+  report TEXT,
+  saw    TEXT
 ) STRICT;
 
 CREATE TABLE attempts (
@@ -76,6 +88,8 @@ CREATE TABLE attempts (
   started_at INTEGER,
   ended_at   INTEGER,
   fact       INTEGER NOT NULL DEFAULT 0,
+  -- How its agent ended, while its supervisor still looks at what it left behind.
+  agent_end  TEXT,
   PRIMARY KEY (run, n)
 ) STRICT, WITHOUT ROWID;
 
@@ -120,7 +134,10 @@ CREATE TABLE events (
   run     TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   request TEXT,
   by      TEXT NOT NULL,
-  text    TEXT NOT NULL
+  text    TEXT NOT NULL,
+  -- The signal that it comes from: its type, and whether a tool or a block carried it.
+  signal  TEXT,
+  source  TEXT
 ) STRICT;
 CREATE INDEX events_run ON events (run, seq);
 

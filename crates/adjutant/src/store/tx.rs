@@ -2,6 +2,7 @@
 
 use super::{StoreError, Topic};
 use adjutant_core::Time;
+use adjutant_core::signal::{SignalKind, Source};
 use rusqlite::{CachedStatement, Connection};
 
 /// A transaction under way. Everything in it has the same time.
@@ -9,11 +10,13 @@ pub struct Tx<'a> {
     connection: &'a Connection,
     now: Time,
     topics: Vec<Topic>,
+    /// The signal whose effects are being recorded.
+    signal: Option<(&'static str, &'static str)>,
 }
 
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection, now: Time) -> Self {
-        Self { connection, now, topics: Vec::new() }
+        Self { connection, now, topics: Vec::new(), signal: None }
     }
 
     /// Returns the connection, for the reads that are shared with those outside transactions.
@@ -30,6 +33,26 @@ impl<'a> Tx<'a> {
     /// Has a bell rung after the commit.
     pub fn ring(&mut self, topic: Topic) {
         self.topics.push(topic);
+    }
+
+    /// Marks the events that `work` appends as effects of a signal, and by what it came.
+    ///
+    /// # Errors
+    /// What `work` returns.
+    pub fn as_signal<T>(
+        &mut self,
+        kind: Option<SignalKind>,
+        source: Source,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let before = self.signal.replace((kind.map_or("", SignalKind::tag), source.word()));
+        let done = work(self);
+        self.signal = before;
+        done
+    }
+
+    pub(super) fn signal(&self) -> Option<(&'static str, &'static str)> {
+        self.signal
     }
 
     pub(super) fn into_topics(self) -> Vec<Topic> {

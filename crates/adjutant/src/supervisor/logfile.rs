@@ -239,6 +239,7 @@ mod tests {
             active_ms_before: 0,
             patience_ms: 0,
             grace_ms: 0,
+            accept: Vec::new(),
             log_bytes_max,
             token: String::new(),
             containment: "auto".to_owned(),

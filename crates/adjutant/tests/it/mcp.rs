@@ -216,7 +216,7 @@ fn both_eras_are_served_without_a_hub() {
     let discovered = session.request("server/discover", json!({}));
     assert!(discovered["result"]["supportedVersions"].as_array().expect("versions").contains(&json!(MODERN)));
     let list = session.request("tools/list", json!({}));
-    assert_eq!(names(&list), ["ask_parent", "check_answer", "check_subagent_status", "update_subagent_status"]);
+    assert_eq!(names(&list), adjutant::mcp::catalog::tools(adjutant::mcp::Role::Worker).iter().map(|row| row.name).collect::<Vec<_>>());
     assert_eq!(list["result"]["cacheScope"], "private");
     assert_eq!(list["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "adjutant");
     assert_eq!(session.request("resources/list", json!({}))["error"]["code"], -32601);

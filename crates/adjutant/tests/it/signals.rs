@@ -123,3 +123,119 @@ fn a_parked_run_survives_the_hubs_death() {
     home.ok(&["reply", "parked", "yes"]);
     assert_eq!(home.finished("parked")["outcome"], "succeeded");
 }
+
+#[test]
+fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
+    let home = TestHome::new();
+    let stop = json!({"stop_reason": "error", "blocker_type": "error", "details": "TypeError in analysis.js:142", "completed_work": "46 files", "state": "47/120"});
+    home.start("broken", &format!("progress 38 counting\ntool stop_work {stop}\nhang\nresume-here\ntool update_subagent_status {{\"status\": \"success\", \"summary\": \"went on\"}}"));
+    let view = home.until_status("broken", "stopped");
+    assert_eq!(
+        (&view["reason"], &view["checkpoint"]["state_snapshot"], &view["checkpoint"]["made_by"]),
+        (&json!("error"), &json!("47/120"), &json!("run")),
+        "{view}"
+    );
+    assert_eq!(view["checkpoint"]["working_directory"], view["cwd"]);
+    let words: Vec<&str> = view["choices"].as_array().expect("choices").iter().filter_map(|choice| choice["choice"].as_str()).collect();
+    assert_eq!(words, ["skip", "retry", "delegate", "reduce"]);
+    let shown = home.ok(&["show", "broken"]);
+    assert!(shown.contains("adj resume broken --choice skip"), "{shown}");
+    assert!(home.adj(&["resume", "broken", "--choice", "sing"]).code != 0);
+    home.ok(&["resume", "broken", "--choice", "skip", "Skip analysis.js:142"]);
+    assert_eq!(home.finished("broken")["outcome"], "succeeded");
+    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{}.2.prompt.md", home.run_id("broken")))).expect("what was sent");
+    for text in [
+        "## ERROR RECOVERY\n\nIssue: TypeError in analysis.js:142\nDecision: skip what failed and continue with the rest\nResolution: Skip analysis.js:142",
+        "Completed:\n46 files\nState:\n47/120\n",
+        "## RESUME INSTRUCTIONS\n\nSkip what failed",
+    ] {
+        assert!(prompt.contains(text), "{text} is missing in {prompt}");
+    }
+    let events = home.json(&["events", "broken"]);
+    let of = |kind: &str| {
+        let found = events.as_array().expect("events").iter().find(|event| event["kind"] == kind).cloned();
+        found.unwrap_or_else(|| panic!("no {kind} in {events}"))
+    };
+    for (kind, signal) in
+        [("run.progress", "PROGRESS"), ("run.checkpoint", "STOP_WORK"), ("run.stopping", "STOP_WORK"), ("run.reported", "COMPLETION_REPORT")]
+    {
+        assert_eq!((&of(kind)["signal"], &of(kind)["source"]), (&json!(signal), &json!("tool")), "{kind}");
+    }
+    assert!(of("run.started")["signal"].is_null());
+}
+
+#[test]
+fn a_run_that_used_up_its_time_leaves_a_checkpoint_made_for_it() {
+    let home = TestHome::new();
+    home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "2s", "progress 40 half of src\nsay reading b.rs\nhang\n"]);
+    let view = home.until_status("slow", "stopped");
+    let checkpoint = &view["checkpoint"];
+    assert_eq!((&view["reason"], &checkpoint["made_by"]), (&json!("resource_limit"), &json!("adjutant")), "{view}");
+    assert_eq!(checkpoint["completed_work"], "Last progress: 40 %: half of src");
+    assert!(checkpoint["state_snapshot"].as_str().is_some_and(|state| state.contains("reading b.rs")), "{checkpoint}");
+    assert_eq!(view["choices"].as_array().map(Vec::len), Some(4));
+    home.ok(&["resume", "slow", "--choice", "reduce"]);
+    let prompt = home.home.logs_dir().join(format!("{}.2.prompt.md", view["run_id"].as_str().expect("an id")));
+    let prompt = home.until("the second prompt is there", || std::fs::read_to_string(&prompt).ok().filter(|text| text.contains("RESUME")));
+    assert!(prompt.contains("## ERROR RECOVERY") && prompt.contains("You left no checkpoint") && prompt.contains("Reduce the scope"), "{prompt}");
+    home.ok(&["cancel", "slow"]);
+}
+
+#[test]
+fn a_failure_behind_a_checkpoint_can_be_gone_on_with() {
+    let home = TestHome::new();
+    home.start("fails", "tool stop_work {\"stop_reason\": \"completion\", \"details\": \"about to try\"}\nfail 3\nresume-here\nsay fine");
+    let view = home.until_status("fails", "stopped");
+    assert_eq!((&view["reason"], &view["exit_code"]), (&json!("error"), &json!(3)), "{view}");
+    home.ok(&["resume", "fails", "--choice", "retry"]);
+    assert_eq!(home.finished("fails")["outcome"], "succeeded");
+}
+
+#[test]
+fn a_stopped_run_that_nobody_resumes_is_given_up() {
+    let home = TestHome::with_config("stopped_retention = \"1s\"\n");
+    home.start("forgotten", "tool stop_work {\"stop_reason\": \"blocker\", \"details\": \"no network\"}\nhang");
+    let view = home.finished("forgotten");
+    assert_eq!(view["outcome"], "failed");
+    assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("stopped (blocker) and not resumed")), "{view}");
+}
+
+#[test]
+fn criteria_are_told_and_shown_and_progress_carries_its_eta() {
+    let home = TestHome::new();
+    let run = [
+        "run",
+        "--detach",
+        "--agent",
+        "echo",
+        "--name",
+        "measured",
+        "--criteria",
+        "All tests pass",
+        "tool update_subagent_status {\"status\": \"running\", \"percent\": 40, \"eta\": \"10 min\", \"note\": \"half\"}\nask \"go on?\"\n",
+    ];
+    home.ok(&run);
+    let view = home.until_status("measured", "waiting_parent_reply");
+    assert_eq!(
+        (&view["percent"], &view["eta"], &view["progress"], &view["criteria"]),
+        (&json!(40), &json!("10 min"), &json!("half"), &json!("All tests pass"))
+    );
+    home.ok(&["reply", "measured", "yes"]);
+    home.finished("measured");
+    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{}.prompt.md", home.run_id("measured")))).expect("what was sent");
+    assert!(prompt.contains("## SUCCESS CRITERIA\nAll tests pass\n---\n"), "{prompt}");
+}
+
+#[test]
+fn less_than_success_is_shown_as_such() {
+    let home = TestHome::new();
+    home.start("partly", "tool update_subagent_status {\"status\": \"partial_success\", \"summary\": \"half of it\"}");
+    home.start("not", "tool update_subagent_status {\"status\": \"failed\", \"summary\": \"none of it\"}");
+    let partly = home.finished("partly");
+    assert_eq!(
+        (&partly["status"], &partly["report"]["status"], &partly["exit_code"]),
+        (&json!("partial_success"), &json!("partial_success"), &json!(0))
+    );
+    let not = home.finished("not");
+    assert_eq!((&not["status"], &not["outcome"], &not["report"]["status"]), (&json!("error"), &json!("failed"), &json!("failed")));
+}

@@ -116,6 +116,8 @@ impl Stage<'_> {
         for part in &PARTS {
             let cwd = self.cx.home.dir.display().to_string();
             let dispatch = Dispatch {
+                criteria: None,
+                accept: Vec::new(),
                 agent: "echo".to_owned(),
                 prompt: part.prompt(self.pace),
                 cwd,

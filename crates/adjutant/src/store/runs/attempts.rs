@@ -16,6 +16,8 @@ pub struct AttemptRow {
     pub ended_at: Option<Time>,
     /// The number of the last fact that was taken in.
     pub fact: u64,
+    /// How its agent ended, while its supervisor still looks at what it left behind.
+    pub agent_end: Option<String>,
 }
 
 /// How an attempt's process ended and what it left behind.
@@ -34,7 +36,7 @@ pub struct EndRow {
 /// A failure of the store.
 pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<AttemptRow>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT token_hash, started_at, ended_at, fact FROM attempts WHERE run = ?1 AND n = ?2")?
+        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end FROM attempts WHERE run = ?1 AND n = ?2")?
         .query_row(params![run.to_string(), n.0], |row| {
             Ok(AttemptRow {
                 run,
@@ -43,6 +45,7 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
                 started_at: row.get::<_, Option<i64>>(1)?.map(Time),
                 ended_at: row.get::<_, Option<i64>>(2)?.map(Time),
                 fact: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+                agent_end: row.get(4)?,
             })
         })
         .optional()?)
@@ -92,6 +95,15 @@ impl Tx<'_> {
         )?
         .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result])?;
         self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.now().0])?;
+        Ok(())
+    }
+
+    /// Notes how an attempt's agent ended, should nobody say more.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_agent_end(&mut self, run: RunId, n: AttemptNo, end: &str) -> Result<(), StoreError> {
+        self.prepare("UPDATE attempts SET agent_end = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, end])?;
         Ok(())
     }
 

@@ -1,17 +1,20 @@
 //! Runs and their attempts.
 
 mod attempts;
+mod reports;
 mod spec;
 mod write;
 
 pub use attempts::{AttemptRow, EndRow, attempt_row};
+pub use reports::report_of;
 use spec::{CheckpointRow, prompt_from_word};
-pub use spec::{RunInput, harness_word, prompt_word, run_input};
+pub use spec::{RunInput, harness_word, measure_of, prompt_word, run_input};
 pub(super) use write::first_line;
 
 use super::StoreError;
+use adjutant_core::checkpoint::{Checkpoint, Choice};
+use adjutant_core::report::Claim;
 use adjutant_core::run::OpenRequests;
-use adjutant_core::signal::Checkpoint;
 use adjutant_core::{AttemptNo, Denied, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunName, RunState, StopReason, Time};
 use rusqlite::{Connection, Row, params};
 
@@ -40,17 +43,22 @@ pub struct Run {
     pub ended_at: Option<Time>,
     pub updated_at: Time,
     pub summary: Option<String>,
-    /// What the run said about itself: `success`, `completed` or `error`.
-    pub claim: Option<String>,
+    /// What the run said about its own end.
+    pub claim: Option<Claim>,
     pub result: Option<String>,
     pub percent: Option<u8>,
     pub progress: Option<String>,
+    /// When it thinks that it will be done, in its own words.
+    pub eta: Option<String>,
     pub annotation: Option<String>,
-    /// What the run left behind when it stopped.
+    /// What the run left behind when it stopped, and the attempt that did.
     pub checkpoint: Option<Checkpoint>,
+    pub checkpoint_attempt: Option<AttemptNo>,
     /// How its parent resolved what it stopped for, and what it is to do next.
     pub resolution: Option<String>,
     pub next_step: Option<String>,
+    /// What its parent chose after an error.
+    pub choice: Option<Choice>,
     pub containment: Option<String>,
     pub swept: Option<u32>,
     pub output_left_open: bool,
@@ -105,7 +113,8 @@ pub const FINISHED_PAGE: u32 = 50;
 
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
-  output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step FROM runs";
+  output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
+  choice, eta FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -181,6 +190,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
     };
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
     let checkpoint = row.get::<_, Option<String>>(39)?.and_then(|text| serde_json::from_str::<CheckpointRow>(&text).ok()).map(CheckpointRow::decode);
+    let (checkpoint, checkpoint_attempt) = checkpoint.unzip();
     let run_id = |text: &str| RunId::parse(text).ok();
     let (Some(run), Some(owner), Some(root), Some(state), Some(prompt_via)) =
         (run_id(&id), Principal::parse(&owner), run_id(&root), state.state(), prompt_from_word(&row.get::<_, String>(38)?))
@@ -208,14 +218,17 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         ended_at: time(20)?,
         updated_at: Time(row.get(21)?),
         summary: row.get(22)?,
-        claim: row.get(23)?,
+        claim: row.get::<_, Option<String>>(23)?.as_deref().and_then(Claim::from_word),
         result: row.get(24)?,
         percent: row.get(25)?,
         progress: row.get(26)?,
         annotation: row.get(27)?,
         checkpoint,
+        checkpoint_attempt,
         resolution: row.get(40)?,
         next_step: row.get(41)?,
+        choice: row.get::<_, Option<String>>(42)?.as_deref().and_then(Choice::from_word),
+        eta: row.get(43)?,
         containment: row.get(28)?,
         swept: row.get(29)?,
         output_left_open: row.get(30)?,

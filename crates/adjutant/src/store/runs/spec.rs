@@ -1,8 +1,8 @@
 //! What a run was given, as it is written down.
 
 use crate::store::StoreError;
-use adjutant_core::signal::Checkpoint;
-use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia, RunId};
+use adjutant_core::checkpoint::{Checkpoint, MadeBy};
+use adjutant_core::{AgentName, AgentSpec, AttemptNo, HarnessKind, PromptVia, RunId};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,6 +14,10 @@ pub struct RunInput {
     pub agent: AgentSpec,
     /// Of the dispatcher, see `config::dispatch_env`.
     pub env: BTreeMap<String, String>,
+    /// What success means, in words.
+    pub criteria: Option<String>,
+    /// The command that tells whether the work is done: a program and its arguments. Empty: none.
+    pub accept: Vec<String>,
 }
 
 /// Reads what a run was given.
@@ -21,17 +25,36 @@ pub struct RunInput {
 /// # Errors
 /// A failure of the store.
 pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreError> {
-    let (prompt, spec): (String, String) = connection
-        .prepare_cached("SELECT prompt, spec FROM run_inputs WHERE run = ?1")?
-        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (prompt, spec, criteria, accept): (String, String, Option<String>, Option<String>) = connection
+        .prepare_cached("SELECT prompt, spec, criteria, accept FROM run_inputs WHERE run = ?1")?
+        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     let spec: SpecRow = serde_json::from_str(&spec).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
     let (agent, env) = spec.decode().ok_or_else(|| StoreError::Corrupt(format!("run {run}: its agent")))?;
-    Ok(RunInput { prompt, agent, env })
+    Ok(RunInput { prompt, agent, env, criteria, accept: accept_of(run, accept)? })
+}
+
+/// Reads what a run is measured by: criteria in words, and the acceptance command.
+///
+/// # Errors
+/// A failure of the store.
+pub fn measure_of(connection: &Connection, run: RunId) -> Result<(Option<String>, Vec<String>), StoreError> {
+    let (criteria, accept): (Option<String>, Option<String>) = connection
+        .prepare_cached("SELECT criteria, accept FROM run_inputs WHERE run = ?1")?
+        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok((criteria, accept_of(run, accept)?))
+}
+
+fn accept_of(run: RunId, text: Option<String>) -> Result<Vec<String>, StoreError> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("run {run}: its acceptance command: {error}")))
 }
 
 /// How a checkpoint is written down.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CheckpointRow {
+    /// The attempt that left it.
+    attempt: u32,
+    by_us: bool,
     blocker_type: Option<String>,
     details: String,
     completed_work: Option<String>,
@@ -39,17 +62,68 @@ pub(super) struct CheckpointRow {
     state: Option<String>,
     requirements: Option<String>,
     recovery: Option<String>,
+    working_directory: Option<String>,
+    changed_files: Vec<String>,
 }
 
 impl CheckpointRow {
-    pub(super) fn of(checkpoint: &Checkpoint) -> Self {
-        let Checkpoint { blocker_type, details, completed_work, blocked_work, state, requirements, recovery } = checkpoint.clone();
-        Self { blocker_type, details, completed_work, blocked_work, state, requirements, recovery }
+    pub(super) fn of(checkpoint: &Checkpoint, attempt: AttemptNo) -> Self {
+        let Checkpoint {
+            made_by,
+            blocker_type,
+            details,
+            completed_work,
+            blocked_work,
+            state,
+            requirements,
+            recovery,
+            working_directory,
+            changed_files,
+        } = checkpoint.clone();
+        let by_us = made_by == MadeBy::Us;
+        Self {
+            attempt: attempt.0,
+            by_us,
+            blocker_type,
+            details,
+            completed_work,
+            blocked_work,
+            state,
+            requirements,
+            recovery,
+            working_directory,
+            changed_files,
+        }
     }
 
-    pub(super) fn decode(self) -> Checkpoint {
-        let Self { blocker_type, details, completed_work, blocked_work, state, requirements, recovery } = self;
-        Checkpoint { blocker_type, details, completed_work, blocked_work, state, requirements, recovery }
+    pub(super) fn decode(self) -> (Checkpoint, AttemptNo) {
+        let Self {
+            attempt,
+            by_us,
+            blocker_type,
+            details,
+            completed_work,
+            blocked_work,
+            state,
+            requirements,
+            recovery,
+            working_directory,
+            changed_files,
+        } = self;
+        let made_by = if by_us { MadeBy::Us } else { MadeBy::Run };
+        let checkpoint = Checkpoint {
+            made_by,
+            blocker_type,
+            details,
+            completed_work,
+            blocked_work,
+            state,
+            requirements,
+            recovery,
+            working_directory,
+            changed_files,
+        };
+        (checkpoint, AttemptNo(attempt))
     }
 }
 

@@ -3,8 +3,8 @@
 use super::spec::{CheckpointRow, SpecRow};
 use super::{NewRun, Run, StateRow, prompt_word, run_by_id};
 use crate::store::{StoreError, Topic, Tx, append_event};
+use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::run::{Retention, apply};
-use adjutant_core::signal::Checkpoint;
 use adjutant_core::{Denied, EventKind, EventSeq, Principal, RunEvent, RunId, RunName, RunState, StopReason};
 use rusqlite::params;
 
@@ -68,7 +68,18 @@ impl Tx<'_> {
             prompt_word(new.input.agent.prompt)
         ])?;
         let spec = serde_json::to_string(&SpecRow::of(&new.input)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO run_inputs (run, prompt, spec) VALUES (?1, ?2, ?3)")?.execute(params![id, new.input.prompt, spec])?;
+        let accept = if new.input.accept.is_empty() {
+            None
+        } else {
+            Some(serde_json::to_string(&new.input.accept).map_err(|error| StoreError::Corrupt(error.to_string()))?)
+        };
+        self.prepare("INSERT INTO run_inputs (run, prompt, spec, criteria, accept) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            id,
+            new.input.prompt,
+            spec,
+            new.input.criteria,
+            accept
+        ])?;
         let seq =
             append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &first_line(&new.input.prompt))?;
         self.touch(new.id, seq)?;
@@ -160,22 +171,34 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Keeps what a run left behind.
+    /// Keeps what a run's attempt left behind.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_checkpoint(&mut self, run: RunId, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-        let text = serde_json::to_string(&CheckpointRow::of(checkpoint)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE runs SET checkpoint = ?2 WHERE id = ?1")?.execute(params![run.to_string(), text])?;
-        Ok(())
+    pub fn set_checkpoint(&mut self, run: &Run, checkpoint: &Checkpoint, by: &str) -> Result<(), StoreError> {
+        let text = serde_json::to_string(&CheckpointRow::of(checkpoint, run.attempt)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("UPDATE runs SET checkpoint = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), text])?;
+        let seq = append_event(self, EventKind::RunCheckpoint, run.id, &run.owner.to_string(), None, by, &first_line(&checkpoint.details))?;
+        self.touch(run.id, seq)
     }
 
     /// Keeps what a resumed run is told.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_resolution(&mut self, run: RunId, resolution: Option<&str>, next_step: Option<&str>) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3 WHERE id = ?1")?.execute(params![run.to_string(), resolution, next_step])?;
+    pub fn set_resolution(
+        &mut self,
+        run: RunId,
+        resolution: Option<&str>,
+        next_step: Option<&str>,
+        choice: Option<Choice>,
+    ) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3, choice = ?4 WHERE id = ?1")?.execute(params![
+            run.to_string(),
+            resolution,
+            next_step,
+            choice.map(Choice::word)
+        ])?;
         Ok(())
     }
 
@@ -218,35 +241,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn progress(&mut self, run: &Run, percent: Option<u8>, note: Option<&str>) -> Result<Run, StoreError> {
-        let text = match (percent, note) {
-            (Some(percent), Some(note)) => format!("{percent} % {}", first_line(note)),
-            (Some(percent), None) => format!("{percent} %"),
-            (None, note) => first_line(note.unwrap_or("")),
-        };
+    pub fn progress(&mut self, run: &Run, percent: Option<u8>, note: Option<&str>, eta: Option<&str>) -> Result<Run, StoreError> {
+        let parts = [percent.map(|percent| format!("{percent} %")), note.map(first_line), eta.map(|eta| format!("(ETA {})", first_line(eta)))];
+        let text = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
         let seq = append_event(self, EventKind::RunProgress, run.id, &run.owner.to_string(), None, &Principal::Run(run.id).to_string(), &text)?;
-        self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress) WHERE id = ?1")?.execute(params![
-            run.id.to_string(),
-            percent,
-            note
-        ])?;
-        self.touch(run.id, seq)?;
-        self.run(run.id)
-    }
-
-    /// Records a run's claim about its own end. The newest counts.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn report(&mut self, run: &Run, claim: &str, summary: Option<&str>) -> Result<Run, StoreError> {
-        let text = format!("{claim}: {}", first_line(summary.unwrap_or("")));
-        let seq =
-            append_event(self, EventKind::RunReported, run.id, &run.owner.to_string(), None, &Principal::Run(run.id).to_string(), text.trim_end())?;
-        self.prepare("UPDATE runs SET claim = ?2, summary = coalesce(?3, summary) WHERE id = ?1")?.execute(params![
-            run.id.to_string(),
-            claim,
-            summary
-        ])?;
+        // The newest ETA counts, and one that is not repeated has passed.
+        self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress), eta = ?4 WHERE id = ?1")?
+            .execute(params![run.id.to_string(), percent, note, eta])?;
         self.touch(run.id, seq)?;
         self.run(run.id)
     }

@@ -36,6 +36,8 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         }
         "update_subagent_status" => vec![json!({"run_id": run, "status": "running", "summary": "x"})],
         "list_agents" => vec![json!({})],
+        // It stops nobody: a run that is done goes on to its end.
+        "stop_work" => vec![json!({"stop_reason": "completion", "details": "x", "run_id": run})],
         "ask_parent" => vec![json!({"question": "?", "wait_s": 0, "blocking": false, "run_id": run})],
         "check_answer" => vec![json!({"message_id": object.question, "wait_s": 0})],
         other => panic!("{other} is a tool without a place in this matrix"),

@@ -112,6 +112,7 @@ impl Case {
             active_ms_before: 0,
             patience_ms: 1_000,
             grace_ms: 500,
+            accept: Vec::new(),
             log_bytes_max: 1024 * 1024,
             token: TOKEN.to_owned(),
             containment: "subreaper".to_owned(),

@@ -1,0 +1,186 @@
+//! Checkpoints: what a stopped run left behind so that a later attempt can continue, and what can be
+//! chosen after an error.
+
+use crate::{RunState, StopReason};
+
+/// Characters of the last words that a checkpoint of ours keeps.
+const LAST_WORDS_CHARS_MAX: usize = 2_000;
+
+/// Who wrote a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MadeBy {
+    /// The run itself.
+    #[default]
+    Run,
+    /// We did, from what was known, because the run left none.
+    Us,
+}
+
+impl MadeBy {
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Us => "adjutant",
+        }
+    }
+}
+
+/// What a stopped run left behind so that a later attempt can continue.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checkpoint {
+    pub made_by: MadeBy,
+    /// `missing_info`, `external_dependency`, `error`, `resource_limit`, or what the run wrote.
+    pub blocker_type: Option<String>,
+    pub details: String,
+    pub completed_work: Option<String>,
+    pub blocked_work: Option<String>,
+    pub state: Option<String>,
+    pub requirements: Option<String>,
+    pub recovery: Option<String>,
+    /// Where it was at work, and what git saw there when it ended.
+    pub working_directory: Option<String>,
+    pub changed_files: Vec<String>,
+}
+
+/// What is known of a run that left no checkpoint.
+#[derive(Debug, Clone, Default)]
+pub struct Known<'a> {
+    pub active_ms: i64,
+    pub percent: Option<u8>,
+    pub progress: Option<&'a str>,
+    pub summary: Option<&'a str>,
+    /// The end of its output.
+    pub last_words: Option<&'a str>,
+}
+
+/// Makes the checkpoint of a run that used up its time and left none.
+#[must_use]
+pub fn at_the_limit(known: &Known<'_>) -> Checkpoint {
+    let Known { active_ms, percent, progress, summary, last_words } = known;
+    let progress = match (percent, progress) {
+        (Some(percent), Some(note)) => Some(format!("{percent} %: {note}")),
+        (Some(percent), None) => Some(format!("{percent} %")),
+        (None, note) => note.map(str::to_owned),
+    };
+    let done: Vec<String> =
+        [progress.map(|text| format!("Last progress: {text}")), summary.map(|text| format!("Reported: {text}"))].into_iter().flatten().collect();
+    let said = last_words.map(str::trim).filter(|text| !text.is_empty());
+    Checkpoint {
+        made_by: MadeBy::Us,
+        blocker_type: Some("resource_limit".to_owned()),
+        details: format!("It used up its active time ({} s) and left no checkpoint", active_ms / 1000),
+        completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
+        state: said.map(|text| format!("The end of its output:\n{}", tail(text))),
+        requirements: Some(
+            "Continue (accept a longer time), reduce the scope (say what to leave out), or delegate what remains to another agent".to_owned(),
+        ),
+        ..Checkpoint::default()
+    }
+}
+
+fn tail(text: &str) -> String {
+    let skip = text.chars().count().saturating_sub(LAST_WORDS_CHARS_MAX);
+    text.chars().skip(skip).collect()
+}
+
+/// What can be chosen for a run that an error, or a limit, stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    Skip,
+    Retry,
+    Delegate,
+    Reduce,
+}
+
+impl Choice {
+    pub const ALL: [Self; 4] = [Self::Skip, Self::Retry, Self::Delegate, Self::Reduce];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::Retry => "retry",
+            Self::Delegate => "delegate",
+            Self::Reduce => "reduce",
+        }
+    }
+
+    /// Returns the choice that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.word() == word)
+    }
+
+    /// Says what it means, for whoever chooses.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Skip => "skip what failed and continue with the rest",
+            Self::Retry => "it was fixed: retry what failed, from the checkpoint",
+            Self::Delegate => "delegate what is left to another agent",
+            Self::Reduce => "reduce the scope and finish",
+        }
+    }
+
+    /// Says the same to the run.
+    #[must_use]
+    pub fn order(self) -> &'static str {
+        match self {
+            Self::Skip => "Skip what failed and continue with the rest. Write down what you skipped, and name it in your report.",
+            Self::Retry => "What failed was fixed. Resume from the checkpoint and retry it.",
+            Self::Delegate => "Delegate what is left to another agent (DELEGATE_WORK), and finish with what comes of it.",
+            Self::Reduce => "Reduce the scope: finish what matters most, and say in your report what you left out.",
+        }
+    }
+}
+
+/// Returns what can be chosen for a run: only where an error or a limit stopped it.
+#[must_use]
+pub fn choices(state: RunState, checkpoint: Option<&Checkpoint>) -> &'static [Choice] {
+    const ALL: &[Choice] = &Choice::ALL;
+    let by_word =
+        checkpoint.and_then(|checkpoint| checkpoint.blocker_type.as_deref()).is_some_and(|word| word == "error" || word == "resource_limit");
+    match state {
+        RunState::Stopped { reason: StopReason::Error | StopReason::ResourceLimit, .. } => ALL,
+        RunState::Stopped { reason: StopReason::Blocker, .. } if by_word => ALL,
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Time;
+
+    #[test]
+    fn a_checkpoint_of_ours_holds_what_was_known_and_says_whose_it_is() {
+        let known =
+            Known { active_ms: 61_000, percent: Some(40), progress: Some("half of src"), last_words: Some("reading b.rs\n"), ..Known::default() };
+        let made = at_the_limit(&known);
+        assert_eq!(made.made_by, MadeBy::Us);
+        assert_eq!(made.completed_work.as_deref(), Some("Last progress: 40 %: half of src"));
+        assert_eq!(made.state.as_deref(), Some("The end of its output:\nreading b.rs"));
+        assert!(made.details.contains("61 s"));
+        let long = "ä".repeat(10_000);
+        let made = at_the_limit(&Known { last_words: Some(&long), ..Known::default() });
+        assert!(made.state.is_some_and(|state| state.chars().count() < 2_100));
+        assert_eq!(at_the_limit(&Known::default()).completed_work, None);
+    }
+
+    #[test]
+    fn only_an_error_or_a_limit_offers_choices() {
+        let stopped = |reason| RunState::Stopped { reason, until: Time(1) };
+        assert_eq!(choices(stopped(StopReason::Error), None).len(), 4);
+        assert_eq!(choices(stopped(StopReason::ResourceLimit), None).len(), 4);
+        assert!(choices(stopped(StopReason::Blocker), None).is_empty());
+        let limit = Checkpoint { blocker_type: Some("resource_limit".to_owned()), ..Checkpoint::default() };
+        assert_eq!(choices(stopped(StopReason::Blocker), Some(&limit)).len(), 4);
+        assert!(choices(RunState::Running, Some(&limit)).is_empty());
+        for choice in Choice::ALL {
+            assert_eq!(Choice::from_word(choice.word()), Some(choice));
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Completion reports: what a run claims, and what of it can be checked. A report is a claim, all of
+//! it; what was seen (how the process ended, the files named, the acceptance command) says for each
+//! field whether it is verified, unverified or contradicted, and why.
+
+use crate::Exit;
+
+/// Most files that are looked up for one report.
+pub const FILES_MAX: usize = 64;
+/// Longest path that is looked up, in bytes.
+const PATH_BYTES_MAX: usize = 1_024;
+
+/// What a run says that it achieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportStatus {
+    Success,
+    Partial,
+    Failed,
+}
+
+impl ReportStatus {
+    /// Returns the protocol's word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Partial => "partial_success",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Reads the protocol's word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Success, Self::Partial, Self::Failed].into_iter().find(|this| this.word() == word)
+    }
+}
+
+/// A run's own word about its end: a status of its report, or `completed`, which means success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    Success,
+    Completed,
+    Partial,
+    Failed,
+}
+
+impl Claim {
+    pub const ALL: [Self; 4] = [Self::Success, Self::Completed, Self::Partial, Self::Failed];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Completed => "completed",
+            Self::Partial => "partial_success",
+            Self::Failed => "error",
+        }
+    }
+
+    /// Returns the claim that a word makes; `failed` is another word for `error`.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        if word == "failed" { Some(Self::Failed) } else { Self::ALL.into_iter().find(|claim| claim.word() == word) }
+    }
+
+    /// Returns the status of the report that it stands for.
+    #[must_use]
+    pub fn status(self) -> ReportStatus {
+        match self {
+            Self::Success | Self::Completed => ReportStatus::Success,
+            Self::Partial => ReportStatus::Partial,
+            Self::Failed => ReportStatus::Failed,
+        }
+    }
+}
+
+impl From<ReportStatus> for Claim {
+    fn from(status: ReportStatus) -> Self {
+        match status {
+            ReportStatus::Success => Self::Success,
+            ReportStatus::Partial => Self::Partial,
+            ReportStatus::Failed => Self::Failed,
+        }
+    }
+}
+
+/// A run's completion report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub status: ReportStatus,
+    pub summary: String,
+    pub deliverables: Vec<String>,
+    pub metrics: Option<String>,
+    pub issues: Option<String>,
+    pub recommendations: Option<String>,
+    pub duration: Option<String>,
+}
+
+/// What was found where a report names a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// `sha256` in hex; none for a file that is too large to be read.
+    File {
+        bytes: u64,
+        sha256: Option<String>,
+    },
+    Directory,
+    Missing,
+    /// It lies outside of the run's directory, and was not looked at.
+    Outside,
+    /// It is there and could not be looked at.
+    Unreadable(String),
+}
+
+/// One file that a report names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenFile {
+    pub path: String,
+    pub seen: Seen,
+}
+
+/// What came of the acceptance command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accepted {
+    Ended(Exit),
+    /// It was stopped when its time was used up, or with the run.
+    Stopped(String),
+    /// It could not be started, or what became of it is not known.
+    NotKnown(String),
+}
+
+impl Accepted {
+    /// Tells whether it has passed; `None` where that is not known.
+    #[must_use]
+    pub fn passed(&self) -> Option<bool> {
+        match self {
+            Self::Ended(exit) => Some(*exit == Exit::Code(0)),
+            Self::Stopped(_) => Some(false),
+            Self::NotKnown(_) => None,
+        }
+    }
+}
+
+/// Everything that a report is held against.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// How the agent's process ended. `None`: it has not.
+    pub exit: Option<Exit>,
+    /// Somebody stopped it.
+    pub stopped: bool,
+    /// What was found of the files named. `None`: nobody has looked.
+    pub files: Option<Vec<SeenFile>>,
+    pub acceptance: Option<Accepted>,
+    pub open_requests: u64,
+    /// Active time as measured.
+    pub active_ms: i64,
+}
+
+/// What a check comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Verified,
+    Unverified,
+    Contradicted,
+}
+
+impl Verdict {
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Unverified => "unverified",
+            Self::Contradicted => "contradicted",
+        }
+    }
+}
+
+/// What became of one field of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// By the protocol's name.
+    pub field: &'static str,
+    pub verdict: Verdict,
+    pub reason: String,
+}
+
+/// Finds the files that deliverables name. In each entry, or line, what stands in backquotes is a
+/// path; else a single word is one; else each word that has a slash within, or ends like a file's
+/// name (a dot and 1 to 10 letters and digits, the first of them a letter). URLs are none.
+#[must_use]
+pub fn named_files(deliverables: &[String]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for line in deliverables.iter().flat_map(|entry| entry.lines()) {
+        let line = line.trim().trim_start_matches(['-', '*', '•']).trim();
+        let quoted: Vec<&str> = line.split('`').skip(1).step_by(2).map(str::trim).filter(|text| !text.is_empty()).collect();
+        let words: Vec<&str> = line.split_whitespace().map(bare).collect();
+        let paths = match (quoted.is_empty(), words.as_slice()) {
+            (false, _) => quoted,
+            // A heading announces paths and is none.
+            (true, [one]) if !line.ends_with(':') => vec![*one],
+            (true, all) => all.iter().copied().filter(|word| is_like_a_path(word)).collect(),
+        };
+        for path in paths {
+            let usable = !path.is_empty() && path.len() <= PATH_BYTES_MAX && !path.contains("://") && !path.contains('\0');
+            if usable && found.len() < FILES_MAX && !found.iter().any(|known| known == path) {
+                found.push(path.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// A word without the punctuation around it.
+fn bare(word: &str) -> &str {
+    word.trim_start_matches(['(', '[', '<', '"', '\'', '→', '✓', '✗']).trim_end_matches([')', ']', '>', '"', '\'', ',', ';', ':', '!', '?', '.'])
+}
+
+fn is_like_a_path(word: &str) -> bool {
+    let stem_and_end = word.rsplit_once('.').filter(|(stem, end)| {
+        let named = stem.chars().any(char::is_alphanumeric) && (stem.chars().count() > 1 || end.len() > 1);
+        named && (1..=10).contains(&end.len()) && end.starts_with(|c: char| c.is_ascii_alphabetic()) && end.bytes().all(|b| b.is_ascii_alphanumeric())
+    });
+    let has_inner_slash = word.trim_matches('/').contains('/') || (word.len() > 2 && word.ends_with('/'));
+    stem_and_end.is_some() || (has_inner_slash && word.chars().any(char::is_alphabetic))
+}
+
+/// Holds a report against what was seen: a finding for each field that it has.
+#[must_use]
+pub fn check(report: &Report, saw: &Evidence) -> Vec<Finding> {
+    let mut findings = vec![status(report, saw), prose("summary")];
+    if !report.deliverables.is_empty() {
+        findings.push(deliverables(saw));
+    }
+    if report.metrics.is_some() {
+        findings.push(metrics(report.status, saw));
+    }
+    if report.issues.is_some() {
+        findings.push(prose("issues_encountered"));
+    }
+    if report.recommendations.is_some() {
+        findings.push(prose("recommendations"));
+    }
+    if report.duration.is_some() {
+        let reason = format!("measured: {} s of active time", saw.active_ms / 1000);
+        findings.push(Finding { field: "total_duration", verdict: Verdict::Unverified, reason });
+    }
+    findings
+}
+
+/// What all findings together come to: contradicted where one is, verified where the status is.
+#[must_use]
+pub fn overall(findings: &[Finding]) -> Verdict {
+    if findings.iter().any(|finding| finding.verdict == Verdict::Contradicted) {
+        return Verdict::Contradicted;
+    }
+    findings.iter().find(|finding| finding.field == "status").map_or(Verdict::Unverified, |finding| finding.verdict)
+}
+
+fn prose(field: &'static str) -> Finding {
+    Finding { field, verdict: Verdict::Unverified, reason: "words of the run, which nothing here can check".to_owned() }
+}
+
+fn status(report: &Report, saw: &Evidence) -> Finding {
+    let made = |verdict, reason: &str| Finding { field: "status", verdict, reason: reason.to_owned() };
+    let passed = saw.acceptance.as_ref().and_then(Accepted::passed);
+    let missing = saw.files.iter().flatten().filter(|file| file.seen == Seen::Missing).count();
+    let Some(exit) = saw.exit else { return made(Verdict::Unverified, "the run is not over") };
+    match report.status {
+        ReportStatus::Failed if passed == Some(true) => made(Verdict::Contradicted, "the acceptance command passed"),
+        ReportStatus::Failed if passed == Some(false) => made(Verdict::Verified, "the acceptance command did not pass"),
+        ReportStatus::Failed if exit != Exit::Code(0) && !saw.stopped => made(Verdict::Verified, &format!("its process ended with {exit}")),
+        ReportStatus::Failed => made(Verdict::Unverified, "nothing here tells why it should have failed"),
+        ReportStatus::Success | ReportStatus::Partial if exit != Exit::Code(0) && !saw.stopped => {
+            made(Verdict::Contradicted, &format!("its process ended with {exit}"))
+        }
+        ReportStatus::Success if passed == Some(false) => made(Verdict::Contradicted, "the acceptance command did not pass"),
+        ReportStatus::Success if missing > 0 => made(Verdict::Contradicted, &format!("{missing} of its deliverables are not there")),
+        ReportStatus::Success if saw.open_requests > 0 => made(Verdict::Contradicted, &format!("{} of its requests are open", saw.open_requests)),
+        ReportStatus::Success if passed == Some(true) => made(Verdict::Verified, "the acceptance command passed"),
+        ReportStatus::Partial if passed.is_some() => made(Verdict::Unverified, "an acceptance command cannot tell how much is done"),
+        ReportStatus::Success | ReportStatus::Partial => match &saw.acceptance {
+            Some(Accepted::NotKnown(why)) => made(Verdict::Unverified, &format!("what the acceptance command came to is not known: {why}")),
+            _ => made(Verdict::Unverified, "no acceptance command was given to check it with"),
+        },
+    }
+}
+
+fn deliverables(saw: &Evidence) -> Finding {
+    let made = |verdict, reason: String| Finding { field: "deliverables", verdict, reason };
+    let Some(files) = &saw.files else { return made(Verdict::Unverified, "nobody has looked for them".to_owned()) };
+    let named = |test: fn(&Seen) -> bool| files.iter().filter(|file| test(&file.seen)).map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
+    let missing = named(|seen| *seen == Seen::Missing);
+    let outside = named(|seen| *seen == Seen::Outside);
+    let unreadable = named(|seen| matches!(seen, Seen::Unreadable(_)));
+    if !missing.is_empty() {
+        return made(Verdict::Contradicted, format!("not there: {missing}"));
+    }
+    if !outside.is_empty() {
+        return made(Verdict::Unverified, format!("outside of the run's directory, not looked at: {outside}"));
+    }
+    if !unreadable.is_empty() {
+        return made(Verdict::Unverified, format!("cannot be read: {unreadable}"));
+    }
+    match files.len() {
+        0 => made(Verdict::Unverified, "no file is named in it".to_owned()),
+        1 => made(Verdict::Verified, "it is there".to_owned()),
+        all => made(Verdict::Verified, format!("all {all} are there")),
+    }
+}
+
+fn metrics(claimed: ReportStatus, saw: &Evidence) -> Finding {
+    let made = |verdict, reason: &str| Finding { field: "metrics_achieved", verdict, reason: reason.to_owned() };
+    match (saw.acceptance.as_ref().and_then(Accepted::passed), claimed) {
+        (Some(true), _) => made(Verdict::Verified, "the acceptance command passed"),
+        (Some(false), ReportStatus::Success) => made(Verdict::Contradicted, "the acceptance command did not pass"),
+        (Some(false), _) => made(Verdict::Unverified, "the acceptance command did not pass"),
+        (None, _) => prose("metrics_achieved"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(status: ReportStatus) -> Report {
+        Report {
+            status,
+            summary: "done".to_owned(),
+            deliverables: vec!["A.md".to_owned()],
+            metrics: Some("✓ all".to_owned()),
+            issues: None,
+            recommendations: None,
+            duration: None,
+        }
+    }
+
+    fn seen(path: &str, seen: Seen) -> SeenFile {
+        SeenFile { path: path.to_owned(), seen }
+    }
+
+    fn ended(files: Vec<SeenFile>, acceptance: Option<Accepted>) -> Evidence {
+        Evidence { exit: Some(Exit::Code(0)), files: Some(files), acceptance, ..Evidence::default() }
+    }
+
+    fn verdict_of(findings: &[Finding], field: &str) -> Verdict {
+        findings.iter().find(|finding| finding.field == field).map(|finding| finding.verdict).expect("a finding")
+    }
+
+    #[test]
+    fn files_are_found_in_lists_and_in_prose() {
+        let lines = |text: &str| named_files(&text.lines().map(str::to_owned).collect::<Vec<_>>());
+        let original = "Generated files:\n- SECURITY_ANALYSIS.md (comprehensive report)\n- SECURITY_FINDINGS.jsonl (structured findings, 47 entries)\n- docs/plan (prioritized)";
+        assert_eq!(lines(original), ["SECURITY_ANALYSIS.md", "SECURITY_FINDINGS.jsonl", "docs/plan"]);
+        assert_eq!(lines("Makefile\nsrc/lib.rs"), ["Makefile", "src/lib.rs"]);
+        assert_eq!(lines("The report is in `out dir/a b.txt`, see also x.md."), ["out dir/a b.txt"]);
+        assert_eq!(lines("Wrote out/a.csv, and b.json; see https://x.org/y.html (e.g. version 2.0)"), ["out/a.csv", "b.json"]);
+        assert_eq!(lines("../../etc/passwd\nA.md\nA.md"), ["../../etc/passwd", "A.md"]);
+        assert_eq!(named_files(&(0..200).map(|n| format!("f{n}.txt")).collect::<Vec<_>>()).len(), FILES_MAX);
+    }
+
+    #[test]
+    fn success_is_verified_only_by_what_was_seen() {
+        let there = || vec![seen("A.md", Seen::File { bytes: 1, sha256: None })];
+        let claims = report(ReportStatus::Success);
+        let passed = check(&claims, &ended(there(), Some(Accepted::Ended(Exit::Code(0)))));
+        assert_eq!(overall(&passed), Verdict::Verified);
+        assert_eq!(verdict_of(&passed, "metrics_achieved"), Verdict::Verified);
+        let alone = check(&claims, &ended(there(), None));
+        assert_eq!((overall(&alone), verdict_of(&alone, "deliverables")), (Verdict::Unverified, Verdict::Verified));
+        for evidence in [
+            ended(vec![seen("A.md", Seen::Missing)], None),
+            ended(there(), Some(Accepted::Ended(Exit::Code(1)))),
+            ended(there(), Some(Accepted::Stopped("its time was used up".to_owned()))),
+            Evidence { exit: Some(Exit::Code(3)), ..ended(there(), None) },
+            Evidence { open_requests: 1, ..ended(there(), None) },
+        ] {
+            assert_eq!(overall(&check(&claims, &evidence)), Verdict::Contradicted, "{evidence:?}");
+        }
+        let unknown = check(&claims, &ended(there(), Some(Accepted::NotKnown("its supervisor died".to_owned()))));
+        assert_eq!(overall(&unknown), Verdict::Unverified);
+    }
+
+    #[test]
+    fn what_lies_outside_is_never_verified() {
+        let outside = check(&report(ReportStatus::Success), &ended(vec![seen("../x.md", Seen::Outside)], None));
+        assert_eq!(verdict_of(&outside, "deliverables"), Verdict::Unverified);
+    }
+
+    #[test]
+    fn a_claimed_failure_is_held_against_the_same() {
+        let claims = report(ReportStatus::Failed);
+        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(Accepted::Ended(Exit::Code(0))))), "status"), Verdict::Contradicted);
+        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(Accepted::Ended(Exit::Code(2))))), "status"), Verdict::Verified);
+        assert_eq!(verdict_of(&check(&claims, &ended(vec![], None)), "status"), Verdict::Unverified);
+    }
+}

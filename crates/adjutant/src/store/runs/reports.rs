@@ -1,0 +1,82 @@
+//! A run's completion report, and what was seen of it.
+
+use super::{Run, first_line};
+use crate::store::{StoreError, Tx, append_event};
+use adjutant_core::report::{Claim, Report, ReportStatus};
+use adjutant_core::{EventKind, Principal, RunId};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+/// How a report is written down.
+#[derive(Serialize, Deserialize)]
+struct ReportRow {
+    status: String,
+    summary: String,
+    deliverables: Vec<String>,
+    metrics: Option<String>,
+    issues: Option<String>,
+    recommendations: Option<String>,
+    duration: Option<String>,
+}
+
+impl ReportRow {
+    fn of(report: &Report) -> Self {
+        let Report { status, summary, deliverables, metrics, issues, recommendations, duration } = report.clone();
+        Self { status: status.word().to_owned(), summary, deliverables, metrics, issues, recommendations, duration }
+    }
+
+    fn decode(self) -> Option<Report> {
+        let Self { status, summary, deliverables, metrics, issues, recommendations, duration } = self;
+        let status = ReportStatus::from_word(&status)?;
+        Some(Report { status, summary, deliverables, metrics, issues, recommendations, duration })
+    }
+}
+
+/// Reads a run's report and what was seen of it, as that was stated.
+///
+/// # Errors
+/// A failure of the store.
+pub fn report_of(connection: &Connection, run: RunId) -> Result<(Option<Report>, Option<String>), StoreError> {
+    let row: Option<(Option<String>, Option<String>)> = connection
+        .prepare_cached("SELECT report, saw FROM reports WHERE run = ?1")?
+        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((report, saw)) = row else { return Ok((None, None)) };
+    let corrupt = |error: String| StoreError::Corrupt(format!("the report of run {run}: {error}"));
+    let report = report.map(|text| serde_json::from_str::<ReportRow>(&text)).transpose().map_err(|error| corrupt(error.to_string()))?;
+    let report = report.map(|row| row.decode().ok_or_else(|| corrupt("its status".to_owned()))).transpose()?;
+    Ok((report, saw))
+}
+
+impl Tx<'_> {
+    /// Records a run's report about its own end. The newest counts.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn report(&mut self, run: &Run, claim: Claim, report: &Report) -> Result<Run, StoreError> {
+        let text = format!("{}: {}", claim.word(), first_line(&report.summary));
+        let by = Principal::Run(run.id).to_string();
+        let seq = append_event(self, EventKind::RunReported, run.id, &run.owner.to_string(), None, &by, text.trim_end())?;
+        let summary = Some(&report.summary).filter(|summary| !summary.is_empty());
+        self.prepare("UPDATE runs SET claim = ?2, summary = coalesce(?3, summary) WHERE id = ?1")?.execute(params![
+            run.id.to_string(),
+            claim.word(),
+            summary
+        ])?;
+        let text = serde_json::to_string(&ReportRow::of(report)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("INSERT INTO reports (run, report) VALUES (?1, ?2) ON CONFLICT (run) DO UPDATE SET report = excluded.report")?
+            .execute(params![run.id.to_string(), text])?;
+        self.touch(run.id, seq)?;
+        self.run(run.id)
+    }
+
+    /// Keeps what was seen when an attempt had ended, as its supervisor has stated it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_saw(&mut self, run: RunId, saw: &str) -> Result<(), StoreError> {
+        self.prepare("INSERT INTO reports (run, saw) VALUES (?1, ?2) ON CONFLICT (run) DO UPDATE SET saw = excluded.saw")?
+            .execute(params![run.to_string(), saw])?;
+        Ok(())
+    }
+}
