@@ -2,6 +2,7 @@
 
 use super::StoreError;
 use crate::config::Home;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
@@ -66,7 +67,7 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
              PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 1000; PRAGMA temp_store = MEMORY;",
         )
         .map_err(opening)?;
-    connection.set_prepared_statement_cache_capacity(128);
+    prepare_once(&connection, 256)?;
     connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
         let next = index + 1;
@@ -82,9 +83,17 @@ pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
     let connection =
         Connection::open_with_flags(home.database(), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(opening)?;
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -1000; PRAGMA query_only = ON;").map_err(opening)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    prepare_once(&connection, 128)?;
     connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
     Ok(connection)
+}
+
+/// Keeps prepared statements, and keeps them good: without the planner's stability guarantee SQLite
+/// prepares a statement anew whenever a bound value could matter to a partial index.
+fn prepare_once(connection: &Connection, statements_max: usize) -> Result<(), StoreError> {
+    connection.set_prepared_statement_cache_capacity(statements_max);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(opening)?;
+    Ok(())
 }
 
 /// While opening, an I/O error of the wal-index is what a full disk looks like.

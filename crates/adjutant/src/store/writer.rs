@@ -151,7 +151,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
 
 /// Runs a batch in one transaction. Returns whether the connection is still to be trusted.
 fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells) -> bool {
-    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+    if let Err(error) = step(connection, "BEGIN IMMEDIATE") {
         let full = is_full(&error);
         tracing::error!(%error, "no transaction");
         for job in batch.drain(..) {
@@ -164,7 +164,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
     let mut broken: Option<rusqlite::Error> = None;
     for job in batch.drain(..) {
         if broken.is_none()
-            && let Err(error) = savepoint(connection, "SAVEPOINT call")
+            && let Err(error) = step(connection, "SAVEPOINT call")
         {
             broken = Some(error);
         }
@@ -177,13 +177,13 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
             Done::Keep(reply) => {
                 rung.extend(tx.into_topics());
                 kept.push(reply);
-                broken = savepoint(connection, "RELEASE call").err();
+                broken = step(connection, "RELEASE call").err();
             }
             Done::Undo if connection.is_autocommit() => {
                 // A full disk makes SQLite roll the whole transaction back by itself.
                 broken = Some(disk_full());
             }
-            Done::Undo => broken = savepoint(connection, "ROLLBACK TO call").and_then(|()| savepoint(connection, "RELEASE call")).err(),
+            Done::Undo => broken = step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
         }
     }
     if let Some(error) = broken {
@@ -194,7 +194,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         return roll_back(connection) && is_full(&error);
     }
     failpoint!("store.before_commit");
-    match savepoint(connection, "COMMIT") {
+    match step(connection, "COMMIT") {
         Ok(()) => {
             failpoint!("store.after_commit");
             bells.ring(&rung);
@@ -220,7 +220,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
     }
 }
 
-fn savepoint(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+fn step(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
