@@ -12,7 +12,6 @@ use std::os::unix::net::UnixStream;
 pub struct Wire {
     stream: UnixStream,
     headers: String,
-    keys: u64,
     buffer: Vec<u8>,
 }
 
@@ -20,18 +19,16 @@ impl Wire {
     /// As the supervisor that this was given by, or as the person.
     pub fn new(stream: UnixStream, given: Option<&Given>) -> Self {
         let headers = given.map_or_else(String::new, |given| format!("adj-attempt: {}\r\nauthorization: Bearer {}\r\n", given.attempt, given.token));
-        Self { stream, headers, keys: u64::from(std::process::id()) << 32, buffer: Vec::new() }
+        Self { stream, headers, buffer: Vec::new() }
     }
 
     /// Posts one call under a fresh key and returns what comes back.
     pub fn post(&mut self, path: &str, call: &impl Serialize) -> Result<Value> {
-        self.keys += 1;
         let body = serde_json::to_string(call)?;
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&self.stream);
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: {}\r\nadj-key: {fd}-{}\r\n{}\r\n{body}",
+            "POST {path} HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: {}\r\nadj-key: {}\r\n{}\r\n{body}",
             body.len(),
-            self.keys,
+            adjutant::client::fresh_key(),
             self.headers
         );
         self.stream.write_all(request.as_bytes())?;

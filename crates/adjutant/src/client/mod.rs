@@ -121,7 +121,7 @@ impl Client {
     /// # Errors
     /// What the far end refused, or [`codes::UNREACHABLE`].
     pub async fn call<C: Call>(&self, call: &C) -> Result<C::Reply, ErrorView> {
-        self.call_with_key(call, &random_hex::<16>()).await
+        self.call_with_key(call, &fresh_key()).await
     }
 
     /// Makes one call under the given idempotency key.
@@ -319,6 +319,13 @@ fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
         message: format!("the hub of {} cannot be reached: {message}", home.dir.display()),
         hint: Some(format!("look at {} or run: adj doctor", home.hub_log().display())),
     }
+}
+
+/// Draws a fresh idempotency key. Keys begin with the time, so that the store finds the place for a
+/// new one beside the last.
+#[must_use]
+pub fn fresh_key() -> String {
+    format!("{:012x}{}", crate::clock::now().0, random_hex::<10>())
 }
 
 /// Draws `N` random bytes as lower-case hex: keys and tokens.

@@ -24,12 +24,27 @@ struct Inner {
     peer: io::Result<Peer>,
     /// Looked up with the first call, and true for as long as the connection lives.
     place: OnceLock<Result<Place, String>>,
+    /// The attempt and the token that its supervisor has shown. The token is good for as long as the
+    /// supervisor lives, and so does its connection.
+    shown: OnceLock<(AttemptId, String)>,
     _counted: Counted,
 }
 
 impl Connection {
     pub(super) fn new(peer: io::Result<Peer>, counted: Counted) -> Self {
-        Self(Arc::new(Inner { peer, place: OnceLock::new(), _counted: counted }))
+        Self(Arc::new(Inner { peer, place: OnceLock::new(), shown: OnceLock::new(), _counted: counted }))
+    }
+
+    /// Tells whether `token` is that of the attempt.
+    fn is_genuine(&self, hub: &Hub, attempt: AttemptId, token: &str) -> bool {
+        if self.0.shown.get().is_some_and(|(of, shown)| *of == attempt && shown == token) {
+            return true;
+        }
+        let genuine = hub.ops.is_supervisor_of(attempt, token).unwrap_or(false);
+        if genuine {
+            self.0.shown.get_or_init(|| (attempt, token.to_owned()));
+        }
+        genuine
     }
 
     fn place(&self, hub: &Hub) -> Result<Place, String> {
@@ -82,7 +97,7 @@ pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap
             let (Some(claimed), Some(token)) = (claimed, token) else {
                 return Err(refused(codes::NOT_ALLOWED, "a supervisor shows its attempt and its token", None));
             };
-            let genuine = lives_under == Some(claimed) && hub.ops.is_supervisor_of(claimed, token).unwrap_or(false);
+            let genuine = lives_under == Some(claimed) && connection.is_genuine(hub, claimed, token);
             if !genuine {
                 return Err(refused(codes::NOT_ALLOWED, "not the supervisor of that attempt", None));
             }

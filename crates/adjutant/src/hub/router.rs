@@ -30,8 +30,6 @@ use tokio::sync::Notify;
 
 /// Largest body of a call, in bytes: a prompt of the longest kind, written in JSON.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Longest wait of one call; callers that want more call again.
-const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
 /// The hub, for what is made anew with every connection.
 static HUB: OnceLock<Arc<Hub>> = OnceLock::new();
@@ -141,13 +139,10 @@ fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(C
 
 fn body_of<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
     let body = if body.is_empty() { b"{}" } else { body };
-    let mut value: serde_json::Value =
-        serde_json::from_slice(body).map_err(|error| Box::new(failed(&bad(&format!("the body is no JSON: {error}")))))?;
-    if let Some(wait_ms) = value.get("wait_ms").and_then(serde_json::Value::as_u64).filter(|wait_ms| *wait_ms > WAIT_MS_MAX) {
-        tracing::debug!(wait_ms, "a wait was shortened");
-        value["wait_ms"] = WAIT_MS_MAX.into();
-    }
-    serde_json::from_value(value).map_err(|error| Box::new(failed(&bad(&error.to_string()))))
+    serde_json::from_slice(body).map_err(|error| {
+        let message = if error.is_data() { error.to_string() } else { format!("the body is no JSON: {error}") };
+        Box::new(failed(&bad(&message)))
+    })
 }
 
 fn bad(message: &str) -> ErrorView {

@@ -17,8 +17,10 @@ const NAP_MAX: Duration = Duration::from_secs(60);
 const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
 /// An end that could not be recorded (the disk is full) is tried again after this long.
 const SETTLE_AGAIN: Duration = Duration::from_secs(5);
-/// A run's rendered copy is written at most this often.
+/// A run's rendered copy is written at most this often, and less often when that takes long: copies
+/// get a small part of the hub's time.
 const RENDER_EVERY: Duration = Duration::from_secs(1);
+const RENDER_SHARE: u32 = 50;
 /// How far back a new hub looks for copies that the one before it may not have rendered.
 const RENDER_BACK: i64 = 1_000;
 
@@ -144,18 +146,21 @@ pub(super) async fn render(hub: Arc<Hub>) {
         Err(_) => EventSeq(0),
     };
     loop {
+        let began = Instant::now();
         match hub.ops.store().read(|connection| changed_runs(connection, cursor)) {
             Ok((runs, last)) => {
                 cursor = last;
                 for run in runs {
-                    if let Err(error) = hub.ops.render_meta(run) {
+                    let ops = hub.ops.clone();
+                    let rendered = tokio::task::spawn_blocking(move || ops.render_meta(run)).await;
+                    if let Err(error) = rendered.unwrap_or_else(|error| Err(OpError::Io(error.to_string()))) {
                         tracing::warn!(%run, %error, "the copy of a run cannot be written");
                     }
                 }
             }
             Err(error) => tracing::error!(%error, "changed runs cannot be read"),
         }
-        tokio::time::sleep(RENDER_EVERY).await;
+        tokio::time::sleep(RENDER_EVERY.max(began.elapsed() * RENDER_SHARE)).await;
         bell.heard().await;
     }
 }

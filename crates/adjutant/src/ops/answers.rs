@@ -2,13 +2,13 @@
 
 use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
-use crate::store::{NewRequest, Request, Run, StoreError, Topic, Tx, open_requests, queued_messages, requests_of};
+use crate::config::Home;
+use crate::store::{Connection, NewRequest, Request, StoreError, Topic, Tx, open_requests, queued_messages, request_by_id, requests_of};
 use crate::view::{AnswerOne, AnswerRequests, Answered, Ask, ListRequests, MessageView, ReadRequest, RequestList, RequestView};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{SignalKind, Source};
-use adjutant_core::{Action, Denied, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, limits};
+use adjutant_core::{Action, Denied, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState, StopReason, limits};
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Requests that are listed when the caller says no number.
@@ -63,7 +63,7 @@ impl Ops {
             Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000),
             None => self.config().map_or(limits::EXPIRY_MS_DEFAULT, |config| config.expiry_ms),
         };
-        self.write(caller, move |tx, who| {
+        let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Ask, "")?;
             let new = NewRequest {
                 id,
@@ -76,9 +76,10 @@ impl Ops {
                 patience_ms: run.patience_ms,
                 expires_at: tx.now().plus_ms(expiry_ms),
             };
-            Ok(render::request(&tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))?))
-        })
-        .await
+            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))
+        };
+        let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..asked(tx, &id)? });
+        Ok(render::request(&self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?))
     }
 
     /// Reads one request, waiting until it is settled or the wait is over. The asker's read of an
@@ -87,50 +88,58 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign.
     pub async fn read_request(&self, caller: Caller, call: ReadRequest) -> Result<RequestView, OpError> {
-        let who = &caller.who;
-        let (request, run) = self.store.read(|connection| pick::request(connection, who, Action::ReadAnswer, &call.message_id))?;
-        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
-        let listener = self.store.bells().listen(vec![Topic::Request(request.id)]);
-        let settled = loop {
-            let (request, _) = self.store.read(|connection| pick::request(connection, who, Action::ReadAnswer, &request.id.to_string()))?;
-            if request.state.is_settled() || Instant::now() >= deadline {
-                break request;
-            }
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
-                continue;
-            }
+        let who = caller.who;
+        let deadline = super::end_of_wait(call.wait_ms);
+        let look = |connection: &Connection| pick::request(connection, &who, Action::ReadAnswer, &call.message_id);
+        // An id names its bell; a short number has to be looked up first.
+        let id = match RequestId::parse(&call.message_id) {
+            Ok(id) => id,
+            Err(_) => self.store.read(look)?.id,
         };
-        let is_asker = *who == Principal::Run(settled.run);
-        let mut view = match (&settled.state, is_asker) {
-            (RequestState::Answered(_), true) => {
-                let id = settled.id;
-                let retrieved = self.store.write(move |tx| {
-                    let current = crate::store::request_by_id(tx.connection(), id)?.ok_or_else(|| Denied::not_found("question", &id.to_string()))?;
-                    tx.settle(&current, RequestEvent::Retrieve)
-                });
-                render::request(&retrieved.await?)
+        let listener = self.store.bells().listen(vec![Topic::Request(id)]);
+        let is_asker = matches!(who, Principal::Run(_));
+        let mut request = self.store.read(look)?;
+        while !request.state.is_settled() && Instant::now() < deadline {
+            let rung = tokio::time::timeout_at(deadline, listener.heard()).await.is_ok();
+            if rung && is_asker {
+                return self.take_answer(who, id).await;
             }
-            _ => render::request(&settled),
-        };
+            request = self.store.read(look)?;
+        }
+        if is_asker && matches!(request.state, RequestState::Answered(_)) {
+            return self.take_answer(who, id).await;
+        }
+        let mut view = render::request(&request);
         if is_asker {
-            view.messages = self.hand_messages(&run).await?;
+            view.messages = self.hand_messages(request.run).await?;
         }
         Ok(view)
     }
 
+    /// Reads a request for its asker, in one transaction: an answer is marked retrieved, and what
+    /// the run was told meanwhile comes along.
+    async fn take_answer(&self, who: Principal, id: RequestId) -> Result<RequestView, OpError> {
+        let (request, messages) = self
+            .store
+            .write(move |tx| {
+                let request = pick::request(tx.connection(), &who, Action::ReadAnswer, &id.to_string())?;
+                let request = match request.state {
+                    RequestState::Answered(_) => tx.settle(&request, RequestEvent::Retrieve)?,
+                    _ => request,
+                };
+                let messages = take_messages(tx, request.run)?;
+                Ok((request, messages))
+            })
+            .await?;
+        Ok(RequestView { messages, ..render::request(&request) })
+    }
+
     /// Hands a run the messages that nobody could give its process, with one of its own calls.
-    pub(super) async fn hand_messages(&self, run: &Run) -> Result<Vec<MessageView>, OpError> {
-        if run.prompt_via == PromptVia::Stream {
+    pub(super) async fn hand_messages(&self, run: RunId) -> Result<Vec<MessageView>, OpError> {
+        if self.store.read(|connection| queued_messages(connection, run))?.is_empty() {
             return Ok(Vec::new());
         }
-        let queued = self.store.read(|connection| queued_messages(connection, run.id))?;
-        if queued.is_empty() {
-            return Ok(Vec::new());
-        }
-        let ids: Vec<_> = queued.iter().map(|message| message.id.clone()).collect();
-        let of = run.clone();
-        self.store.write(move |tx| tx.deliver_messages(&of, &ids, "tool_result")).await?;
-        Ok(queued.iter().map(|message| render::message(message, &run.name)).collect())
+        Ok(self.store.write(move |tx| take_messages(tx, run)).await?)
     }
 
     /// Lists requests that the caller may answer, oldest first.
@@ -163,47 +172,83 @@ impl Ops {
         for one in &call.answers {
             bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
         }
-        let (home, retention) = (self.home.clone(), self.retention());
-        self.write(caller, move |tx, who| {
-            let mut answered = Answered::default();
-            let mut runs: BTreeMap<String, Run> = BTreeMap::new();
+        let (home, again_home, retention) = (self.home.clone(), self.home.clone(), self.retention());
+        let settle = move |tx: &mut Tx<'_>, who: &Principal| {
+            let mut requests = Vec::with_capacity(call.answers.len());
             for AnswerOne { run, message_id, answer } in call.answers {
-                let (request, of) = match (message_id, run) {
+                let request = match (message_id, run) {
                     (Some(id), within) => {
-                        let (request, of) = pick::request(tx.connection(), who, Action::Answer, &id)?;
+                        let request = pick::request(tx.connection(), who, Action::Answer, &id)?;
                         if let Some(within) = within
-                            && pick::run(tx.connection(), who, Action::Answer, &within)?.id != of.id
+                            && pick::run(tx.connection(), who, Action::Answer, &within)?.id != request.run
                         {
                             return Err(Denied::not_found("question", &id).into());
                         }
-                        (request, of)
+                        request
                     }
-                    (None, Some(run)) => {
-                        let run = pick::run(tx.connection(), who, Action::Answer, &run)?;
-                        (pick::only_request(tx.connection(), &run)?, run)
-                    }
+                    (None, Some(run)) => pick::only_request(tx.connection(), &pick::run(tx.connection(), who, Action::Answer, &run)?)?,
                     (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
                 };
                 let request = tx.settle(&request, RequestEvent::Answer { by: who.clone(), text: answer })?;
                 hand_over(tx, &request, retention)?;
-                answered.requests.push(render::request(&request));
-                runs.insert(of.name.clone(), of);
+                requests.push(request);
             }
-            for run in runs.into_values() {
-                let run = tx.run(run.id)?;
-                answered.runs.push(render::run(tx.connection(), &home, &run)?);
-            }
-            Ok::<_, StoreError>(answered)
-        })
-        .await
+            told(tx, &home, &requests)
+        };
+        let receipt = |answered: &Answered| answered.requests.iter().map(|request| request.message_id.clone()).collect::<Vec<_>>();
+        let as_answered = move |tx: &mut Tx<'_>, ids: Vec<String>| {
+            let requests = ids.iter().map(|id| Ok(as_answered(asked(tx, id)?))).collect::<Result<Vec<_>, StoreError>>()?;
+            told(tx, &again_home, &requests)
+        };
+        self.write_with_receipt(caller, settle, receipt, as_answered).await
     }
+}
+
+/// Reads a request that a receipt names. It can have gone with its run.
+fn asked(tx: &Tx<'_>, id: &str) -> Result<Request, StoreError> {
+    let found = RequestId::parse(id).ok().map(|id| request_by_id(tx.connection(), id)).transpose()?.flatten();
+    found.ok_or_else(|| Denied::not_found("question", id).into())
+}
+
+/// Returns a request as it was when it was answered, whether or not the answer was read since.
+fn as_answered(request: Request) -> Request {
+    let state = match request.state {
+        RequestState::Retrieved { answer, .. } => RequestState::Answered(answer),
+        state => state,
+    };
+    Request { state, ..request }
+}
+
+/// Shows answered requests, and the runs concerned as they are now.
+fn told(tx: &Tx<'_>, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
+    let runs: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
+    let runs = runs.into_values().map(|run| render::run(tx.connection(), home, &tx.run(run)?)).collect::<Result<_, StoreError>>()?;
+    Ok(Answered { requests: requests.iter().map(render::request).collect(), runs })
+}
+
+/// Takes a run's messages for one of its own calls, where its process reads none.
+fn take_messages(tx: &mut Tx<'_>, run: RunId) -> Result<Vec<MessageView>, StoreError> {
+    let queued = queued_messages(tx.connection(), run)?;
+    if queued.is_empty() {
+        return Ok(Vec::new());
+    }
+    let run = tx.run(run)?;
+    if run.prompt_via == PromptVia::Stream {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<_> = queued.iter().map(|message| message.id.clone()).collect();
+    tx.deliver_messages(&run, &ids, "tool_result")?;
+    Ok(queued.iter().map(|message| render::message(message, &run.name)).collect())
 }
 
 /// Gets the answer to a question that a block asked to its run: onto the input of a process that
 /// takes one; else the process is stopped, and begun anew with the answer.
 fn hand_over(tx: &mut Tx<'_>, request: &Request, retention: Retention) -> Result<(), StoreError> {
+    if !request.by_block || !request.blocking {
+        return Ok(());
+    }
     let run = tx.run(request.run)?;
-    if !request.by_block || !request.blocking || run.blocking_pending > 0 || run.state != RunState::Running {
+    if run.blocking_pending > 0 || run.state != RunState::Running {
         return Ok(());
     }
     if run.prompt_via == PromptVia::Stream {

@@ -20,7 +20,6 @@ use adjutant_core::{
 use sha2::{Digest, Sha256};
 use std::io::BufRead;
 use std::path::PathBuf;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// After this many attempts of which nothing ever came to life, a run is given up.
@@ -268,7 +267,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub async fn orders(&self, id: AttemptId, known: i64, wait_ms: u64) -> Result<Orders, OpError> {
-        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        let deadline = super::end_of_wait(wait_ms);
         let listener = self.store.bells().listen(vec![Topic::Run(id.run)]);
         loop {
             let orders = self.wanted(id)?;

@@ -20,6 +20,10 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub async fn settle_due(&self) -> Result<Option<Time>, OpError> {
+        let next = self.store.read(next_until)?;
+        if next.is_none_or(|at| at > clock::now()) {
+            return Ok(next);
+        }
         let retention = self.retention();
         self.store
             .write(move |tx| {

@@ -15,7 +15,7 @@ const FALLBACK_LOOK: Duration = Duration::from_secs(1);
 
 /// Reads one page, waiting for more when there is none yet.
 pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
-    let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+    let deadline = super::end_of_wait(call.wait_ms);
     let listener = ops.store().bells().listen(vec![Topic::Run(run.id)]);
     let bytes_max = call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
     let id = run.id.to_string();

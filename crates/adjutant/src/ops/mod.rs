@@ -25,12 +25,22 @@ use adjutant_core::{Action, Principal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Who calls, and under which idempotency key.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub who: Principal,
     pub key: Option<Key>,
+}
+
+/// Longest wait of one call, in milliseconds; callers that want more call again.
+const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// Returns when a wait that begins now is over.
+fn end_of_wait(wait_ms: u64) -> Instant {
+    Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX))
 }
 
 /// The use cases over one store. Cheap to clone.
@@ -98,6 +108,23 @@ impl Ops {
     {
         let Caller { who, key } = caller;
         Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
+    }
+
+    /// Runs one durable transaction once for the caller's key, of which only a receipt is kept: a
+    /// repeated call gets what `again` makes of it, which has to be the same.
+    async fn write_with_receipt<T, R>(
+        &self,
+        caller: Caller,
+        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Send + 'static,
+        receipt: impl FnOnce(&T) -> R + Send + 'static,
+        again: impl FnOnce(&mut Tx<'_>, R) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, OpError>
+    where
+        T: Send + 'static,
+        R: Serialize + DeserializeOwned,
+    {
+        let Caller { who, key } = caller;
+        Ok(self.store.write(move |tx| tx.once_with_receipt(&who, key.as_ref(), |tx| work(tx, &who), receipt, again)).await?)
     }
 
     /// Refuses an action that the principal may never do, before anything is looked up.

@@ -3,7 +3,7 @@
 use crate::store::Connection;
 use crate::store::{Request, Run, StoreError, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref};
 use adjutant_core::principal::{Verdict, may};
-use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo};
+use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo, RunId};
 
 /// Refuses an action that the principal may never do.
 pub(super) fn check(who: &Principal, action: Action) -> Result<(), Denied> {
@@ -23,10 +23,10 @@ fn phrase(who: &Principal) -> &'static str {
     }
 }
 
-fn relation(who: &Principal, run: &Run) -> Relation {
+fn relation(who: &Principal, run: RunId, owner: &Principal) -> Relation {
     match who {
-        Principal::Run(id) if *id == run.id => Relation::Itself,
-        Principal::Client(_) if run.owner == *who => Relation::Owner,
+        Principal::Run(id) if *id == run => Relation::Itself,
+        Principal::Client(_) if owner == who => Relation::Owner,
         Principal::Person | Principal::Client(_) | Principal::Run(_) => Relation::Foreign,
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
             itself
         }
     };
-    match may(who, action, relation(who, &run)) {
+    match may(who, action, relation(who, run.id, &run.owner)) {
         Verdict::Yes => Ok(run),
         Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }.into()),
         Verdict::NotFound => Err(Denied::not_found("run", given).into()),
@@ -54,7 +54,7 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
 }
 
 /// Finds the request that `given` (an id or a short number) means for an action.
-pub(super) fn request(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<(Request, Run), StoreError> {
+pub(super) fn request(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<Request, StoreError> {
     check(who, action)?;
     let not_found = || StoreError::from(Denied::not_found("question", given));
     let request = if let Ok(id) = RequestId::parse(given) {
@@ -65,9 +65,8 @@ pub(super) fn request(connection: &Connection, who: &Principal, action: Action, 
         None
     };
     let request = request.ok_or_else(not_found)?;
-    let run = run_by_id(connection, request.run)?.ok_or_else(not_found)?;
-    match may(who, action, relation(who, &run)) {
-        Verdict::Yes => Ok((request, run)),
+    match may(who, action, relation(who, request.run, &request.owner)) {
+        Verdict::Yes => Ok(request),
         Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }.into()),
         Verdict::NotFound => Err(not_found()),
     }

@@ -165,7 +165,7 @@ impl Ops {
             Ok((run, view))
         })?;
         if *who == Principal::Run(run.id) {
-            view.messages = self.hand_messages(&run).await?;
+            view.messages = self.hand_messages(run.id).await?;
         }
         Ok(view)
     }

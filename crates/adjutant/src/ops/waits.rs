@@ -4,7 +4,6 @@ use super::{Caller, OpError, Ops, pick, render};
 use crate::store::{Request, Run, StoreError, Topic, ended_after, events_after, last_seq, open_requests, requests_of, run_by_id, runs_newest};
 use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RunId, RunState};
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Most runs that one wait can name.
@@ -53,7 +52,7 @@ impl Ops {
         if call.runs.len() > RUNS_MAX {
             return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
         }
-        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+        let deadline = super::end_of_wait(call.wait_ms);
         let (runs, began) = self.store.read(|connection| {
             let runs =
                 call.runs.iter().map(|given| Ok(pick::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()?;
@@ -139,7 +138,7 @@ impl Ops {
             (None, who) => Topic::Owner(who.to_string()),
         };
         let listener = self.store.bells().listen(vec![topic]);
-        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+        let deadline = super::end_of_wait(call.wait_ms);
         loop {
             let (events, last) =
                 self.store.read(|connection| Ok((events_after(connection, who, run, EventSeq(call.after), limit)?, last_seq(connection)?)))?;

@@ -41,26 +41,63 @@ impl Tx<'_> {
     {
         let Some(key) = key else { return work(self) };
         let who = who.to_string();
-        let earlier: Option<(Vec<u8>, String)> = self
-            .prepare("SELECT body_hash, reply FROM keys WHERE principal = ?1 AND key = ?2")?
-            .query_row(params![who, key.key], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        if let Some((body_hash, reply)) = earlier {
-            if body_hash != key.body_hash {
-                return Err(Denied::KeyReused.into());
-            }
-            return serde_json::from_str(&reply).map_err(|error| StoreError::Corrupt(error.to_string()));
+        if let Some(earlier) = self.earlier(&who, key)? {
+            return Ok(earlier);
         }
         let value = work(self)?;
-        let reply = serde_json::to_string(&value).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO keys (principal, key, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
-            who,
+        self.keep(&who, key, &value)?;
+        Ok(value)
+    }
+
+    /// Runs `work` once for this principal and key, and keeps only a receipt of what came of it:
+    /// later calls get what `again` makes of the receipt, which has to be the same.
+    ///
+    /// # Errors
+    /// `KeyReused` for another body under the key; whatever `work` refuses is not remembered.
+    pub fn once_with_receipt<T, R>(
+        &mut self,
+        who: &Principal,
+        key: Option<&Key>,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+        receipt: impl FnOnce(&T) -> R,
+        again: impl FnOnce(&mut Self, R) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError>
+    where
+        R: Serialize + DeserializeOwned,
+    {
+        let Some(key) = key else { return work(self) };
+        let who = who.to_string();
+        if let Some(earlier) = self.earlier(&who, key)? {
+            return again(self, earlier);
+        }
+        let value = work(self)?;
+        self.keep(&who, key, &receipt(&value))?;
+        Ok(value)
+    }
+
+    /// Returns what is kept under a key.
+    fn earlier<R: DeserializeOwned>(&self, who: &str, key: &Key) -> Result<Option<R>, StoreError> {
+        let kept: Option<([u8; 32], String)> = self
+            .prepare("SELECT body_hash, reply FROM keys WHERE key = ?1 AND principal = ?2")?
+            .query_row(params![key.key, who], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        match kept {
+            None => Ok(None),
+            Some((body_hash, _)) if body_hash != key.body_hash => Err(Denied::KeyReused.into()),
+            Some((_, reply)) => serde_json::from_str(&reply).map(Some).map_err(|error| StoreError::Corrupt(error.to_string())),
+        }
+    }
+
+    fn keep(&self, who: &str, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
+        let reply = serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
             key.key,
+            who,
             key.body_hash,
             reply,
             self.now().0
         ])?;
-        Ok(value)
+        Ok(())
     }
 
     /// Forgets keys that were used before `before`.
@@ -68,7 +105,9 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_keys(&mut self, before: Time) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM keys WHERE at < ?1")?.execute([before.0])?;
+        // Up to the first that is kept: rows are in the order of time.
+        self.prepare("DELETE FROM keys WHERE no < coalesce((SELECT no FROM keys WHERE at >= ?1 ORDER BY no LIMIT 1), ?2)")?
+            .execute([before.0, i64::MAX])?;
         Ok(())
     }
 }

@@ -199,6 +199,11 @@ impl Tx<'_> {
         if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
             return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
         }
+        // Whoever keeps the deadlines knows of the next, so only an earlier one is news.
+        let next: Option<i64> = self.prepare("SELECT min(expires_at) FROM requests WHERE status = 'pending'")?.query_row([], |row| row.get(0))?;
+        if next.is_none_or(|next| new.expires_at.0 < next) {
+            self.ring(Topic::Deadline);
+        }
         let options = serde_json::to_string(&new.options).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare(
             "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block)
@@ -231,7 +236,6 @@ impl Tx<'_> {
             "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4 WHERE id = ?1",
         )?
         .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0])?;
-        self.ring(Topic::Deadline);
         Ok(Request {
             id: new.id,
             no,
@@ -308,6 +312,12 @@ impl Tx<'_> {
 
     /// Begins a parked run anew when nothing that it waits for is open any more.
     pub(super) fn wake_parked(&mut self, run: RunId) -> Result<(), StoreError> {
+        let stopped: bool = self
+            .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0)")?
+            .query_row([run.to_string()], |row| row.get(0))?;
+        if !stopped {
+            return Ok(());
+        }
         let run = self.run(run)?;
         if run.blocking_pending == 0 && matches!(run.state, RunState::Stopped { reason: StopReason::Parked, .. }) {
             self.advance(&run, RunEvent::Resumed, Retention { stopped_ms: 0 }, "hub", "its questions are settled")?;

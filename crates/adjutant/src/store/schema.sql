@@ -53,7 +53,7 @@ CREATE TABLE runs (
 ) STRICT;
 CREATE INDEX runs_queue ON runs (no) WHERE state = 'queued';
 CREATE INDEX runs_live ON runs (state, id) WHERE state IN ('starting', 'running', 'stopping');
-CREATE INDEX runs_dir ON runs (cwd) WHERE state IN ('starting', 'running', 'stopping');
+CREATE INDEX runs_dir ON runs (cwd, no, id, name) WHERE state IN ('starting', 'running', 'stopping');
 CREATE INDEX runs_stopped ON runs (until_at) WHERE state = 'stopped';
 CREATE INDEX runs_finished ON runs (ended_at) WHERE state = 'finished';
 CREATE INDEX runs_unfinished ON runs (owner, no) WHERE state <> 'finished';
@@ -154,16 +154,17 @@ CREATE TABLE messages (
 ) STRICT;
 CREATE INDEX messages_queued ON messages (run, no) WHERE delivery = 'queued';
 
--- Replies to calls that may be repeated.
+-- Replies to calls that may be repeated. Rows come in the order of time, and so do the keys that our
+-- clients draw: both ends of a commit's work are the last pages.
 CREATE TABLE keys (
-  principal TEXT NOT NULL,
+  no        INTEGER PRIMARY KEY,
   key       TEXT NOT NULL,
+  principal TEXT NOT NULL,
   body_hash BLOB NOT NULL,
   reply     TEXT NOT NULL,
   at        INTEGER NOT NULL,
-  PRIMARY KEY (principal, key)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX keys_at ON keys (at);
+  UNIQUE (key, principal)
+) STRICT;
 
 -- Waits that an MCP client polls and comes back to.
 CREATE TABLE tasks (

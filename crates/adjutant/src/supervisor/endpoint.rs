@@ -6,7 +6,7 @@
 //! - HTTP on loopback, for clients that speak MCP over it. The bearer token is needed; `Host` and
 //!   `Origin` are checked, so that no web page can use it.
 
-use crate::client::{Client, random_hex};
+use crate::client::{Client, fresh_key, random_hex};
 use crate::link::{AttemptDir, Order, WorkerAccess, headers};
 use crate::mcp;
 use crate::process::peer::Peer;
@@ -100,7 +100,7 @@ async fn carry(
     let key = match given.get(headers::KEY).map(|key| key.to_str()) {
         Some(Ok(key)) => key.to_owned(),
         Some(Err(_)) => return Err(Refused::new(codes::INVALID, "the key is no visible ASCII")),
-        None => random_hex::<16>(),
+        None => fresh_key(),
     };
     client.send_json(&format!("/api/v1/{name}"), body, Some(&key)).await.map(Json).map_err(Refused)
 }

@@ -1,7 +1,7 @@
 //! The main job: a task is handed over, the agent asks, it is answered, it goes on and finishes.
 
 use crate::support::TestHome;
-use adjutant::view::{Dispatch, codes};
+use adjutant::view::{AnswerOne, AnswerRequests, Dispatch, codes};
 use serde_json::json;
 
 #[test]
@@ -85,6 +85,23 @@ fn one_answer_wins_and_the_loser_is_told() {
     let refused = home.adj(&["--json", "reply", &number, "no, me"]);
     assert_eq!(refused.code, 7, "{refused:?}");
     assert!(refused.err.contains(codes::ALREADY_ANSWERED), "{refused:?}");
+}
+
+#[test]
+fn an_answer_given_again_under_its_key_gets_the_same_reply() {
+    let home = TestHome::new();
+    home.start("again", "ask \"Which?\"\ndone");
+    home.until_status("again", "waiting_parent_reply");
+    let one = AnswerOne { run: Some("again".to_string()), message_id: None, answer: "this".to_string() };
+    let call = AnswerRequests { answers: vec![one] };
+    let first = home.call(&call, "the-key").expect("answered");
+    assert_eq!((first.requests[0].status.as_str(), first.runs[0].state.as_str()), ("answered", "running"));
+    home.finished("again");
+    let again = home.call(&call, "the-key").expect("the same reply");
+    assert_eq!(again.requests, first.requests, "although the run has read it since");
+    assert_eq!(again.runs[0].state, "finished", "runs are shown as they are");
+    let other = AnswerRequests { answers: vec![AnswerOne { answer: "that".to_string(), ..call.answers[0].clone() }] };
+    assert_eq!(home.call(&other, "the-key").expect_err("another body").code, codes::KEY_REUSED);
 }
 
 #[test]
