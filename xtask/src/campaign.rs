@@ -169,7 +169,7 @@ async fn answer_all(lab: &Lab, ledger: &Shared, stopped: &tokio::sync::watch::Re
             for rival in 0..2 {
                 number += 1;
                 let answer = format!("re: {} by {rival}", request.question);
-                let one = AnswerOne { run: None, message_id: Some(request.message_id.clone()), answer: answer.clone() };
+                let one = AnswerOne { message_id: Some(request.message_id.clone()), answer: answer.clone(), ..AnswerOne::default() };
                 let (client, key) = (client.clone(), format!("answer-{number}"));
                 let call = AnswerRequests { answers: vec![one] };
                 tries.spawn(async move { (answer, persist_plain(&client, &call, &key).await) });

@@ -1,6 +1,6 @@
 //! Refusals: every "no" that the rules can say, as a type.
 
-use crate::{AnsweredBy, Outcome};
+use crate::{AnsweredBy, Outcome, RequestKind};
 
 /// Why something was refused. Nothing has changed when one of these is returned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +23,15 @@ pub enum Denied {
     /// The question was withdrawn, for instance because its run ended.
     #[error("the question was withdrawn")]
     Withdrawn,
+    /// A decision that makes no sense for this kind of request.
+    #[error("{} {} cannot be {wanted}", article(*.kind), .kind.word())]
+    Unfitting { kind: RequestKind, wanted: &'static str },
+    /// The run has got the approval already, so it can no longer be taken back.
+    #[error("the approval has been used")]
+    Used,
+    /// A decision was about another content than the request has.
+    #[error("the request is not the one that was shown")]
+    NotAsShown,
     /// A run tried to answer itself.
     #[error("a run cannot answer its own question")]
     OwnQuestion,
@@ -54,6 +63,13 @@ impl Denied {
     #[must_use]
     pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
         Self::Invalid { field, problem: problem.into() }
+    }
+}
+
+fn article(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::Question | RequestKind::Delegation => "a",
+        RequestKind::Approval => "an",
     }
 }
 

@@ -20,13 +20,14 @@ pub enum EventKind {
     RequestAsked,
     RequestAnswered,
     RequestRetrieved,
+    RequestVetoed,
     RequestExpired,
     RequestWithdrawn,
     SignalMalformed,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::RunQueued,
         Self::RunStarting,
         Self::RunStarted,
@@ -44,6 +45,7 @@ impl EventKind {
         Self::RequestAsked,
         Self::RequestAnswered,
         Self::RequestRetrieved,
+        Self::RequestVetoed,
         Self::RequestExpired,
         Self::RequestWithdrawn,
         Self::SignalMalformed,
@@ -70,6 +72,7 @@ impl EventKind {
             Self::RequestAsked => "request.asked",
             Self::RequestAnswered => "request.answered",
             Self::RequestRetrieved => "request.retrieved",
+            Self::RequestVetoed => "request.vetoed",
             Self::RequestExpired => "request.expired",
             Self::RequestWithdrawn => "request.withdrawn",
             Self::SignalMalformed => "signal.malformed",

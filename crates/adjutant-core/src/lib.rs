@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod checkpoint;
+pub mod decision;
 pub mod denied;
 pub mod event;
 pub mod id;
@@ -20,11 +21,12 @@ pub mod signal;
 pub mod time;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, PromptVia};
+pub use decision::{Changes, Decision};
 pub use denied::Denied;
 pub use event::EventKind;
 pub use id::{AttemptNo, EventSeq, IdError, RequestId, RequestNo, RunId};
 pub use name::RunName;
 pub use principal::{Action, ClientName, Principal, Relation};
-pub use request::{Answer, AnsweredBy, RequestEvent, RequestKind, RequestState};
+pub use request::{Answer, AnsweredBy, Matter, RequestEvent, RequestKind, RequestState};
 pub use run::{AttemptEnd, Exit, Failure, Outcome, RunEvent, RunState, StopReason};
 pub use time::Time;

@@ -12,6 +12,8 @@ pub const KEY_BYTES_MAX: usize = 200;
 pub const OPTIONS_MAX: usize = 20;
 /// Longest option of a question, in bytes.
 pub const OPTION_BYTES_MAX: usize = 2_000;
+/// Longest preview of what is to be approved, in bytes: what nobody can read is not shown to anybody.
+pub const PREVIEW_BYTES_MAX: usize = 256 * 1024;
 /// Most requests that one run may have open at once.
 pub const OPEN_REQUESTS_MAX: usize = 20_000;
 /// How long a question stays open when nothing else is said: 24 hours.

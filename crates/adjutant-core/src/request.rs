@@ -1,14 +1,16 @@
-//! Requests: something a run needs decided, and the one answer that it gets.
+//! Requests: something a run needs decided, and the one decision that it gets.
 //!
 //! ```text
 //!            ┌─ Answer ──> Answered ── Retrieve ──> Retrieved
 //!  Pending ──┼─ Deadline ─> Answered by default, or Expired
 //!            └─ Withdraw ─> Withdrawn
 //! ```
-//! Nothing else ever happens to a request: exactly one answer is accepted, and reading marks,
-//! never destroys.
+//! Nothing else ever happens to a request: exactly one decision is accepted, and reading marks,
+//! never destroys. One thing can be taken back: a yes to an approval, as long as its run has not
+//! got it (a veto).
 
-use crate::{Denied, Principal, RunId, Time};
+use crate::signal::{Delegation, Independence};
+use crate::{Decision, Denied, Principal, RunId, Time};
 use std::fmt;
 
 /// What kind of decision is asked for.
@@ -16,6 +18,10 @@ use std::fmt;
 pub enum RequestKind {
     /// A question in natural language.
     Question,
+    /// Leave to do something.
+    Approval,
+    /// A task that somebody else is to do.
+    Delegation,
 }
 
 impl RequestKind {
@@ -24,7 +30,40 @@ impl RequestKind {
     pub fn word(self) -> &'static str {
         match self {
             Self::Question => "question",
+            Self::Approval => "approval",
+            Self::Delegation => "delegation",
         }
+    }
+}
+
+/// What is asked for, beside the text that names it (the question, the action, the task).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Matter {
+    Question,
+    Approval {
+        /// What exactly would be done: a text, a command, a diff.
+        preview: Option<String>,
+        risk: Option<String>,
+    },
+    Delegation(Delegation),
+}
+
+impl Matter {
+    /// Returns the kind of decision that it needs.
+    #[must_use]
+    pub fn kind(&self) -> RequestKind {
+        match self {
+            Self::Question => RequestKind::Question,
+            Self::Approval { .. } => RequestKind::Approval,
+            Self::Delegation(_) => RequestKind::Delegation,
+        }
+    }
+
+    /// Tells whether the request still makes sense when its run has succeeded: a task for somebody
+    /// else that the run did not want to wait for.
+    #[must_use]
+    pub fn outlives_its_run(&self) -> bool {
+        matches!(self, Self::Delegation(Delegation { independence: Independence::Parallel | Independence::Optional, .. }))
     }
 }
 
@@ -48,7 +87,7 @@ impl fmt::Display for AnsweredBy {
 /// The one accepted answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    pub text: String,
+    pub decision: Decision,
     pub by: AnsweredBy,
     pub at: Time,
 }
@@ -108,9 +147,15 @@ impl RequestState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTerms {
     pub asker: RunId,
+    pub kind: RequestKind,
     pub expires_at: Time,
-    /// Becomes the answer at the deadline.
-    pub default: Option<String>,
+    /// Becomes the answer at the deadline. Without it a question expires, and anything else is
+    /// denied.
+    pub default: Option<Decision>,
+    /// An attempt that is under way was told the answer with its prompt.
+    pub told: bool,
+    /// Its run is held until what was approved is done.
+    pub held: bool,
 }
 
 /// Something that happens to a request.
@@ -118,7 +163,7 @@ pub struct RequestTerms {
 pub enum RequestEvent {
     Answer {
         by: Principal,
-        text: String,
+        decision: Decision,
     },
     /// The asker's own read.
     Retrieve,
@@ -128,6 +173,15 @@ pub enum RequestEvent {
     Withdraw,
 }
 
+/// Why nobody's silence is a yes.
+pub const NOBODY_DECIDED: &str = "nobody decided in time";
+
+/// Tells whether a decision takes back a yes: only to an approval, whose effect is in the hands of
+/// its run. What a delegation starts is there at once; it can be cancelled.
+fn is_veto(kind: RequestKind, before: &Answer, decision: &Decision) -> bool {
+    kind == RequestKind::Approval && matches!((&before.decision, decision), (Decision::Approved { .. }, Decision::Denied { .. }))
+}
+
 /// Decides what an event does to a request.
 ///
 /// # Errors
@@ -135,17 +189,28 @@ pub enum RequestEvent {
 /// changes nothing (the answer stays readable).
 pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, now: Time) -> Result<RequestState, Denied> {
     match event {
-        RequestEvent::Answer { by, text } => {
+        RequestEvent::Answer { by, decision } => {
             if by == Principal::Run(terms.asker) {
                 return Err(Denied::OwnQuestion);
             }
+            decision.fits(terms.kind)?;
+            let answered = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Principal(by), at: now });
             match state {
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
-                RequestState::Pending => Ok(RequestState::Answered(Answer { text, by: AnsweredBy::Principal(by), at: now })),
+                RequestState::Pending => Ok(answered(decision)),
+                RequestState::Answered(before) if is_veto(terms.kind, before, &decision) => {
+                    if terms.told {
+                        Err(Denied::Used)
+                    } else {
+                        Ok(answered(decision))
+                    }
+                }
+                RequestState::Retrieved { answer: before, .. } if is_veto(terms.kind, before, &decision) => Err(Denied::Used),
                 settled => Err(refusal(settled)),
             }
         }
         RequestEvent::Retrieve => match state {
+            RequestState::Answered(_) if terms.held => Err(Denied::invalid("message_id", "what was approved is still under way")),
             RequestState::Answered(answer) => Ok(RequestState::Retrieved { answer: answer.clone(), at: now }),
             RequestState::Retrieved { .. } => Ok(state.clone()),
             RequestState::Pending => Err(Denied::invalid("message_id", "not answered yet")),
@@ -154,9 +219,13 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
         },
         RequestEvent::Deadline => match state {
             RequestState::Pending if now < terms.expires_at => Err(Denied::invalid("deadline", "not reached yet")),
-            RequestState::Pending => Ok(match &terms.default {
-                Some(text) => RequestState::Answered(Answer { text: text.clone(), by: AnsweredBy::Default, at: now }),
-                None => RequestState::Expired { at: now },
+            RequestState::Pending => Ok(match (&terms.default, terms.kind) {
+                (Some(decision), _) => RequestState::Answered(Answer { decision: decision.clone(), by: AnsweredBy::Default, at: now }),
+                (None, RequestKind::Question) => RequestState::Expired { at: now },
+                (None, RequestKind::Approval | RequestKind::Delegation) => {
+                    let decision = Decision::Denied { reason: NOBODY_DECIDED.to_owned() };
+                    RequestState::Answered(Answer { decision, by: AnsweredBy::Default, at: now })
+                }
             }),
             settled => Err(refusal(settled)),
         },
@@ -185,20 +254,38 @@ mod tests {
         RunId::new(Time(1), [7; 10])
     }
 
+    fn kind() -> impl Strategy<Value = RequestKind> {
+        prop_oneof![Just(RequestKind::Question), Just(RequestKind::Approval), Just(RequestKind::Delegation)]
+    }
+
+    fn decision() -> impl Strategy<Value = Decision> {
+        prop_oneof![".{0,8}".prop_map(Decision::Text), Just(Decision::approved()), "[a-z]{0,3}".prop_map(|reason| Decision::Denied { reason }),]
+    }
+
     fn event() -> impl Strategy<Value = RequestEvent> {
         prop_oneof![
-            (any::<bool>(), ".{0,8}")
-                .prop_map(|(own, text)| RequestEvent::Answer { by: if own { Principal::Run(run()) } else { Principal::Person }, text }),
-            Just(RequestEvent::Retrieve),
-            Just(RequestEvent::Deadline),
-            Just(RequestEvent::Withdraw),
+            4 => (any::<bool>(), decision())
+                .prop_map(|(own, decision)| RequestEvent::Answer { by: if own { Principal::Run(run()) } else { Principal::Person }, decision }),
+            1 => Just(RequestEvent::Retrieve),
+            1 => Just(RequestEvent::Deadline),
+            1 => Just(RequestEvent::Withdraw),
         ]
+    }
+
+    fn terms(kind: RequestKind) -> RequestTerms {
+        RequestTerms { asker: run(), kind, expires_at: Time(100), default: None, told: false, held: false }
     }
 
     proptest! {
         #[test]
-        fn exactly_one_answer_is_ever_accepted(events in proptest::collection::vec((event(), 0_i64..200), 0..40), default in proptest::option::of("[a-z]{0,3}")) {
-            let terms = RequestTerms { asker: run(), expires_at: Time(100), default };
+        fn exactly_one_decision_is_ever_accepted_and_only_a_veto_takes_it_back(
+            kind in kind(),
+            events in proptest::collection::vec((event(), 0_i64..200), 0..40),
+            default in proptest::option::of("[a-z]{0,3}"),
+            told in any::<bool>(),
+        ) {
+            let default = default.filter(|_| kind == RequestKind::Question).map(Decision::Text);
+            let terms = RequestTerms { default, told, ..terms(kind) };
             let mut state = RequestState::Pending;
             let mut accepted: Option<Answer> = None;
             let mut now = Time(0);
@@ -207,9 +294,14 @@ mod tests {
                 let before = state.clone();
                 match apply(&state, &terms, event.clone(), now) {
                     Ok(next) => {
-                        if let (None, Some(answer)) = (before.answer(), next.answer()) {
-                            prop_assert!(accepted.is_none());
+                        if let Some(answer) = next.answer().filter(|answer| Some(*answer) != before.answer()) {
+                            if let Some(earlier) = &accepted {
+                                prop_assert!(kind == RequestKind::Approval && !told && matches!(before, RequestState::Answered(_)), "only an unused approval");
+                                let veto = (earlier.decision.word(), answer.decision.word());
+                                prop_assert_eq!(veto, (Some("approved"), Some("denied")), "never back to a yes");
+                            }
                             prop_assert!(answer.by != AnsweredBy::Principal(Principal::Run(run())));
+                            prop_assert!(answer.decision.fits(kind).is_ok());
                             accepted = Some(answer.clone());
                         }
                         prop_assert!(!before.is_settled() || next.is_settled());
@@ -222,19 +314,58 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_answered_after_its_deadline(late in 0_i64..1_000, text in ".{0,8}") {
-            let terms = RequestTerms { asker: run(), expires_at: Time(100), default: None };
-            let answer = RequestEvent::Answer { by: Principal::Person, text };
-            prop_assert_eq!(apply(&RequestState::Pending, &terms, answer, Time(100 + late)), Err(Denied::Expired));
+        fn nothing_is_decided_after_its_deadline(kind in kind(), late in 0_i64..1_000, decision in decision()) {
+            prop_assume!(decision.fits(kind).is_ok());
+            let answer = RequestEvent::Answer { by: Principal::Person, decision };
+            prop_assert_eq!(apply(&RequestState::Pending, &terms(kind), answer, Time(100 + late)), Err(Denied::Expired));
+        }
+
+        #[test]
+        fn what_was_used_can_no_longer_be_vetoed(retrieved in any::<bool>(), told in any::<bool>()) {
+            let terms = RequestTerms { told, ..terms(RequestKind::Approval) };
+            let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
+            let no = RequestEvent::Answer { by: Principal::Person, decision: Decision::Denied { reason: "wait".to_owned() } };
+            let mut state = apply(&RequestState::Pending, &terms, yes, Time(1)).expect("a person may approve");
+            if retrieved {
+                state = apply(&state, &terms, RequestEvent::Retrieve, Time(2)).expect("the asker reads");
+            }
+            let vetoed = apply(&state, &terms, no, Time(3));
+            if told || retrieved {
+                prop_assert_eq!(vetoed, Err(Denied::Used));
+            } else {
+                let text = vetoed.expect("not used yet").answer().map(|answer| answer.decision.to_text());
+                prop_assert_eq!(text, Some("denied: wait".to_owned()));
+            }
         }
     }
 
     #[test]
+    fn silence_is_no_yes_unless_the_request_says_so() {
+        let text = |kind, default| {
+            let settled = apply(&RequestState::Pending, &RequestTerms { default, ..terms(kind) }, RequestEvent::Deadline, Time(100));
+            settled.expect("the deadline has come").answer().map(|answer| (answer.decision.to_text(), answer.by.to_string()))
+        };
+        let denied = Some(("denied: nobody decided in time".to_owned(), "default".to_owned()));
+        assert_eq!((text(RequestKind::Approval, None), text(RequestKind::Delegation, None)), (denied.clone(), denied));
+        assert_eq!(text(RequestKind::Approval, Some(Decision::approved())), Some(("approved".to_owned(), "default".to_owned())));
+        assert_eq!(text(RequestKind::Question, None), None);
+    }
+
+    #[test]
+    fn what_is_still_under_way_is_not_read() {
+        let terms = RequestTerms { held: true, ..terms(RequestKind::Delegation) };
+        let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
+        let state = apply(&RequestState::Pending, &terms, yes, Time(1)).expect("a person may approve");
+        assert!(apply(&state, &terms, RequestEvent::Retrieve, Time(2)).is_err());
+        assert!(apply(&state, &RequestTerms { held: false, ..terms }, RequestEvent::Retrieve, Time(2)).is_ok());
+    }
+
+    #[test]
     fn an_empty_answer_is_an_answer() {
-        let terms = RequestTerms { asker: run(), expires_at: Time(100), default: None };
-        let answered = apply(&RequestState::Pending, &terms, RequestEvent::Answer { by: Principal::Person, text: String::new() }, Time(1))
-            .expect("a person may answer");
-        assert_eq!(answered.answer().map(|a| a.text.as_str()), Some(""));
+        let terms = terms(RequestKind::Question);
+        let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text(String::new()) };
+        let answered = apply(&RequestState::Pending, &terms, answer, Time(1)).expect("a person may answer");
+        assert_eq!(answered.answer().map(|a| a.decision.to_text()), Some(String::new()));
         let retrieved = apply(&answered, &terms, RequestEvent::Retrieve, Time(2)).expect("the asker reads");
         assert_eq!(apply(&retrieved, &terms, RequestEvent::Retrieve, Time(3)), Ok(retrieved.clone()), "reading again changes nothing");
     }

@@ -9,15 +9,25 @@ pub struct Decided {
     /// `Q12`.
     pub number: String,
     pub question: String,
-    pub decision: Decision,
+    pub became: Became,
 }
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum Became {
     Answered(String),
     Expired,
     Withdrawn,
+}
+
+/// What somebody decided about something that the run wanted to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruled {
+    pub number: String,
+    pub action: String,
+    pub approved: bool,
+    /// The reason of a no, or what was said along with a yes.
+    pub words: Option<String>,
 }
 
 /// What became of a delegation.
@@ -31,6 +41,7 @@ pub enum Delegated {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resumption {
     pub decided: Vec<Decided>,
+    pub ruled: Vec<Ruled>,
     pub delegated: Vec<Delegated>,
     pub checkpoint: Option<Checkpoint>,
     /// The run stopped because of an error.
@@ -46,20 +57,27 @@ pub struct Resumption {
 /// Writes what a new attempt is told, behind its task.
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
-    let Resumption { decided, delegated, checkpoint, after_error, choice, resolution, working_directory, next_step } = resumption;
+    let Resumption { decided, ruled, delegated, checkpoint, after_error, choice, resolution, working_directory, next_step } = resumption;
     let mut parts =
         vec![task.trim_end().to_owned(), "You have worked on this before. This is what you left behind and what has been decided since.".to_owned()];
     if !decided.is_empty() {
         let mut text = "## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned();
-        for Decided { number, question, decision } in decided {
-            let answer = match decision {
-                Decision::Answered(answer) => format!("A: {answer}"),
-                Decision::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
-                Decision::Withdrawn => "The question was withdrawn.".to_owned(),
+        for Decided { number, question, became } in decided {
+            let answer = match became {
+                Became::Answered(answer) => format!("A: {answer}"),
+                Became::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
+                Became::Withdrawn => "The question was withdrawn.".to_owned(),
             };
             text.push_str(&format!("\n\n{number}: {question}\n{answer}"));
         }
         parts.push(text);
+    }
+    for Ruled { number, action, approved, words } in ruled {
+        let (heading, label) = if *approved { ("## APPROVAL GRANTED", "Note") } else { ("## APPROVAL DENIED", "Reason") };
+        let words = words.as_ref().map_or_else(String::new, |words| format!("\n{label}: {words}"));
+        let bounds =
+            if *approved { "This covers what you showed and nothing else." } else { "Do not do it. Find another way, or report that there is none." };
+        parts.push(format!("{heading}\n\n{number}: {action}{words}\n{bounds}"));
     }
     for delegation in delegated {
         parts.push(match delegation {
@@ -113,8 +131,8 @@ mod tests {
     fn answers_come_under_their_questions() {
         let resumption = Resumption {
             decided: vec![
-                Decided { number: "Q1".to_owned(), question: "OAuth2, JWT, or both?".to_owned(), decision: Decision::Answered("Both.".to_owned()) },
-                Decided { number: "Q2".to_owned(), question: "Which version?".to_owned(), decision: Decision::Expired },
+                Decided { number: "Q1".to_owned(), question: "OAuth2, JWT, or both?".to_owned(), became: Became::Answered("Both.".to_owned()) },
+                Decided { number: "Q2".to_owned(), question: "Which version?".to_owned(), became: Became::Expired },
             ],
             working_directory: "/w".to_owned(),
             ..Resumption::default()
@@ -199,6 +217,19 @@ mod tests {
             );
             assert_eq!(told(choice, resolution), expected);
         }
+    }
+
+    #[test]
+    fn approvals_are_told_either_way() {
+        let ruled = |number: &str, approved, words: Option<&str>| Ruled {
+            number: number.to_owned(),
+            action: "Drop the table".to_owned(),
+            approved,
+            words: words.map(ToOwned::to_owned),
+        };
+        let text = compose("T", &Resumption { ruled: vec![ruled("Q1", true, None), ruled("Q2", false, Some("not today"))], ..Resumption::default() });
+        assert!(text.contains("## APPROVAL GRANTED\n\nQ1: Drop the table\nThis covers what you showed and nothing else."), "{text}");
+        assert!(text.contains("## APPROVAL DENIED\n\nQ2: Drop the table\nReason: not today\nDo not do it."), "{text}");
     }
 
     #[test]

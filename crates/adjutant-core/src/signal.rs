@@ -205,6 +205,10 @@ impl Priority {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegation {
     pub task: String,
+    /// Who is to do it; the requester's own agent when left out.
+    pub agent: Option<String>,
+    /// Where; the requester's own directory when left out.
+    pub directory: Option<String>,
     pub reason: Option<String>,
     pub independence: Independence,
     pub priority: Priority,
@@ -221,7 +225,7 @@ pub enum Signal {
     Delegation(Delegation),
     Completion(Report),
     Progress { percent: Option<u8>, note: Option<String>, eta: Option<String> },
-    Approval { action: String, preview: Option<String>, risk: Option<String>, options: Vec<String> },
+    Approval { action: String, reason: Option<String>, preview: Option<String>, risk: Option<String>, options: Vec<String> },
 }
 
 /// Why a block does not count. It is recorded, shown to the parent, and has no effect.
@@ -280,6 +284,7 @@ pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Malf
         SignalKind::Progress => progress(fields),
         SignalKind::Approval => Ok(Signal::Approval {
             action: required(fields, "action")?,
+            reason: optional(fields, "reason"),
             preview: optional(fields, "preview"),
             risk: optional(fields, "risk"),
             options: fields.get("options").map(Field::to_texts).unwrap_or_default(),
@@ -375,6 +380,8 @@ fn delegation(fields: &Field) -> Result<Signal, Malformed> {
     };
     Ok(Signal::Delegation(Delegation {
         task: required(fields, "new_task_description")?,
+        agent: optional(fields, "agent"),
+        directory: optional(fields, "directory"),
         reason: optional(fields, "delegation_reason"),
         independence,
         priority,

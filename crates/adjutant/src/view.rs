@@ -487,6 +487,44 @@ fn yes() -> bool {
     true
 }
 
+/// Asks for leave to do something. Committed before it returns; [`ReadRequest`] waits for the
+/// decision. Nothing else than what is shown here is approved by a yes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestApproval {
+    /// One line that says what would be done.
+    pub action: String,
+    /// What exactly: a text, a command, a diff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<String>,
+    /// Why it is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// Ways to say yes; the one that was chosen comes back as the decision's `reason`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// What counts when nobody has decided by the deadline. A no, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<DecisionWord>,
+    /// The run cannot go on without the decision.
+    #[serde(default = "yes")]
+    pub blocking: bool,
+    /// Deadline, in seconds from now. 24 hours when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
+}
+call!(RequestApproval = "request-approval", writes true -> RequestView);
+
+/// A decision about an approval or a delegation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionWord {
+    Approve,
+    Deny,
+}
+
 /// Reads one request. The asker's own read of an answered one marks it retrieved; the answer stays
 /// readable. With `wait_ms` the call returns as soon as the request is settled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -521,7 +559,7 @@ pub struct RequestList {
 }
 
 /// Answers one or several requests, each by `message_id`, or by `run` when that run has exactly one
-/// open. All are answered or none.
+/// open: a question in words, an approval or a delegation by a decision. All are answered or none.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerRequests {
@@ -536,7 +574,37 @@ pub struct AnswerOne {
     pub run: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
+    /// To a question.
+    #[serde(default)]
     pub answer: String,
+    /// About an approval or a delegation. A no to an approval that was approved and has not been
+    /// used yet takes the yes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<DecisionWord>,
+    /// Why not; needed for a no. With a yes: a note, for instance which of the options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What a delegation is approved with instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<ChangesView>,
+    /// The request's `content_hash` as it was shown to whoever decided: another content is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+}
+
+/// How a delegated task is to be done otherwise than it was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangesView {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// `P0`, `P1` or `P2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -553,8 +621,9 @@ pub struct RequestView {
     pub number: String,
     pub run_id: String,
     pub run_name: String,
-    /// `question`.
+    /// `question`, `approval` or `delegation`.
     pub kind: String,
+    /// The question, the action that needs leave, or the task for somebody else.
     pub question: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
@@ -567,6 +636,24 @@ pub struct RequestView {
     pub status: String,
     /// The original protocol's word: `pending_parent_reply`, `parent_replied`, `acknowledged_by_subagent`, …
     pub message_status: String,
+    /// The first of those that were asked together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Of an approval: what exactly would be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<String>,
+    /// Stands for everything that is decided about, see [`AnswerOne::content_hash`].
+    #[serde(default)]
+    pub content_hash: String,
+    /// `approved` or `denied`, once decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Why not, or what was said along with a yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The answer, or the decision with its reason, as one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// `person`, `client:<name>`, `default`.
@@ -843,6 +930,10 @@ pub mod codes {
     /// The state has moved on: answered, expired, withdrawn, finished.
     pub const CONFLICT: &str = "conflict";
     pub const ALREADY_ANSWERED: &str = "already_answered";
+    /// That cannot be said to a request of this kind.
+    pub const UNFITTING: &str = "unfitting";
+    /// An approval was used before it was taken back.
+    pub const USED: &str = "used";
     pub const EXPIRED: &str = "expired";
     pub const WITHDRAWN: &str = "withdrawn";
     pub const RUN_FINISHED: &str = "run_finished";

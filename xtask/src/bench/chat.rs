@@ -49,7 +49,7 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
             };
             // The worker is certainly in its blocked call by then.
             tokio::time::sleep(Duration::from_millis(3)).await;
-            let one = AnswerOne { run: None, message_id: Some(request.message_id.clone()), answer: "yes".to_string() };
+            let one = AnswerOne { message_id: Some(request.message_id.clone()), answer: "yes".to_string(), ..AnswerOne::default() };
             given.insert(request.message_id.clone(), monotonic_ns());
             client.call(&AnswerRequests { answers: vec![one] }).await?;
         }

@@ -50,11 +50,15 @@ pub enum Command {
     Attach(RunArg),
     /// Wait for runs
     Wait(WaitArgs),
-    /// List open questions, oldest first
+    /// List what is open, oldest first: questions, approvals, delegations
     Inbox(InboxArgs),
     /// Answer a question
     Reply(ReplyArgs),
-    /// Answer the oldest open question, here on the terminal
+    /// Approve what a run wants to do, or a task that it wants to hand on
+    Approve(ApproveArgs),
+    /// Deny it, with a reason; or take back an approval that was not used yet
+    Deny(DenyArgs),
+    /// Answer or decide what has been open the longest, here on the terminal
     Next,
     /// End runs, with everything they started
     #[command(visible_alias = "kill")]
@@ -207,6 +211,36 @@ pub struct ReplyArgs {
     /// The answer, or the number of an option; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
+}
+
+#[derive(Debug, Args)]
+pub struct ApproveArgs {
+    /// A request (Q12), or a run with exactly one open
+    pub to: String,
+    /// Something to say along with it, such as which of the options
+    #[arg(short = 'm', long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// For a delegation: another agent than the one asked for
+    #[arg(short, long)]
+    pub agent: Option<String>,
+    /// For a delegation: another directory
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// For a delegation: another priority
+    #[arg(long, value_name = "P0|P1|P2", value_parser = ["P0", "P1", "P2"])]
+    pub priority: Option<String>,
+    /// For a delegation: another task, read from a file
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DenyArgs {
+    /// A request (Q12), or a run with exactly one open
+    pub to: String,
+    /// Why; the run is told. "-" reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    pub reason: String,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
 use super::table::{Cell, painted, plain, render};
-use super::{age, look, state};
+use super::{age, decide, look, state};
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, Answered, ListRequests, ReadRequest, RequestView, codes};
 use adjutant_core::{RequestId, RequestNo};
@@ -20,7 +20,7 @@ pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
         return Ok(Exit::Done);
     }
     if list.requests.is_empty() {
-        cx.out.say("no open questions")?;
+        cx.out.say("nothing is open")?;
         return Ok(Exit::Done);
     }
     let since = if cx.out.terminal { "WAITS" } else { "ASKED" };
@@ -30,15 +30,15 @@ pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
         .map(|request| {
             let number = painted(&request.number, Style::Attention);
             let run = painted(&request.run_name, Style::Strong);
-            vec![number, run, plain(&request.status), plain(&cx.time(&request.asked_at)), plain(&with_options(request))]
+            vec![number, run, plain(&request.kind), plain(&request.status), plain(&cx.time(&request.asked_at)), plain(&with_options(request))]
         })
         .collect();
-    cx.out.text(&render(&["NO", "RUN", "STATUS", since, "QUESTION"], &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.text(&render(&["NO", "RUN", "KIND", "STATUS", since, "WHAT"], &rows, cx.out.columns, cx.out.paint))?;
     if list.more > 0 {
         cx.out.say(&format!("… {} more", list.more))?;
     }
     if let Some(oldest) = list.requests.iter().find(|r| r.status == "pending") {
-        let way = if cx.out.interactive { "adj next".to_owned() } else { format!("adj reply {} \"…\"", text::line(&oldest.number)) };
+        let way = if cx.out.interactive { "adj next".to_owned() } else { decide::way(oldest) };
         cx.out.next(&way)?;
     }
     Ok(Exit::Done)
@@ -57,12 +57,7 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
         return Err(fail_hint(words::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
     }
     let is_number = given.trim().parse::<usize>().is_ok();
-    let mut answer = AnswerOne { answer: given.clone(), ..AnswerOne::default() };
-    if is_request(&args.to, cx).await? {
-        answer.message_id = Some(args.to.clone());
-    } else {
-        answer.run = Some(args.to.clone());
-    }
+    let mut answer = AnswerOne { answer: given.clone(), ..named(&args.to, cx).await? };
     // Only a number can mean an option, so only then the question is looked up first.
     if is_number {
         let request = match &answer.message_id {
@@ -85,6 +80,16 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
     Ok(Exit::Done)
 }
 
+/// Begins an answer to the request that is named: by itself, or by its run.
+pub async fn named(to: &str, cx: &Context) -> Result<AnswerOne, Stop> {
+    let to_one = Some(to.to_owned());
+    Ok(if is_request(to, cx).await? {
+        AnswerOne { message_id: to_one, ..AnswerOne::default() }
+    } else {
+        AnswerOne { run: to_one, ..AnswerOne::default() }
+    })
+}
+
 /// Tells whether a question is named, and not a run. A UUID may be either's.
 async fn is_request(named: &str, cx: &Context) -> Result<bool, Stop> {
     if RequestNo::parse(named).is_ok() {
@@ -100,20 +105,17 @@ async fn is_request(named: &str, cx: &Context) -> Result<bool, Stop> {
     }
 }
 
-fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
+pub fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
     for request in &answered.requests {
         let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
-        let line = format!(
-            "{} answered {} of {}: {answer}",
-            cx.out.paint.apply(Style::Good, "✓"),
-            text::line(&request.number),
-            text::line(&request.run_name)
-        );
+        let (number, name) = (text::line(&request.number), text::line(&request.run_name));
+        let done = if request.decision.is_none() { format!("answered {number} of {name}: {answer}") } else { format!("{number} of {name} {answer}") };
+        let line = format!("{} {done}", cx.out.paint.apply(Style::Good, "✓"));
         cx.out.line(&line)?;
     }
     for run in &answered.runs {
         if let Some(open) = run.pending.first() {
-            cx.out.next(&format!("adj reply {} \"…\"   ({} asks {} more)", text::line(&open.number), text::line(&run.name), run.pending.len()))?;
+            cx.out.next(&format!("{}   ({} asks {} more)", decide::way(open), text::line(&run.name), run.pending.len()))?;
         } else {
             cx.out.next(&format!("adj logs -f {}", text::line(&run.name)))?;
         }
@@ -124,18 +126,18 @@ fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
 /// Asks the user the oldest open question.
 pub async fn next(cx: &Context) -> Ended {
     if !cx.out.interactive {
-        return Err(fail_hint(words::USAGE, "adj next needs a terminal to ask on", "adj inbox lists the questions; adj reply Q1 \"…\" answers one"));
+        return Err(fail_hint(words::USAGE, "adj next needs a terminal to ask on", "adj inbox lists what is open; adj reply Q1 \"…\" answers one"));
     }
     let open = cx.hub.call(&ListRequests::default()).await?.requests;
     let Some(oldest) = open.iter().find(|request| request.status == "pending") else {
-        cx.out.say("no open questions")?;
+        cx.out.say("nothing is open")?;
         return Ok(Exit::Done);
     };
     cx.out.text(&look::question(oldest, cx)?)?;
     if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
         cx.out.line(&cx.out.paint.apply(Style::Dim, &format!("  (open for {} more)", age::short(-seconds))))?;
     }
-    let Some(line) = ask("> ")? else {
+    let Some(line) = ask(decide::prompt(oldest))? else {
         cx.out.say("nothing answered")?;
         return Err(Stop::Quiet(Exit::Interrupted));
     };
@@ -143,11 +145,12 @@ pub async fn next(cx: &Context) -> Ended {
         cx.out.say("nothing answered")?;
         return Ok(Exit::Done);
     }
-    let answer = AnswerOne { run: None, message_id: Some(oldest.message_id.clone()), answer: state::chosen(oldest, &line) };
+    let answer = decide::typed(oldest, &line).map_err(decide::mistyped)?;
     let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
     for request in &answered.requests {
         let chosen = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
-        cx.out.line(&format!("{} answered {}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
+        let word = if request.decision.is_none() { "answered " } else { "" };
+        cx.out.line(&format!("{} {word}{}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
     }
     let left: Vec<String> = open
         .iter()

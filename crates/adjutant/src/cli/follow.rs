@@ -10,7 +10,7 @@ use super::style::Style;
 use super::{logs, look, state, waiting};
 use crate::text;
 use crate::view::{
-    AnswerOne, AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
+    AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
 };
 use std::io::BufRead;
 use std::pin::Pin;
@@ -223,7 +223,7 @@ impl<'a> Follow<'a> {
             self.typed.get_or_insert_with(read_lines);
             self.asking.get_or_insert(request);
         } else {
-            self.cx.out.next(&format!("adj reply {} \"…\"", text::line(&request.number)))?;
+            self.cx.out.next(&super::decide::way(&request))?;
         }
         Ok(())
     }
@@ -240,7 +240,13 @@ impl<'a> Follow<'a> {
         let Some(request) = self.asking.take() else {
             return self.note("no question is open; adj send reaches the run");
         };
-        let answer = AnswerOne { run: None, message_id: Some(request.message_id.clone()), answer: state::chosen(&request, &line) };
+        let answer = match super::decide::typed(&request, &line) {
+            Ok(answer) => answer,
+            Err(usage) => {
+                self.asking = Some(request);
+                return self.note(usage);
+            }
+        };
         match self.cx.hub.call(&AnswerRequests { answers: vec![answer] }).await {
             Ok(_) => {}
             Err(error) => self.cx.out.error(&error)?,

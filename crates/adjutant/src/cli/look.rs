@@ -4,9 +4,9 @@ use super::args::{EventsArgs, PsArgs};
 use super::context::{Context, now};
 use super::exit::Exit;
 use super::out::Ended;
-use super::state;
 use super::style::Style;
 use super::table::{Cell, painted, plain, render};
+use super::{decide, state};
 use crate::text;
 use crate::view::{AcceptanceView, CheckpointView, EventView, GetRun, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait};
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
     }
     let open: Vec<&RequestView> = list.runs.iter().flat_map(|run| &run.pending).collect();
     if let Some(oldest) = open.first() {
-        let way = if cx.out.interactive { "adj next".to_owned() } else { format!("adj reply {} \"…\"", text::line(&oldest.number)) };
+        let way = if cx.out.interactive { "adj next".to_owned() } else { decide::way(oldest) };
         cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("Needs you: {} → {way}", open.len())))?;
     }
     Ok(Exit::Done)
@@ -88,7 +88,7 @@ pub async fn show(run: &str, cx: &Context) -> Ended {
     cx.out.text(&details(&run, cx)?)?;
     let name = text::line(&run.name);
     match run.pending.first() {
-        Some(request) => cx.out.next(&format!("adj reply {} \"…\"", text::line(&request.number)))?,
+        Some(request) => cx.out.next(&decide::way(request))?,
         None if run.state == "stopped" => cx.out.next(&format!("adj resume {name}   or   adj cancel {name}"))?,
         None if run.state == "finished" => cx.out.next(&format!("adj logs {name}   or   adj retry {name}"))?,
         None => cx.out.next(&format!("adj logs -f {name}"))?,
@@ -245,9 +245,23 @@ fn accepted(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fm
 /// Writes an open question with its options, for people.
 pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
-    let head = format!("{} from {}, asked {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
+    let wants = match request.kind.as_str() {
+        "approval" => "asks for approval",
+        "delegation" => "wants to hand on a task",
+        _ => "asks",
+    };
+    let head = format!("{}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
     writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
     out.push_str(&indented(&request.question, cx));
+    if let Some(risk) = &request.risk {
+        out.push_str(&indented(&format!("risk: {risk}"), cx));
+    }
+    if let Some(preview) = &request.preview {
+        writeln!(out, "{INDENT}{}", cx.out.paint.apply(Style::Dim, "preview"))?;
+        for line in indented(preview, cx).lines() {
+            writeln!(out, "{INDENT}{line}")?;
+        }
+    }
     if let Some(context) = &request.context {
         out.push_str(&indented(&format!("why: {context}"), cx));
     }

@@ -6,6 +6,7 @@ mod args;
 mod attend;
 mod context;
 mod control;
+mod decide;
 mod demo;
 mod doctor;
 mod exit;
@@ -107,6 +108,8 @@ async fn run(command: Option<Command>, out: &Out) -> Ended {
         Command::Wait(args) => waiting::wait(&args, &cx()?).await,
         Command::Inbox(args) => attend::inbox(&args, &cx()?).await,
         Command::Reply(args) => attend::reply(&args, &cx()?).await,
+        Command::Approve(args) => decide::approve(&args, &cx()?).await,
+        Command::Deny(args) => decide::deny(&args, &cx()?).await,
         Command::Next => attend::next(&cx()?).await,
         Command::Cancel(args) => control::cancel(&args, &cx()?).await,
         Command::Pause(args) => control::pause(&args, &cx()?).await,

@@ -139,7 +139,7 @@ async fn only_agent(cx: &Context) -> Result<String, Stop> {
 }
 
 /// The agent's working directory, absolute.
-fn directory(given: Option<&Path>) -> Result<String, Stop> {
+pub fn directory(given: Option<&Path>) -> Result<String, Stop> {
     let dir = given.unwrap_or(Path::new("."));
     let absolute = std::path::absolute(dir).map_err(|e| fail(codes::INVALID, format!("{}: {e}", dir.display())))?;
     let absolute = match absolute.canonicalize() {

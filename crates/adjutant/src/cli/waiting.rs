@@ -90,7 +90,7 @@ pub fn ending(run: &RunView, cx: &Context) -> String {
 /// Ends a wait because a run asks something.
 pub fn needs_input(open: &RequestView, cx: &Context) -> Ended {
     let number = text::line(&open.number);
-    ended(words::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), format!("adj reply {number} \"…\""), cx)
+    ended(words::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), super::decide::way(open), cx)
 }
 
 /// Ends a wait because a run did not succeed.

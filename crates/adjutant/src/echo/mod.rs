@@ -7,6 +7,7 @@
 
 mod child;
 mod out;
+mod requests;
 mod script;
 mod worker;
 
@@ -174,6 +175,8 @@ impl Agent {
             Command::Sleep(time) => tokio::time::sleep(time).await,
             Command::Ask(question) => self.ask(question, false).await?,
             Command::AskStdio(question) => self.ask(question, true).await?,
+            Command::Approve(leave) => self.put(requests::approve(&leave), leave.nowait).await?,
+            Command::ApproveBlock(leave) => out::line(&requests::approve_block(&access()?.run_id, &leave)),
             Command::Asks { count, text, wait } => self.ask_many(count, &text, wait).await?,
             Command::Check { wait } => self.check(wait).await?,
             Command::Status => say_result(call("check_subagent_status", json!({})).await),
@@ -231,15 +234,28 @@ impl Agent {
     }
 
     async fn ask(&mut self, question: Question, stdio: bool) -> io::Result<()> {
-        let tool = ask_call(&question);
-        let mut reply = if stdio { ask_stdio(tool).await? } else { expect(worker::over_http(&access()?, &tool).await)? };
-        if question.nonblocking {
+        let tool = requests::ask(&question);
+        if stdio {
+            let reply = ask_stdio(tool).await?;
+            return self.wait(reply, question.nonblocking).await;
+        }
+        self.put(tool, question.nonblocking).await
+    }
+
+    /// Asks for something, and says what came of it.
+    async fn put(&mut self, tool: ToolCall, nowait: bool) -> io::Result<()> {
+        let reply = expect(worker::over_http(&access()?, &tool).await)?;
+        self.wait(reply, nowait).await
+    }
+
+    async fn wait(&mut self, mut reply: worker::Answer, nowait: bool) -> io::Result<()> {
+        if nowait {
             let id = id_of(&reply)?;
             out::line(&format!("asked: {id}"));
             self.unread = Some(id);
             return Ok(());
         }
-        // The call's own limit came first: go on waiting for the same question.
+        // The call's own limit came first: go on waiting for the same request.
         while !settled(&reply) {
             let id = id_of(&reply)?;
             reply = expect(call("check_answer", json!({"message_id": id, "wait_s": 3600})).await)?;
@@ -255,7 +271,7 @@ impl Agent {
             let question = Question { text: format!("{text} {number}").trim().to_string(), nonblocking: !wait, ..Question::default() };
             let access = access.clone();
             asked.spawn(async move {
-                let mut reply = expect(worker::over_http(&access, &ask_call(&question)).await)?;
+                let mut reply = expect(worker::over_http(&access, &requests::ask(&question)).await)?;
                 while wait && !settled(&reply) {
                     let call = ToolCall { name: "check_answer".to_string(), arguments: json!({"message_id": id_of(&reply)?, "wait_s": 3600}) };
                     reply = expect(worker::over_http(&access, &call).await)?;
@@ -286,24 +302,6 @@ impl Agent {
         }
         Ok(())
     }
-}
-
-fn ask_call(question: &Question) -> ToolCall {
-    let mut arguments = json!({"question": question.text});
-    if !question.options.is_empty() {
-        arguments["options"] = json!(question.options);
-    }
-    if let Some(default) = &question.default {
-        arguments["default"] = json!(default);
-    }
-    if let Some(expires_s) = question.expires_s {
-        arguments["expires_s"] = json!(expires_s);
-    }
-    if question.nonblocking {
-        arguments["blocking"] = json!(false);
-        arguments["wait_s"] = json!(0);
-    }
-    ToolCall { name: "ask_parent".to_string(), arguments }
 }
 
 async fn ask_stdio(tool: ToolCall) -> io::Result<worker::Answer> {

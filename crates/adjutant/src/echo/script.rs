@@ -10,6 +10,9 @@ pub enum Command {
     Ask(Question),
     /// The same, through `adj mcp` on standard input and output.
     AskStdio(Question),
+    /// Asks for leave, by tool or (where it is so said) in a block of its own words.
+    Approve(Leave),
+    ApproveBlock(Leave),
     /// Several questions at once.
     Asks {
         count: u32,
@@ -122,6 +125,18 @@ pub struct Question {
     pub nonblocking: bool,
 }
 
+/// What an approval is about.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Leave {
+    pub action: String,
+    pub preview: Option<String>,
+    pub risk: Option<String>,
+    pub options: Vec<String>,
+    pub default: Option<String>,
+    pub expires_s: Option<u64>,
+    pub nowait: bool,
+}
+
 /// What a prompt tells the agent to do.
 #[derive(Debug, PartialEq)]
 pub enum Plan {
@@ -177,6 +192,8 @@ pub fn parse(line: &str) -> Result<Command, String> {
         },
         "ask" => question(rest).map(Command::Ask).ok_or_else(|| wrong(ASK)),
         "ask-stdio" => question(rest).map(Command::AskStdio).ok_or_else(|| wrong(ASK)),
+        "approve" => leave(rest).map(Command::Approve).ok_or_else(|| wrong(APPROVE)),
+        "approve-block" => leave(rest).map(Command::ApproveBlock).ok_or_else(|| wrong(APPROVE)),
         "asks" => {
             let mut words = rest.splitn(2, ' ');
             let count = words.next().and_then(|n| n.parse().ok()).ok_or_else(|| wrong("asks NUMBER [nowait] [TEXT]"))?;
@@ -241,31 +258,69 @@ pub fn parse(line: &str) -> Result<Command, String> {
 
 const ASK: &str = r#"ask "QUESTION" [options: a|b|c] [default: x] [expires: 5s] [nonblocking]"#;
 
+const APPROVE: &str = r#"approve "ACTION" [preview: x] [risk: x] [options: a|b] [default: approve] [expires: 5s] [nowait]"#;
+
 /// Reads `"QUESTION" [options: a|b] [default: x] [expires: 5s] [nonblocking]`, the parts with or
 /// without their brackets.
 fn question(text: &str) -> Option<Question> {
-    let rest = text.strip_prefix('"')?;
-    let end = rest.char_indices().find(|(at, c)| *c == '"' && !rest[..*at].ends_with('\\')).map(|(at, _)| at)?;
-    let mut question = Question { text: unescape(&rest[..end].replace("\\\"", "\"")), ..Question::default() };
-    let tail = rest[end + 1..].replace(['[', ']'], "\u{1f}");
-    let mut tail = tail.trim().to_string();
-    for key in ["options:", "default:", "expires:", "nonblocking"] {
-        tail = tail.replace(key, &format!("\u{1f}{key}"));
-    }
-    for part in tail.split('\u{1f}').map(str::trim).filter(|part| !part.is_empty()) {
-        if let Some(options) = part.strip_prefix("options:") {
-            question.options = options.split('|').map(|option| option.trim().to_string()).collect();
-        } else if let Some(default) = part.strip_prefix("default:") {
-            question.default = Some(default.trim().to_string());
-        } else if let Some(expires) = part.strip_prefix("expires:") {
-            question.expires_s = Some(expires.trim().trim_end_matches('s').parse().ok()?);
-        } else if part == "nonblocking" {
-            question.nonblocking = true;
-        } else {
-            return None;
+    let (text, parts) = described(text, &["options:", "default:", "expires:", "nonblocking"])?;
+    let mut question = Question { text, ..Question::default() };
+    for (key, value) in parts {
+        match key {
+            "options:" => question.options = alternatives(&value),
+            "default:" => question.default = Some(value),
+            "expires:" => question.expires_s = Some(seconds(&value)?),
+            _ => question.nonblocking = true,
         }
     }
     Some(question)
+}
+
+/// Reads `"ACTION" [preview: x] …` in the same way.
+fn leave(text: &str) -> Option<Leave> {
+    let (action, parts) = described(text, &["preview:", "risk:", "options:", "default:", "expires:", "nowait"])?;
+    let mut leave = Leave { action, ..Leave::default() };
+    for (key, value) in parts {
+        match key {
+            "preview:" => leave.preview = Some(unescape(&value)),
+            "risk:" => leave.risk = Some(value),
+            "options:" => leave.options = alternatives(&value),
+            "default:" => leave.default = Some(value),
+            "expires:" => leave.expires_s = Some(seconds(&value)?),
+            _ => leave.nowait = true,
+        }
+    }
+    Some(leave)
+}
+
+fn alternatives(text: &str) -> Vec<String> {
+    text.split('|').map(|option| option.trim().to_string()).collect()
+}
+
+fn seconds(text: &str) -> Option<u64> {
+    text.trim_end_matches('s').parse().ok()
+}
+
+/// Reads a text in quotes and, behind it, values under these keys, with or without brackets. A key
+/// without a colon takes no value.
+fn described<'a>(text: &str, keys: &[&'a str]) -> Option<(String, Vec<(&'a str, String)>)> {
+    let rest = text.strip_prefix('"')?;
+    let end = rest.char_indices().find(|(at, c)| *c == '"' && !rest[..*at].ends_with('\\')).map(|(at, _)| at)?;
+    let quoted = unescape(&rest[..end].replace("\\\"", "\""));
+    let mut tail = rest[end + 1..].replace(['[', ']'], "\u{1f}").trim().to_string();
+    for key in keys {
+        tail = tail.replace(key, &format!("\u{1f}{key}"));
+    }
+    let mut parts = Vec::new();
+    for part in tail.split('\u{1f}').map(str::trim).filter(|part| !part.is_empty()) {
+        let key = keys.iter().find(|key| part.starts_with(**key))?;
+        let value = part[key.len()..].trim();
+        if !key.ends_with(':') && !value.is_empty() {
+            return None;
+        }
+        parts.push((*key, value.to_string()));
+    }
+    Some((quoted, parts))
 }
 
 fn tool_call(text: &str) -> Option<ToolCall> {
@@ -333,6 +388,19 @@ mod tests {
         assert_eq!(parse(bracketed), Ok(Command::Ask(expected.clone())));
         assert_eq!(parse(bare), Ok(Command::Ask(expected)));
         assert!(parse("ask why").is_err());
+    }
+
+    #[test]
+    fn an_approval_carries_what_it_shows() {
+        let expected = Leave {
+            action: "drop it".to_string(),
+            preview: Some("- a\n+ b".to_string()),
+            risk: Some("high".to_string()),
+            expires_s: Some(5),
+            ..Leave::default()
+        };
+        assert_eq!(parse(r#"approve "drop it" [preview: - a\n+ b] [risk: high] [expires: 5s]"#), Ok(Command::Approve(expected)));
+        assert!(parse("approve drop").is_err() && parse(r#"approve "x" why"#).is_err());
     }
 
     #[test]

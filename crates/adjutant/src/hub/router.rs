@@ -9,7 +9,8 @@ use crate::process::peer::Peer;
 use crate::store::{Key, counts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, Call, Cancel, CancelTask, Clean, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver, HubView, ListAgents,
-    ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, Resume, Retry, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, codes,
+    ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, RequestApproval, Resume, Retry, SendToRun, SetStatus, StartTask, StopHub,
+    StopWork, Wait, codes,
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
@@ -64,6 +65,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: StopWork| async move { hub.ops.stop_work(caller, call).await });
     router = on(router, |hub, caller, call: ReadLogs| async move { hub.ops.logs(&caller.who, &call).await });
     router = on(router, |hub, caller, call: Ask| async move { hub.ops.ask(caller, call).await });
+    router = on(router, |hub, caller, call: RequestApproval| async move { hub.ops.request_approval(caller, call).await });
     router = on(router, |hub, caller, call: ReadRequest| async move { hub.ops.read_request(caller, call).await });
     router = on(router, |hub, caller, call: ListRequests| async move { hub.ops.list_requests(&caller.who, &call) });
     router = on(router, |hub, caller, call: AnswerRequests| async move { hub.ops.answer(caller, call).await });

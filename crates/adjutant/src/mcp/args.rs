@@ -2,6 +2,7 @@
 //! wrong with a call is said here, once, in words that a model can act on.
 
 use super::refusal::Refusal;
+use crate::view::{ChangesView, DecisionWord};
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
@@ -15,9 +16,14 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A list of texts.
     Texts,
-    /// A list of answers: `{message_id | run_id, answer}`.
+    /// A list of answers: `{message_id | run_id, answer | decision, reason}`.
     Answers,
+    /// What a delegation is approved with instead.
+    Changes,
 }
+
+/// The words of a decision.
+pub const DECISIONS: &[&str] = &["approve", "deny"];
 
 /// One argument of a tool.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +82,10 @@ impl Param {
             Kind::Word(words) => json!({"type": "string", "enum": words}),
             Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Kind::Answers => json!({"type": "array", "items": {"type": "object", "properties": {
-                "message_id": {"type": "string"}, "answer": {"type": "string"}}, "required": ["message_id", "answer"]}}),
+                "message_id": {"type": "string"}, "answer": {"type": "string"}, "decision": {"type": "string", "enum": DECISIONS},
+                "reason": {"type": "string"}}, "required": ["message_id"]}}),
+            Kind::Changes => json!({"type": "object", "properties": {"prompt": {"type": "string"}, "agent": {"type": "string"},
+                "cwd": {"type": "string"}, "priority": {"type": "string"}}}),
         };
         if !self.about.is_empty() {
             schema["description"] = json!(self.about);
@@ -116,6 +125,17 @@ pub struct GivenAnswer {
     pub run: Option<String>,
     pub message_id: Option<String>,
     pub answer: String,
+    pub decision: Option<DecisionWord>,
+    pub reason: Option<String>,
+    pub changes: Option<ChangesView>,
+}
+
+/// Reads a decision's word.
+fn decision(args: &Args) -> Option<DecisionWord> {
+    match args.text("decision")? {
+        "approve" => Some(DecisionWord::Approve),
+        _ => Some(DecisionWord::Deny),
+    }
 }
 
 /// The arguments of one call, by their own names, each checked for its kind.
@@ -212,15 +232,49 @@ impl Args {
         list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
+    /// Returns what this call itself says to a request: an answer, a decision, or nothing.
+    ///
+    /// # Errors
+    /// A change that is none.
+    pub fn given(&self) -> Result<Option<GivenAnswer>, Refusal> {
+        const ENTRY: [Param; 4] = [
+            Param::new("prompt", Kind::Text).also(&["input"]),
+            Param::new("agent", Kind::Text),
+            Param::new("cwd", Kind::Text).also(&["directory"]),
+            Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
+        ];
+        let changes = match self.get("changes").and_then(Value::as_object) {
+            None => None,
+            Some(object) => {
+                let entry = Self::read(&ENTRY, Some(object.clone()))?;
+                Some(ChangesView {
+                    prompt: entry.owned("prompt"),
+                    agent: entry.owned("agent"),
+                    cwd: entry.owned("cwd"),
+                    priority: entry.owned("priority"),
+                })
+            }
+        };
+        let (answer, decision) = (self.owned("answer"), decision(self));
+        if answer.is_none() && decision.is_none() {
+            return Ok(None);
+        }
+        let (run, message_id) = (self.owned("run_id"), self.owned("message_id"));
+        Ok(Some(GivenAnswer { run, message_id, answer: answer.unwrap_or_default(), decision, reason: self.owned("reason"), changes }))
+    }
+
     /// Returns the answers of `answers[]`.
     ///
     /// # Errors
     /// An entry that is no answer.
     pub fn answers(&self, name: &str) -> Result<Vec<GivenAnswer>, Refusal> {
-        const ENTRY: [Param; 3] = [
+        const ENTRY: [Param; 6] = [
             Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]),
             Param::new("message_id", Kind::Text).also(&["messageId"]),
-            Param::new("answer", Kind::Text).also(&["message"]).required(),
+            Param::new("answer", Kind::Text).also(&["message"]),
+            Param::new("decision", Kind::Word(DECISIONS)),
+            Param::new("reason", Kind::Text),
+            Param::new("changes", Kind::Changes),
         ];
         let list = self.get(name).and_then(Value::as_array);
         let mut answers = Vec::new();
@@ -229,8 +283,11 @@ impl Args {
                 let hint = format!("pass `{name}` as a list of {{\"message_id\": …, \"answer\": …}}");
                 return Err(Refusal::invalid(format!("an entry of `{name}` is not an object"), hint));
             };
-            let entry = Self::read(&ENTRY, Some(object.clone()))?;
-            answers.push(GivenAnswer { run: entry.owned("run_id"), message_id: entry.owned("message_id"), answer: entry.word("answer") });
+            let Some(given) = Self::read(&ENTRY, Some(object.clone()))?.given()? else {
+                let hint = "pass answer to a question, decision (approve or deny) to an approval or a delegation";
+                return Err(Refusal::invalid(format!("an entry of `{name}` has neither `answer` nor `decision`"), hint));
+            };
+            answers.push(given);
         }
         Ok(answers)
     }
@@ -244,6 +301,7 @@ fn expected(param: &Param) -> String {
         Kind::Word(words) => format!("one of {}", words.join(", ")),
         Kind::Texts => "a list of strings".to_owned(),
         Kind::Answers => "a list of {\"message_id\": …, \"answer\": …}".to_owned(),
+        Kind::Changes => "an object with prompt, agent, cwd or priority".to_owned(),
     };
     format!("`{}`: {kind}", param.name)
 }
@@ -262,6 +320,7 @@ fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
         (Kind::Texts, Value::Array(list)) => list.iter().all(Value::is_string).then_some(Value::Array(list)),
         (Kind::Answers, Value::Array(list)) => Some(Value::Array(list)),
         (Kind::Answers, Value::Object(one)) => Some(json!([one])),
+        (Kind::Changes, Value::Object(changes)) => Some(Value::Object(changes)),
         _ => None,
     };
     read.ok_or_else(|| Refusal::invalid(format!("`{name}` has a value of the wrong kind"), format!("pass {}", expected(param))))
@@ -340,8 +399,20 @@ mod tests {
         let args =
             read(json!({"run_id": "a", "answers": [{"messageId": "Q1", "message": "yes"}, {"message_id": "Q2", "answer": ""}]})).expect("read");
         let answers = args.answers("answers").expect("answers");
-        assert_eq!(answers[0], GivenAnswer { run: None, message_id: Some("Q1".into()), answer: "yes".into() });
+        assert_eq!((answers[0].message_id.as_deref(), answers[0].answer.as_str(), answers[0].decision), (Some("Q1"), "yes", None));
         assert_eq!(answers[1].answer, "");
-        assert!(read(json!({"run_id": "a", "answers": ["x"]})).expect("read").answers("answers").is_err());
+        for bad in [json!(["x"]), json!([{"message_id": "Q1"}]), json!([{"message_id": "Q1", "decision": "maybe"}])] {
+            assert!(read(json!({"run_id": "a", "answers": bad})).expect("read").answers("answers").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn decisions_come_with_their_reason_and_changes() {
+        let entry = json!({"message_id": "Q1", "decision": "approve", "changes": {"agent": "echo", "priority": "P0"}});
+        let args = read(json!({"run_id": "a", "answers": [entry, {"message_id": "Q2", "decision": "deny", "reason": "later"}]})).expect("read");
+        let answers = args.answers("answers").expect("answers");
+        let changes = answers[0].changes.clone().expect("changes");
+        assert_eq!((changes.agent.as_deref(), changes.priority.as_deref(), changes.prompt), (Some("echo"), Some("P0"), None));
+        assert_eq!((answers[1].decision, answers[1].reason.as_deref()), (Some(DecisionWord::Deny), Some("later")));
     }
 }

@@ -1,6 +1,6 @@
 //! What the tools of a parent do: one call of the hub each, and a short text about what came of it.
 
-use super::args::Args;
+use super::args::{Args, GivenAnswer};
 use super::caller::Caller;
 use super::catalog::Done;
 use super::refusal::Refusal;
@@ -183,6 +183,7 @@ fn also(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
 fn reply_hint(needs: &[RequestView]) -> String {
     let numbers: Vec<String> = needs.iter().take(5).map(|request| line(&request.number, 24)).collect();
     match numbers.as_slice() {
+        [one] if needs[0].kind != "question" => format!("reply_subagent message_id={one} decision=approve, or deny with reason"),
         [one] => format!("reply_subagent message_id={one}"),
         several => format!("reply_subagent with answers for {}", several.join(", ")),
     }
@@ -297,8 +298,11 @@ async fn one_question(server: &Server, message_id: String) -> Ended {
     if let Some(context) = &request.context {
         data["context"] = json!(context);
     }
+    if let Some(preview) = &request.preview {
+        data["preview"] = json!(preview);
+    }
     let mut shown = Shown::new(json!({"questions": [data], "more": 0})).line(show::request_line(&request));
-    let long = [Some(request.question.as_str()), request.context.as_deref()];
+    let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()];
     for part in long.into_iter().flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
     }
@@ -307,16 +311,18 @@ async fn one_question(server: &Server, message_id: String) -> Ended {
 }
 
 pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
-    let mut answers: Vec<AnswerOne> = args
+    let own_run = args.owned("run_id");
+    let answers: Vec<AnswerOne> = args
         .answers("answers")?
         .into_iter()
-        .map(|given| AnswerOne { run: given.run.or_else(|| args.owned("run_id")), message_id: given.message_id, answer: given.answer })
+        .chain(args.given()?)
+        .map(|given| {
+            let GivenAnswer { run, message_id, answer, decision, reason, changes } = given;
+            AnswerOne { run: run.or_else(|| own_run.clone()), message_id, answer, decision, reason, changes, content_hash: None }
+        })
         .collect();
-    if let Some(answer) = args.owned("answer") {
-        answers.push(AnswerOne { run: args.owned("run_id"), message_id: args.owned("message_id"), answer });
-    }
     if answers.is_empty() {
-        return Err(Refusal::invalid("there is no answer", "pass answer with message_id (or run_id), or a list in answers"));
+        return Err(Refusal::invalid("there is no answer", "pass answer (or decision) with message_id (or run_id), or a list in answers"));
     }
     if answers.iter().any(|answer| answer.run.is_none() && answer.message_id.is_none()) {
         return Err(Refusal::invalid("it does not say which question is answered", "pass message_id, such as Q12; get_pending_questions lists them"));
@@ -333,6 +339,7 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
             "number": request.number,
             "run_id": request.run_id,
             "status": request.status,
+            "decision": request.decision,
         })).collect::<Vec<_>>(),
         "runs": answered.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(),
     }))

@@ -357,8 +357,13 @@ fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<(&'static str, &str)> {
 /// Writes an open request as one line.
 #[must_use]
 pub fn request_line(request: &RequestView) -> String {
+    let wants = match request.kind.as_str() {
+        "approval" => "asks for approval",
+        "delegation" => "wants to hand on a task,",
+        _ => "asks",
+    };
     let mut out = format!(
-        "{} asks {} (message_id {}, {}): {}",
+        "{} {wants} {} (message_id {}, {}): {}",
         line(&request.run_name, 60),
         line(&request.number, 24),
         line(&request.message_id, 60),
@@ -367,6 +372,12 @@ pub fn request_line(request: &RequestView) -> String {
     );
     if let Some(context) = &request.context {
         out.push_str(&format!(" context {}", quoted(context, QUESTION_CHARS)));
+    }
+    if let Some(risk) = &request.risk {
+        out.push_str(&format!(" risk {}", quoted(risk, 600)));
+    }
+    if let Some(preview) = &request.preview {
+        out.push_str(&format!(" preview {}", quoted(preview, QUESTION_CHARS)));
     }
     if !request.options.is_empty() {
         let options: Vec<String> = request.options.iter().map(|option| quoted(option, 200)).collect();
@@ -412,6 +423,16 @@ pub fn request_brief(request: &RequestView) -> Value {
     });
     if let Some(context) = &request.context {
         brief["context"] = json!(cut(context, QUESTION_CHARS));
+    }
+    for (name, text) in [("risk", &request.risk), ("preview", &request.preview)] {
+        if let Some(text) = text {
+            brief[name] = json!(cut(text, QUESTION_CHARS));
+        }
+    }
+    for (name, text) in [("group", &request.group), ("decision", &request.decision), ("reason", &request.reason)] {
+        if let Some(text) = text {
+            brief[name] = json!(text);
+        }
     }
     if !request.options.is_empty() {
         brief["options"] = request.options.iter().map(|option| cut(option, 200)).collect();
@@ -489,6 +510,8 @@ mod tests {
         let request = RequestView {
             question: evil.into(),
             context: Some(evil.into()),
+            preview: Some(evil.into()),
+            risk: Some(evil.into()),
             options: vec![evil.into()],
             default: Some(evil.into()),
             run_name: evil.into(),

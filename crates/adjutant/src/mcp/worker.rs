@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
-use crate::view::{Ask, GetRun, MessageView, ReadRequest, RequestView, SetStatus, StopWork, codes};
+use crate::view::{Ask, Call, DecisionWord, GetRun, MessageView, ReadRequest, RequestApproval, RequestView, SetStatus, StopWork, codes};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -38,11 +38,40 @@ pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> 
     };
     let at_once = server.compat() || !ask.blocking;
     let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
-    let request = match args.text("idempotency_key") {
-        Some(key) => server.client().call_with_key(&ask, key).await?,
-        None => server.client().call(&ask).await?,
+    put(server, caller, &args, &ask, wait, messages).await
+}
+
+/// Commits a request for a decision, then waits for it.
+pub(super) async fn request_approval(server: &Server, caller: &Caller, args: Args) -> Ended {
+    let asked_s = args.count("wait_s")?;
+    let messages = server.check_own_run(args.text("run_id")).await?;
+    let ask = RequestApproval {
+        action: args.word("action"),
+        preview: args.owned("preview"),
+        risk: args.owned("risk"),
+        context: args.owned("context"),
+        options: args.texts("options"),
+        default: args.text("default").map(|word| if word == "approve" { DecisionWord::Approve } else { DecisionWord::Deny }),
+        blocking: args.truth("blocking").unwrap_or(true),
+        expires_s: args.count("expires_s")?,
     };
-    let mut latest = request;
+    let wait = caller.bounded(asked_s, if server.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
+    put(server, caller, &args, &ask, wait, messages).await
+}
+
+/// Commits a request, waits so long for what becomes of it, and says so.
+async fn put<C: Call<Reply = RequestView>>(
+    server: &Server,
+    caller: &Caller,
+    args: &Args,
+    ask: &C,
+    wait: Duration,
+    messages: Vec<MessageView>,
+) -> Ended {
+    let mut latest = match args.text("idempotency_key") {
+        Some(key) => server.client().call_with_key(ask, key).await?,
+        None => server.client().call(ask).await?,
+    };
     if !wait.is_zero() {
         let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: ms(wait) };
         match caller.held("waiting for the answer", server.client().call(&read)).await? {
@@ -63,13 +92,18 @@ fn asked(request: &RequestView) -> Ended {
         return done(answer_line(shown.with("answer", answer.as_str()).with("answerContent", answer.as_str()), request, answer));
     }
     let number = line(&request.number, 24);
-    let instructions = if request.blocking {
+    let kind = line(&request.kind, 20);
+    let instructions = if request.kind == "approval" {
         format!(
-            "Your question {number} is kept and your parent sees it. Call check_answer with message_id {number}: it waits for the answer. Do not ask again."
+            "Your approval {number} is pending and your parent sees it. Do not do it yet: call check_answer with message_id {number}, which waits for the decision."
+        )
+    } else if request.blocking {
+        format!(
+            "Your {kind} {number} is kept and your parent sees it. Call check_answer with message_id {number}: it waits for the answer. Do not ask again."
         )
     } else {
         format!(
-            "Your question {number} is kept and your parent sees it. Go on with your work and call check_answer with message_id {number} when you need the answer."
+            "Your {kind} {number} is kept and your parent sees it. Go on with your work and call check_answer with message_id {number} when you need the answer."
         )
     };
     // Pending is no failure, so it is said as what to do.
@@ -180,9 +214,22 @@ fn with_messages(shown: Shown, messages: &[MessageView]) -> Shown {
 
 fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
-    let note = if by == "default" { " (nobody answered in time, so your default counts)" } else { "" };
+    let note = match (by, request.kind.as_str()) {
+        ("default", "question") => " (nobody answered in time, so your default counts)",
+        ("default", _) => " (nobody decided in time)",
+        _ => "",
+    };
     let told = format!("answer to {} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX));
-    shown.with("answered_by", by).line(told).next("go on with your task, using this answer")
+    let next = match request.decision.as_deref() {
+        None => "go on with your task, using this answer",
+        Some("approved") => "do it as you showed it, and nothing beyond; what differs needs a new approval",
+        Some(_) => "do not do it: find another way, or say in your report that there is none",
+    };
+    let shown = shown.with("answered_by", by).line(told).next(next);
+    match &request.decision {
+        None => shown,
+        Some(decision) => shown.with("decision", decision.as_str()).with("reason", request.reason.as_deref().unwrap_or_default()),
+    }
 }
 
 fn ended_unanswered(request: &RequestView) -> Option<Refusal> {

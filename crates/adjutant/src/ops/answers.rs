@@ -4,10 +4,15 @@ use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
 use crate::config::Home;
 use crate::store::{Connection, NewRequest, Request, StoreError, Topic, Tx, open_requests, queued_messages, request_by_id, requests_of};
-use crate::view::{AnswerOne, AnswerRequests, Answered, Ask, ListRequests, MessageView, ReadRequest, RequestList, RequestView};
+use crate::view::{
+    AnswerOne, AnswerRequests, Answered, Ask, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, RequestList, RequestView,
+};
 use adjutant_core::run::Retention;
-use adjutant_core::signal::{SignalKind, Source};
-use adjutant_core::{Action, Denied, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState, StopReason, limits};
+use adjutant_core::signal::{Priority, SignalKind, Source};
+use adjutant_core::{
+    Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState, StopReason,
+    limits,
+};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
@@ -33,16 +38,25 @@ fn checked(ask: &Ask) -> Result<(), Denied> {
     bounded("question", &ask.question, limits::TEXT_BYTES_MAX)?;
     bounded("context", ask.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     bounded("default", ask.default.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-    if ask.options.len() > limits::OPTIONS_MAX {
-        return Err(Denied::invalid("options", format!("{} are too many, the limit is {}", ask.options.len(), limits::OPTIONS_MAX)));
+    checked_options(&ask.options)?;
+    checked_expiry(ask.expires_s)
+}
+
+pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
+    if options.len() > limits::OPTIONS_MAX {
+        return Err(Denied::invalid("options", format!("{} are too many, the limit is {}", options.len(), limits::OPTIONS_MAX)));
     }
-    for option in &ask.options {
+    for option in options {
         if option.is_empty() {
             return Err(Denied::invalid("options", "one of them is empty"));
         }
         bounded("options", option, limits::OPTION_BYTES_MAX)?;
     }
-    if let Some(expires_s) = ask.expires_s
+    Ok(())
+}
+
+pub(super) fn checked_expiry(expires_s: Option<u64>) -> Result<(), Denied> {
+    if let Some(expires_s) = expires_s
         && !(1..=limits::EXPIRY_MS_MAX / 1000).contains(&i64::try_from(expires_s).unwrap_or(i64::MAX))
     {
         return Err(Denied::invalid("expires_s", format!("use 1 to {}", limits::EXPIRY_MS_MAX / 1000)));
@@ -59,18 +73,16 @@ impl Ops {
         Self::check(&caller.who, Action::Ask)?;
         checked(&ask)?;
         let id = RequestId::new(clock::now(), super::runs::random());
-        let expiry_ms = match ask.expires_s {
-            Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000),
-            None => self.config().map_or(limits::EXPIRY_MS_DEFAULT, |config| config.expiry_ms),
-        };
+        let expiry_ms = self.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Ask, "")?;
             let new = NewRequest {
                 id,
+                matter: Matter::Question,
                 question: ask.question,
                 context: ask.context,
                 options: ask.options,
-                default: ask.default,
+                default: ask.default.map(Decision::Text),
                 blocking: ask.blocking,
                 by_block: false,
                 patience_ms: run.patience_ms,
@@ -80,6 +92,14 @@ impl Ops {
         };
         let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..asked(tx, &id)? });
         Ok(render::request(&self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?))
+    }
+
+    /// How long a request stays open.
+    pub(super) fn expiry_ms(&self, wanted_s: Option<u64>) -> i64 {
+        match wanted_s {
+            Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000),
+            None => self.config().map_or(limits::EXPIRY_MS_DEFAULT, |config| config.expiry_ms),
+        }
     }
 
     /// Reads one request, waiting until it is settled or the wait is over. The asker's read of an
@@ -106,7 +126,12 @@ impl Ops {
             }
             request = self.store.read(look)?;
         }
-        if is_asker && matches!(request.state, RequestState::Answered(_)) {
+        let is_news = match request.state {
+            RequestState::Answered(_) => true,
+            RequestState::Expired { .. } => request.told.is_none(),
+            RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
+        };
+        if is_asker && is_news {
             return self.take_answer(who, id).await;
         }
         let mut view = render::request(&request);
@@ -125,6 +150,11 @@ impl Ops {
                 let request = pick::request(tx.connection(), &who, Action::ReadAnswer, &id.to_string())?;
                 let request = match request.state {
                     RequestState::Answered(_) => tx.settle(&request, RequestEvent::Retrieve)?,
+                    RequestState::Expired { .. } if request.told.is_none() => {
+                        let attempt = tx.run(request.run)?.attempt;
+                        tx.tell(&request, attempt)?;
+                        request
+                    }
                     _ => request,
                 };
                 let messages = take_messages(tx, request.run)?;
@@ -169,13 +199,11 @@ impl Ops {
         if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {
             return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
         }
-        for one in &call.answers {
-            bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
-        }
+        let answers = call.answers.into_iter().map(|one| Ok((decision(&one)?, one))).collect::<Result<Vec<_>, Denied>>()?;
         let (home, again_home, retention) = (self.home.clone(), self.home.clone(), self.retention());
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
-            let mut requests = Vec::with_capacity(call.answers.len());
-            for AnswerOne { run, message_id, answer } in call.answers {
+            let mut requests = Vec::with_capacity(answers.len());
+            for (decision, AnswerOne { run, message_id, content_hash, .. }) in answers {
                 let request = match (message_id, run) {
                     (Some(id), within) => {
                         let request = pick::request(tx.connection(), who, Action::Answer, &id)?;
@@ -189,7 +217,10 @@ impl Ops {
                     (None, Some(run)) => pick::only_request(tx.connection(), &pick::run(tx.connection(), who, Action::Answer, &run)?)?,
                     (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
                 };
-                let request = tx.settle(&request, RequestEvent::Answer { by: who.clone(), text: answer })?;
+                if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
+                    return Err(Denied::NotAsShown.into());
+                }
+                let request = tx.settle(&request, RequestEvent::Answer { by: who.clone(), decision })?;
                 hand_over(tx, &request, retention)?;
                 requests.push(request);
             }
@@ -241,9 +272,31 @@ fn take_messages(tx: &mut Tx<'_>, run: RunId) -> Result<Vec<MessageView>, StoreE
     Ok(queued.iter().map(|message| render::message(message, &run.name)).collect())
 }
 
-/// Gets the answer to a question that a block asked to its run: onto the input of a process that
-/// takes one; else the process is stopped, and begun anew with the answer.
-fn hand_over(tx: &mut Tx<'_>, request: &Request, retention: Retention) -> Result<(), StoreError> {
+/// Reads what somebody decides.
+fn decision(one: &AnswerOne) -> Result<Decision, Denied> {
+    bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
+    let reason = one.reason.clone().or_else(|| Some(one.answer.clone())).filter(|text| !text.trim().is_empty());
+    bounded("reason", reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    let unchanged = one.changes.as_ref().is_none_or(|changes| *changes == ChangesView::default());
+    match one.decision {
+        None if one.reason.is_some() => Err(Denied::invalid("decision", "is missing: a reason belongs to approve or deny")),
+        None | Some(DecisionWord::Deny) if !unchanged => Err(Denied::invalid("changes", "belong to decision approve")),
+        None => Ok(Decision::Text(one.answer.clone())),
+        Some(DecisionWord::Deny) => Ok(Decision::Denied { reason: reason.unwrap_or_default() }),
+        Some(DecisionWord::Approve) => {
+            let ChangesView { prompt, agent, cwd, priority } = one.changes.clone().unwrap_or_default();
+            let priority = match priority {
+                None => None,
+                Some(word) => Some(Priority::from_word(&word).ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?),
+            };
+            Ok(Decision::Approved { note: reason, changes: Changes { prompt, agent, directory: cwd, priority } })
+        }
+    }
+}
+
+/// Gets what became of a request that a block made to its run: onto the input of a process that
+/// takes one; else the process is stopped, and begun anew with it.
+pub(super) fn hand_over(tx: &mut Tx<'_>, request: &Request, retention: Retention) -> Result<(), StoreError> {
     if !request.by_block || !request.blocking {
         return Ok(());
     }
@@ -252,11 +305,14 @@ fn hand_over(tx: &mut Tx<'_>, request: &Request, retention: Retention) -> Result
         return Ok(());
     }
     if run.prompt_via == PromptVia::Stream {
-        let answer = request.state.answer().map_or("", |answer| answer.text.as_str());
-        let text = format!("{}: {}\n{answer}", request.no, request.question);
+        let became = request.state.answer().map_or_else(|| "nobody answered in time".to_owned(), |answer| answer.decision.to_text());
+        let text = format!("{}: {}\n{became}", request.no, request.question);
         let id = RequestId::new(tx.now(), super::runs::random());
         tx.send_message(&run, &Principal::Person, id, &text)?;
-        tx.settle(request, RequestEvent::Retrieve)?;
+        match request.state {
+            RequestState::Answered(_) => tx.settle(request, RequestEvent::Retrieve).map(|_| ())?,
+            _ => tx.tell(request, run.attempt)?,
+        }
         return Ok(());
     }
     tx.advance(&run, RunEvent::StopAsked(StopReason::Parked), retention, "hub", "to begin anew with the answer").map(|_| ())

@@ -6,16 +6,17 @@ use crate::link::{AttemptDir, Closing, Fact, FactKind, FoundText, Order, Orders,
 use crate::signal::{Found, fields_of, interpret};
 use crate::store::{
     EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of, next_queued,
-    prompt_word, queued_messages, report_of, requests_of, run_by_id, run_input,
+    prompt_word, queued_messages, report_of, run_by_id, run_input, untold_of,
 };
 use adjutant_core::checkpoint::{self, Known};
 use adjutant_core::identity::{Measure, Voice};
 use adjutant_core::report::{Claim, named_files};
-use adjutant_core::resume::{Decided, Decision, Resumption, compose};
+use adjutant_core::resume::{Became, Decided, Resumption, Ruled, compose};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{Signal, SignalKind, Source};
 use adjutant_core::{
-    AttemptEnd, AttemptNo, Denied, Exit, HarnessKind, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState, StopReason, limits,
+    AttemptEnd, AttemptNo, Decision, Denied, Exit, HarnessKind, Matter, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState,
+    StopReason, limits,
 };
 use sha2::{Digest, Sha256};
 use std::io::BufRead;
@@ -90,7 +91,11 @@ impl Ops {
                 let run = tx.claim(&run, &token_hash, retention)?;
                 let mut input = run_input(tx.connection(), run.id)?;
                 if run.attempt.0 > 1 {
-                    input.prompt = compose(&input.prompt, &resumption(tx, &run)?);
+                    let told = untold_of(tx.connection(), run.id, TOLD_MAX)?;
+                    input.prompt = compose(&input.prompt, &resumption(tx, &run, &told)?);
+                    for request in &told {
+                        tx.tell(request, run.attempt)?;
+                    }
                 }
                 let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
                 Ok(Some((run, input, others)))
@@ -334,8 +339,10 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
             tx.set_containment(run.id, id.n, &containment)?;
             if id.n.0 > 1 {
                 // What the new attempt was told with its prompt has been read.
-                for request in told(tx, &run)? {
-                    tx.settle(&request, RequestEvent::Retrieve)?;
+                for request in untold_of(tx.connection(), run.id, TOLD_MAX)? {
+                    if request.told == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
+                        tx.settle(&request, RequestEvent::Retrieve)?;
+                    }
                 }
                 tx.set_resolution(run.id, None, None, None)?;
             }
@@ -398,31 +405,35 @@ fn voice(harness: HarnessKind) -> Voice {
     }
 }
 
-/// Answers that the run has not read: a new attempt is told them with its prompt.
-fn told(tx: &Tx<'_>, run: &Run) -> Result<Vec<Request>, StoreError> {
-    let all = requests_of(tx.connection(), run.id, true, TOLD_MAX)?;
-    Ok(all.into_iter().filter(|request| matches!(request.state, RequestState::Answered(_))).collect())
-}
-
 /// What a new attempt of a run is told beside its task.
-fn resumption(tx: &Tx<'_>, run: &Run) -> Result<Resumption, StoreError> {
-    let decided = told(tx, run)?
-        .into_iter()
-        .filter_map(|request| {
-            let answer = request.state.answer()?.text.clone();
-            Some(Decided { number: request.no.to_string(), question: request.question, decision: Decision::Answered(answer) })
-        })
-        .collect();
-    Ok(Resumption {
-        decided,
-        delegated: Vec::new(),
+fn resumption(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
+    let mut resumption = Resumption {
         after_error: run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error")),
         choice: run.choice,
         checkpoint: super::reports::checkpoint(tx.connection(), run)?,
         resolution: run.resolution.clone(),
         working_directory: run.cwd.clone(),
         next_step: run.next_step.clone(),
-    })
+        ..Resumption::default()
+    };
+    for request in told {
+        let (number, question) = (request.no.to_string(), request.question.clone());
+        let became = match (&request.state, request.state.answer().map(|answer| &answer.decision)) {
+            (_, Some(Decision::Text(answer))) => Became::Answered(answer.clone()),
+            (_, Some(Decision::Approved { note, .. })) => {
+                resumption.ruled.push(Ruled { number, action: question, approved: true, words: note.clone() });
+                continue;
+            }
+            (_, Some(Decision::Denied { reason })) => {
+                resumption.ruled.push(Ruled { number, action: question, approved: false, words: Some(reason.clone()) });
+                continue;
+            }
+            (RequestState::Withdrawn { .. }, None) => Became::Withdrawn,
+            (_, None) => Became::Expired,
+        };
+        resumption.decided.push(Decided { number, question, became });
+    }
+    Ok(resumption)
 }
 
 /// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
@@ -441,10 +452,11 @@ fn take_signal(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, Strin
             let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
             let new = NewRequest {
                 id: RequestId::new(tx.now(), super::runs::random()),
+                matter: Matter::Question,
                 question: question.text,
                 context: Some(context).filter(|context| !context.is_empty()),
                 options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                default: question.assumption,
+                default: question.assumption.map(Decision::Text),
                 blocking: question.blocking,
                 by_block: true,
                 patience_ms: run.patience_ms,
@@ -454,7 +466,22 @@ fn take_signal(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, Strin
             tx.ask(&run, &new).map(|_| ())
         }),
         Ok(Signal::Stop { cause, checkpoint }) => super::reports::stop(tx, run, cause, checkpoint, retention).map(|_| ()),
-        Ok(Signal::Delegation(_) | Signal::Approval { .. }) => return tx.malformed_signal(run, &format!("{tag}: not taken from a block")),
+        Ok(Signal::Approval { action, reason, preview, risk, options }) => {
+            let new = NewRequest {
+                id: RequestId::new(tx.now(), super::runs::random()),
+                matter: Matter::Approval { preview, risk },
+                question: action,
+                context: reason,
+                options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
+                default: None,
+                blocking: true,
+                by_block: true,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(limits::EXPIRY_MS_DEFAULT),
+            };
+            tx.ask(run, &new).map(|_| ())
+        }
+        Ok(Signal::Delegation(_)) => return tx.malformed_signal(run, &format!("{tag}: not taken from a block")),
     };
     match done {
         Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),

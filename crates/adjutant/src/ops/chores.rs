@@ -27,7 +27,9 @@ impl Ops {
         let retention = self.retention();
         self.store
             .write(move |tx| {
-                tx.settle_due()?;
+                for settled in tx.settle_due()? {
+                    super::answers::hand_over(tx, &settled, retention)?;
+                }
                 for run in due_stopped(tx.connection(), tx.now())? {
                     tx.advance(&run, RunEvent::Retired, retention, "hub", "")?;
                 }
@@ -76,7 +78,7 @@ impl Ops {
                     "messageId": request.id.to_string(),
                     "questionContent": request.question,
                     "questionTimestamp": rfc3339(request.asked_at),
-                    "answerContent": answer.map(|answer| answer.text.as_str()),
+                    "answerContent": answer.map(|answer| answer.decision.to_text()),
                     "answerTimestamp": answer.map(|answer| rfc3339(answer.at)),
                     "messageStatus": message_status(&request.state),
                 })

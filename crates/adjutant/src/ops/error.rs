@@ -4,7 +4,7 @@
 use crate::config::ConfigError;
 use crate::store::StoreError;
 use crate::view::{ErrorView, codes};
-use adjutant_core::Denied;
+use adjutant_core::{Denied, RequestKind};
 
 /// Why a use case was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,8 @@ pub fn http_status(code: &str) -> u16 {
         codes::NOT_ALLOWED => 403,
         codes::USE_SUPERVISOR => 421,
         codes::AMBIGUOUS | codes::INVALID | codes::AGENT_NOT_FOUND | codes::AGENT_NOT_EXECUTABLE => 422,
-        codes::CONFLICT | codes::ALREADY_ANSWERED | codes::RUN_FINISHED | codes::KEY_REUSED | codes::LIMIT => 409,
+        codes::UNFITTING => 422,
+        codes::CONFLICT | codes::USED | codes::ALREADY_ANSWERED | codes::RUN_FINISHED | codes::KEY_REUSED | codes::LIMIT => 409,
         codes::EXPIRED | codes::WITHDRAWN => 410,
         codes::STORAGE_FULL => 507,
         codes::STORAGE | codes::UNREACHABLE => 503,
@@ -96,6 +97,14 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::AnsweredBy(_) => (codes::ALREADY_ANSWERED, hint("the first answer counts; nothing was changed")),
         Denied::Expired => (codes::EXPIRED, hint("the run was told that nobody answered in time")),
         Denied::Withdrawn => (codes::WITHDRAWN, hint("its run has ended")),
+        Denied::Unfitting { kind: RequestKind::Question, .. } => {
+            (codes::UNFITTING, hint("answer it in words: adj reply, or reply_subagent with answer"))
+        }
+        Denied::Unfitting { kind: RequestKind::Approval | RequestKind::Delegation, .. } => {
+            (codes::UNFITTING, hint("decide it: adj approve, or adj deny with a reason; reply_subagent with decision approve, or deny and reason"))
+        }
+        Denied::Used => (codes::USED, hint("its run acts on it already; pause or cancel the run to stop it")),
+        Denied::NotAsShown => (codes::CONFLICT, hint("look at it again, then decide: adj inbox, or get_pending_questions")),
         Denied::OwnQuestion => (codes::NOT_ALLOWED, hint("only the parent or a person answers")),
         Denied::RunFinished(_) => (codes::RUN_FINISHED, hint("a finished run never changes; adj retry makes a new one of it")),
         Denied::WrongState { .. } => (codes::CONFLICT, None),

@@ -3,6 +3,7 @@
 
 mod agents;
 mod answers;
+mod approvals;
 mod attempts;
 mod chores;
 mod error;

@@ -6,9 +6,12 @@ use crate::store::Connection;
 use crate::store::{Event, Message, Request, Run, StoreError, live_in_dir, queue_place, requests_of};
 use crate::view::{CheckpointView, EventView, MessageView, RequestView, RunView};
 use adjutant_core::run::status_word;
-use adjutant_core::signal::Checkpoint;
-use adjutant_core::{Exit, Outcome, RequestState, RunState, Time};
+use adjutant_core::signal::{Checkpoint, Delegation};
+use adjutant_core::{Decision, Exit, Matter, Outcome, RequestState, RunState, Time};
+use sha2::{Digest, Sha256};
 
+/// As much of a hash as nobody can bend by accident or by trying.
+const CONTENT_HASH_BYTES: usize = 16;
 /// Most open requests that a run's view carries.
 const PENDING_SHOWN_MAX: u32 = 200;
 
@@ -107,22 +110,70 @@ fn checkpoint(from: &Checkpoint) -> CheckpointView {
     }
 }
 
+/// Stands for everything of a request that is decided about.
+pub(super) fn content_hash(request: &Request) -> String {
+    let mut hash = Sha256::new();
+    let mut part = |text: Option<&str>| {
+        let text = text.unwrap_or_default();
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text);
+    };
+    part(Some(&request.id.to_string()));
+    part(Some(&request.question));
+    part(request.context.as_deref());
+    request.options.iter().for_each(|option| part(Some(option)));
+    match &request.matter {
+        Matter::Question => {}
+        Matter::Approval { preview, risk } => {
+            part(preview.as_deref());
+            part(risk.as_deref());
+        }
+        Matter::Delegation(Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate }) => {
+            for text in [agent, directory, reason, context_required, coordination, estimate] {
+                part(text.as_deref());
+            }
+            part(Some(independence.word()));
+            part(Some(priority.word()));
+        }
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    digest.iter().take(CONTENT_HASH_BYTES).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
 pub(super) fn request(request: &Request) -> RequestView {
     let answer = request.state.answer();
+    let (preview, risk) = match &request.matter {
+        Matter::Approval { preview, risk } => (preview.clone(), risk.clone()),
+        Matter::Question | Matter::Delegation(_) => (None, None),
+    };
     RequestView {
         message_id: request.id.to_string(),
         number: request.no.to_string(),
         run_id: request.run.to_string(),
         run_name: request.run_name.clone(),
-        kind: request.kind.word().to_owned(),
+        kind: request.matter.kind().word().to_owned(),
         question: request.question.clone(),
         context: request.context.clone(),
         options: request.options.clone(),
-        default: request.default.clone(),
+        default: request.default.as_ref().map(|default| match default {
+            Decision::Text(text) => text.clone(),
+            Decision::Approved { .. } => "approve".to_owned(),
+            Decision::Denied { .. } => "deny".to_owned(),
+        }),
         blocking: request.blocking,
         status: request.state.word().to_owned(),
         message_status: request.state.message_status().to_owned(),
-        answer: answer.map(|answer| answer.text.clone()),
+        group: request.group.map(|first| first.to_string()),
+        preview,
+        risk,
+        content_hash: content_hash(request),
+        decision: answer.and_then(|answer| answer.decision.word()).map(str::to_owned),
+        reason: answer.and_then(|answer| match &answer.decision {
+            Decision::Text(_) => None,
+            Decision::Approved { note, .. } => note.clone(),
+            Decision::Denied { reason } => Some(reason.clone()),
+        }),
+        answer: answer.map(|answer| answer.decision.to_text()),
         answered_by: answer.map(|answer| answer.by.to_string()),
         asked_at: rfc3339(request.asked_at),
         expires_at: rfc3339(request.expires_at),

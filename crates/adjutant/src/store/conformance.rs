@@ -6,8 +6,8 @@ use crate::client::random_hex;
 use crate::clock;
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    AgentName, AgentSpec, AttemptEnd, AttemptNo, Denied, EventSeq, Exit, HarnessKind, Outcome, Principal, PromptVia, RequestEvent, RequestId,
-    RequestState, RunEvent, RunId, RunName, RunState, StopReason,
+    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Matter, Outcome, Principal, PromptVia, RequestEvent,
+    RequestId, RequestState, RunEvent, RunId, RunName, RunState, StopReason,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -67,10 +67,11 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
 fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {
     NewRequest {
         id: RequestId::new(clock::now(), random()),
+        matter: Matter::Question,
         question: "which?".to_owned(),
         context: Some("both are there".to_owned()),
         options: vec!["a".to_owned(), "b".to_owned()],
-        default: default.map(ToOwned::to_owned),
+        default: default.map(|text| Decision::Text(text.to_owned())),
         blocking,
         by_block: false,
         patience_ms: 1,
@@ -134,7 +135,7 @@ impl Fixture {
 }
 
 fn answer(text: &str) -> RequestEvent {
-    RequestEvent::Answer { by: Principal::Person, text: text.to_owned() }
+    RequestEvent::Answer { by: Principal::Person, decision: Decision::Text(text.to_owned()) }
 }
 
 fn ended(code: i32) -> RunEvent {
@@ -165,7 +166,7 @@ async fn a_question_is_asked_answered_and_read_and_every_step_is_on_record() {
     let now = fixture.run(run.id);
     assert_eq!((now.pending, now.blocking_pending, now.unread), (0, 0, 1));
     let read = fixture.settle(asked.id, RequestEvent::Retrieve).await.expect("read");
-    assert_eq!(read.state.answer().map(|answer| answer.text.as_str()), Some("a"));
+    assert_eq!(read.state.answer().map(|answer| answer.decision.to_text()), Some("a".to_owned()));
     let again = fixture.settle(asked.id, RequestEvent::Retrieve).await.expect("read again");
     assert_eq!(again.state, read.state, "the answer stays readable");
     let stored = fixture.store.read(|connection| request_by_no(connection, asked.no)).expect("a store").expect("a request");
@@ -252,13 +253,63 @@ async fn at_the_deadline_the_default_counts_and_without_one_it_expires() {
     let without = fixture.ask(run.id, question(true, -1, None)).await.expect("asked");
     let later = fixture.ask(run.id, question(false, 60_000, None)).await.expect("asked");
     assert_eq!(denied(fixture.settle(with.id, answer("late")).await.expect_err("too late")), Denied::Expired);
-    assert_eq!(fixture.store.write(|tx| tx.settle_due()).await.expect("settled"), 2);
+    assert_eq!(fixture.store.write(|tx| tx.settle_due()).await.expect("settled").len(), 2);
     let state = |id| fixture.store.read(|connection| request_by_id(connection, id)).expect("a store").expect("a request").state;
-    assert_eq!(state(with.id).answer().map(|answer| (answer.text.clone(), answer.by.to_string())), Some(("b".to_owned(), "default".to_owned())));
+    assert_eq!(
+        state(with.id).answer().map(|answer| (answer.decision.to_text(), answer.by.to_string())),
+        Some(("b".to_owned(), "default".to_owned()))
+    );
     assert!(matches!(state(without.id), RequestState::Expired { .. }));
     assert_eq!(state(later.id), RequestState::Pending);
     let next = fixture.store.read(next_until).expect("a store");
     assert_eq!(next, Some(later.expires_at));
+}
+
+fn approval() -> NewRequest {
+    let matter = Matter::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
+    NewRequest { matter, question: "drop it".to_owned(), options: Vec::new(), ..question(true, 60_000, None) }
+}
+
+fn decide(decision: Decision) -> RequestEvent {
+    RequestEvent::Answer { by: Principal::Person, decision }
+}
+
+fn no(reason: &str) -> RequestEvent {
+    decide(Decision::Denied { reason: reason.to_owned() })
+}
+
+#[tokio::test]
+async fn an_approval_is_decided_once_and_vetoed_only_until_it_is_used() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let vetoed = fixture.ask(run.id, approval()).await.expect("asked");
+    assert!(matches!(denied(fixture.settle(vetoed.id, answer("yes")).await.expect_err("not in words")), Denied::Unfitting { .. }));
+    fixture.settle(vetoed.id, decide(Decision::approved())).await.expect("approved");
+    let read = fixture.settle(vetoed.id, no("wait")).await.expect("a veto");
+    assert_eq!(read.state.answer().map(|answer| answer.decision.to_text()), Some("denied: wait".to_owned()));
+    assert!(matches!(denied(fixture.settle(vetoed.id, decide(Decision::approved())).await.expect_err("never back")), Denied::AnsweredBy(_)));
+    let run = fixture.run(run.id);
+    assert_eq!((run.pending, run.blocking_pending, run.unread), (0, 0, 1), "a veto is no second answer");
+
+    let used = fixture.ask(run.id, approval()).await.expect("asked");
+    fixture.settle(used.id, decide(Decision::approved())).await.expect("approved");
+    fixture.settle(used.id, RequestEvent::Retrieve).await.expect("read");
+    assert_eq!(denied(fixture.settle(used.id, no("wait")).await.expect_err("too late")), Denied::Used);
+
+    let told = fixture.ask(run.id, approval()).await.expect("asked");
+    let told = fixture.settle(told.id, decide(Decision::approved())).await.expect("approved");
+    let untold = |fixture: &Fixture| fixture.store.read(|connection| untold_of(connection, run.id, 10)).expect("a store");
+    assert_eq!(untold(&fixture).len(), 2, "what was read is not told again");
+    fixture
+        .store
+        .write({
+            let told = told.clone();
+            move |tx| tx.tell(&told, AttemptNo(2))
+        })
+        .await
+        .expect("told");
+    assert_eq!(denied(fixture.settle(told.id, no("wait")).await.expect_err("it is in a prompt")), Denied::Used);
+    assert_eq!(untold(&fixture).len(), 2, "the attempt that was told has not come to life yet");
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Requests: asking, answering, reading, expiring.
 
+use super::matter::{self, DecisionRow};
 use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    Answer, AnsweredBy, Denied, EventKind, Principal, RequestEvent, RequestId, RequestKind, RequestNo, RequestState, RunEvent, RunId, RunState,
-    StopReason, Time, limits,
+    Answer, AnsweredBy, AttemptNo, Decision, Denied, EventKind, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId,
+    RunState, StopReason, Time, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -18,14 +19,23 @@ pub struct Request {
     pub run_name: String,
     /// Of the run: who may answer.
     pub owner: Principal,
-    pub kind: RequestKind,
+    pub matter: Matter,
+    /// The question, the action, or the task.
     pub question: String,
     pub context: Option<String>,
     pub options: Vec<String>,
-    pub default: Option<String>,
+    pub default: Option<Decision>,
     pub blocking: bool,
     /// It was asked by a block in the run's output, so no call of the run waits for the answer.
     pub by_block: bool,
+    /// The first of those that were asked together.
+    pub group: Option<RequestNo>,
+    /// The attempt that was told the answer with its prompt.
+    pub told: Option<AttemptNo>,
+    /// The run that a delegation started.
+    pub child: Option<RunId>,
+    /// The asker is held until that run ends.
+    pub held: bool,
     pub patience_ms: i64,
     pub state: RequestState,
     pub asked_at: Time,
@@ -36,10 +46,11 @@ pub struct Request {
 #[derive(Debug, Clone)]
 pub struct NewRequest {
     pub id: RequestId,
+    pub matter: Matter,
     pub question: String,
     pub context: Option<String>,
     pub options: Vec<String>,
-    pub default: Option<String>,
+    pub default: Option<Decision>,
     pub blocking: bool,
     pub by_block: bool,
     pub patience_ms: i64,
@@ -47,7 +58,8 @@ pub struct NewRequest {
 }
 
 const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
-  q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block FROM requests q JOIN runs r ON r.id = q.run";
+  q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
+  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no FROM requests q JOIN runs r ON r.id = q.run";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     struct Raw {
@@ -58,6 +70,11 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         status: String,
         answer: Option<String>,
         by: Option<String>,
+        default: Option<String>,
+        matter: Option<String>,
+        verdict: Option<String>,
+        changes: Option<String>,
+        child: Option<String>,
     }
     let raw = Raw {
         id: row.get(1)?,
@@ -67,18 +84,25 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         status: row.get(11)?,
         answer: row.get(12)?,
         by: row.get(13)?,
+        default: row.get(8)?,
+        matter: row.get(20)?,
+        verdict: row.get(21)?,
+        changes: row.get(22)?,
+        child: row.get(24)?,
     };
     let no = RequestNo(row.get(0)?);
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
     let (answered_at, retrieved_at, ended_at) = (time(16)?, time(17)?, time(18)?);
-    let (run_name, question, context, default) = (row.get(3)?, row.get(5)?, row.get(6)?, row.get(8)?);
+    let (run_name, question, context): (_, String, _) = (row.get(3)?, row.get(5)?, row.get(6)?);
     let (blocking, patience_ms, by_block) = (row.get(9)?, row.get(10)?, row.get(19)?);
+    let (told, held, group) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?, row.get::<_, Option<i64>>(26)?.map(RequestNo));
     let (asked_at, expires_at) = (Time(row.get(14)?), Time(row.get(15)?));
     let decode = || {
         let answer = match (raw.answer, raw.by, answered_at) {
-            (Some(text), Some(by), Some(at)) => {
+            (Some(answer), Some(by), Some(at)) => {
                 let by = if by == "default" { AnsweredBy::Default } else { AnsweredBy::Principal(Principal::parse(&by)?) };
-                Some(Answer { text, by, at })
+                let decision = DecisionRow { answer, verdict: raw.verdict, changes: raw.changes }.decode()?;
+                Some(Answer { decision, by, at })
             }
             _ => None,
         };
@@ -90,19 +114,29 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             ("withdrawn", None, None, Some(at)) => RequestState::Withdrawn { at },
             _ => return None,
         };
+        let matter = matter::read(&question, raw.matter.as_deref())?;
+        let default = raw.default.map(|text| if matter == Matter::Question { Decision::Text(text) } else { Decision::approved() });
+        let child = match raw.child {
+            None => None,
+            Some(child) => Some(RunId::parse(&child).ok()?),
+        };
         Some(Request {
             id: RequestId::parse(&raw.id).ok()?,
             no,
             run: RunId::parse(&raw.run).ok()?,
             run_name,
             owner: Principal::parse(&raw.owner)?,
-            kind: RequestKind::Question,
+            matter,
             question,
             context,
             options: serde_json::from_str(&raw.options).ok()?,
             default,
             blocking,
             by_block,
+            group,
+            told,
+            child,
+            held,
             patience_ms,
             state,
             asked_at,
@@ -159,6 +193,23 @@ pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
         .collect()
 }
 
+/// Reads what a new attempt is to be told: everything settled that no attempt which came to life
+/// has got. An answer that was read counts as got; so does the end of a request that was told.
+///
+/// # Errors
+/// A failure of the store.
+pub fn untold_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+    connection
+        .prepare_cached(&format!(
+            "{COLUMNS} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
+             SELECT 1 FROM attempts a WHERE a.run = q.run AND a.n = q.told AND a.started_at IS NOT NULL)) ORDER BY q.no LIMIT ?2"
+        ))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
 /// Reads up to `limit` requests that `who` may answer, oldest first; only open ones unless `all`.
 ///
 /// # Errors
@@ -181,7 +232,20 @@ pub fn open_requests(connection: &Connection, who: &Principal, all: bool, limit:
 
 impl Request {
     fn terms(&self) -> RequestTerms {
-        RequestTerms { asker: self.run, expires_at: self.expires_at, default: self.default.clone() }
+        RequestTerms {
+            asker: self.run,
+            kind: self.matter.kind(),
+            expires_at: self.expires_at,
+            default: self.default.clone(),
+            told: self.told.is_some(),
+            held: self.held,
+        }
+    }
+
+    /// Tells whether there is something that the asker can go on with.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.state.is_settled() && !self.held
     }
 }
 
@@ -204,10 +268,12 @@ impl Tx<'_> {
         if next.is_none_or(|next| new.expires_at.0 < next) {
             self.ring(Topic::Deadline);
         }
-        let options = serde_json::to_string(&new.options).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
+        let options = serde_json::to_string(&new.options).map_err(corrupt)?;
+        let fallback = new.default.as_ref().map(Decision::to_text);
         self.prepare(
-            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block)
-             VALUES (?1, ?2, 'question', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter)
+             VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13)",
         )?
         .execute(params![
             new.id.to_string(),
@@ -215,12 +281,14 @@ impl Tx<'_> {
             new.question,
             new.context,
             options,
-            new.default,
+            fallback,
             new.blocking,
             new.patience_ms,
             self.now().0,
             new.expires_at.0,
-            new.by_block
+            new.by_block,
+            new.matter.kind().word(),
+            matter::write(&new.matter).map_err(corrupt)?
         ])?;
         let no = RequestNo(self.connection().last_insert_rowid());
         let seq = append_event(
@@ -242,13 +310,17 @@ impl Tx<'_> {
             run: run.id,
             run_name: run.name.clone(),
             owner: run.owner.clone(),
-            kind: RequestKind::Question,
+            matter: new.matter.clone(),
             question: new.question.clone(),
             context: new.context.clone(),
             options: new.options.clone(),
             default: new.default.clone(),
             blocking: new.blocking,
             by_block: new.by_block,
+            group: None,
+            told: None,
+            child: None,
+            held: false,
             patience_ms: new.patience_ms,
             state: RequestState::Pending,
             asked_at: self.now(),
@@ -266,26 +338,35 @@ impl Tx<'_> {
             return Ok(request.clone());
         }
         let (kind, by, text) = match &next {
-            RequestState::Answered(answer) => (EventKind::RequestAnswered, answer.by.to_string(), super::runs::first_line(&answer.text)),
+            RequestState::Answered(answer) => {
+                let kind = if request.state == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestVetoed };
+                (kind, answer.by.to_string(), super::runs::first_line(&answer.decision.to_text()))
+            }
             RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),
             RequestState::Expired { .. } => (EventKind::RequestExpired, "hub".to_owned(), String::new()),
             RequestState::Withdrawn { .. } => (EventKind::RequestWithdrawn, "hub".to_owned(), String::new()),
             RequestState::Pending => return Err(StoreError::Corrupt(format!("request {} became pending again", request.no))),
         };
         let answer = next.answer();
+        let row = answer.map(|answer| DecisionRow::of(&answer.decision)).transpose().map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let retrieved_at = if let RequestState::Retrieved { at, .. } = &next { Some(at.0) } else { None };
         let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &next { Some(at.0) } else { None };
         let changed = self
-            .prepare("UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7 WHERE id = ?1 AND status = ?8")?
+            .prepare(
+                "UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7, verdict = ?9, changes = ?10
+                 WHERE id = ?1 AND status = ?8",
+            )?
             .execute(params![
                 request.id.to_string(),
                 next.word(),
-                answer.map(|a| a.text.as_str()),
+                row.as_ref().map(|row| row.answer.as_str()),
                 answer.map(|a| a.by.to_string()),
                 answer.map(|a| a.at.0),
                 retrieved_at,
                 ended_at,
-                request.state.word()
+                request.state.word(),
+                row.as_ref().and_then(|row| row.verdict.as_deref()),
+                row.as_ref().and_then(|row| row.changes.as_deref())
             ])?;
         if changed != 1 {
             return Err(StoreError::Corrupt(format!("request {} changed within its transaction", request.no)));
@@ -308,6 +389,15 @@ impl Tx<'_> {
             self.wake_parked(request.run)?;
         }
         Ok(Request { state: next, ..request.clone() })
+    }
+
+    /// Notes that an attempt is told what became of a request: from here on it counts as used.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn tell(&mut self, request: &Request, attempt: AttemptNo) -> Result<(), StoreError> {
+        self.prepare("UPDATE requests SET told = ?2 WHERE id = ?1")?.execute(params![request.id.to_string(), attempt.0])?;
+        Ok(())
     }
 
     /// Begins a parked run anew when nothing that it waits for is open any more.
@@ -338,20 +428,16 @@ impl Tx<'_> {
         }
     }
 
-    /// Settles every request whose deadline has come. Returns how many there were.
+    /// Settles every request whose deadline has come, and returns them as they are then.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn settle_due(&mut self) -> Result<usize, StoreError> {
+    pub fn settle_due(&mut self) -> Result<Vec<Request>, StoreError> {
         let due: Vec<_> = self
             .prepare(&format!("{COLUMNS} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
             .query_map([self.now().0], read)?
             .collect::<Result<Vec<_>, _>>()?;
-        let count = due.len();
-        for request in due {
-            self.settle(&request?, RequestEvent::Deadline)?;
-        }
-        Ok(count)
+        due.into_iter().map(|request| self.settle(&request?, RequestEvent::Deadline)).collect()
     }
 
     /// Reads the run that asked.

@@ -97,7 +97,7 @@ CREATE TABLE requests (
   no           INTEGER PRIMARY KEY AUTOINCREMENT,
   id           TEXT NOT NULL UNIQUE,
   run          TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-  kind         TEXT NOT NULL,
+  kind         TEXT NOT NULL CHECK (kind IN ('question', 'approval', 'delegation')),
   question     TEXT NOT NULL,
   context      TEXT,
   options      TEXT NOT NULL DEFAULT '[]',
@@ -106,7 +106,18 @@ CREATE TABLE requests (
   by_block     INTEGER NOT NULL DEFAULT 0,
   patience_ms  INTEGER NOT NULL,
   status       TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'answered', 'retrieved', 'expired', 'withdrawn')),
+  -- Of an approval or a delegation, in JSON; the text that names it is the question.
+  matter       TEXT,
+  -- The first of those that were asked together.
+  group_no     INTEGER,
   answer       TEXT,
+  verdict      TEXT CHECK (verdict IN ('approved', 'denied')),
+  changes      TEXT,
+  -- The attempt that was told the answer with its prompt.
+  told         INTEGER,
+  -- The run that a delegation started, and whether the asker is held until it ends.
+  child        TEXT,
+  held         INTEGER NOT NULL DEFAULT 0,
   answered_by  TEXT,
   asked_at     INTEGER NOT NULL,
   expires_at   INTEGER NOT NULL,
@@ -116,12 +127,18 @@ CREATE TABLE requests (
   CHECK ((status IN ('answered', 'retrieved')) = (answer IS NOT NULL)),
   CHECK ((answer IS NULL) = (answered_at IS NULL) AND (answer IS NULL) = (answered_by IS NULL)),
   CHECK ((status = 'retrieved') = (retrieved_at IS NOT NULL)),
+  CHECK ((kind = 'question') = (matter IS NULL)),
+  CHECK (verdict IS NULL OR answer IS NOT NULL),
+  CHECK (child IS NULL OR kind = 'delegation' AND verdict = 'approved'),
+  CHECK (held = 0 OR child IS NOT NULL),
   CHECK ((status IN ('expired', 'withdrawn')) = (ended_at IS NOT NULL))
 ) STRICT;
 CREATE INDEX requests_pending ON requests (run, no) WHERE status = 'pending';
 CREATE INDEX requests_inbox ON requests (no) WHERE status = 'pending';
 CREATE INDEX requests_due ON requests (expires_at) WHERE status = 'pending';
 CREATE INDEX requests_run ON requests (run, no);
+CREATE UNIQUE INDEX requests_child ON requests (child) WHERE child IS NOT NULL;
+CREATE INDEX requests_group ON requests (group_no) WHERE group_no IS NOT NULL;
 CREATE TRIGGER requests_move_forward BEFORE UPDATE OF status ON requests
   WHEN NEW.status <> OLD.status AND NOT (
     (OLD.status = 'pending' AND NEW.status IN ('answered', 'expired', 'withdrawn')) OR (OLD.status = 'answered' AND NEW.status = 'retrieved'))

@@ -92,7 +92,7 @@ fn an_answer_given_again_under_its_key_gets_the_same_reply() {
     let home = TestHome::new();
     home.start("again", "ask \"Which?\"\ndone");
     home.until_status("again", "waiting_parent_reply");
-    let one = AnswerOne { run: Some("again".to_string()), message_id: None, answer: "this".to_string() };
+    let one = AnswerOne { run: Some("again".to_string()), answer: "this".to_string(), ..AnswerOne::default() };
     let call = AnswerRequests { answers: vec![one] };
     let first = home.call(&call, "the-key").expect("answered");
     assert_eq!((first.requests[0].status.as_str(), first.runs[0].state.as_str()), ("answered", "running"));

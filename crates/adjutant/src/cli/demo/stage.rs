@@ -267,7 +267,7 @@ impl Stage<'_> {
         }
         let Some(request) = self.asked.take() else { return Ok(()) };
         self.held_out(false)?;
-        let answer = crate::view::AnswerOne { run: None, message_id: Some(request.message_id), answer: line };
+        let answer = crate::view::AnswerOne { message_id: Some(request.message_id), answer: line, ..crate::view::AnswerOne::default() };
         self.cx.hub.call(&crate::view::AnswerRequests { answers: vec![answer] }).await?;
         Ok(())
     }

@@ -39,6 +39,7 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         // It stops nobody: a run that is done goes on to its end.
         "stop_work" => vec![json!({"stop_reason": "completion", "details": "x", "run_id": run})],
         "ask_parent" => vec![json!({"question": "?", "wait_s": 0, "blocking": false, "run_id": run})],
+        "request_approval" => vec![json!({"action": "push", "wait_s": 0, "blocking": false, "run_id": run})],
         "check_answer" => vec![json!({"message_id": object.question, "wait_s": 0})],
         other => panic!("{other} is a tool without a place in this matrix"),
     };

@@ -1,0 +1,118 @@
+//! Decisions: what is said to a request, and which decision fits which kind of request.
+
+use crate::signal::Priority;
+use crate::{Denied, RequestKind};
+
+/// The one thing that is decided about a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The answer to a question, in words.
+    Text(String),
+    /// Yes, to an approval or a delegation.
+    Approved {
+        /// What was said along with it, for instance which of the options.
+        note: Option<String>,
+        /// What is to be done differently from what was asked; of a delegation only.
+        changes: Changes,
+    },
+    /// No, to an approval or a delegation.
+    Denied { reason: String },
+}
+
+/// How a delegated task is to be done otherwise than it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    pub prompt: Option<String>,
+    pub agent: Option<String>,
+    pub directory: Option<String>,
+    pub priority: Option<Priority>,
+}
+
+impl Changes {
+    /// Tells whether everything stays as it was asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Decision {
+    /// Makes a plain yes.
+    #[must_use]
+    pub fn approved() -> Self {
+        Self::Approved { note: None, changes: Changes::default() }
+    }
+
+    /// Returns the decision as one text for people.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Approved { note: Some(note), .. } => format!("approved: {note}"),
+            Self::Approved { note: None, .. } => "approved".to_owned(),
+            Self::Denied { reason } => format!("denied: {reason}"),
+        }
+    }
+
+    /// Returns `approved` or `denied`, where it is one of them.
+    #[must_use]
+    pub fn word(&self) -> Option<&'static str> {
+        match self {
+            Self::Text(_) => None,
+            Self::Approved { .. } => Some("approved"),
+            Self::Denied { .. } => Some("denied"),
+        }
+    }
+
+    /// Checks that this can be said to a request of that kind.
+    ///
+    /// # Errors
+    /// `Unfitting` for what cannot, `Invalid` for a no without a reason and for a changed approval:
+    /// an approval is bound to what was shown.
+    pub fn fits(&self, kind: RequestKind) -> Result<(), Denied> {
+        match (self, kind) {
+            (Self::Text(_), RequestKind::Question) => Ok(()),
+            (Self::Text(_), _) => Err(Denied::Unfitting { kind, wanted: "answered in words" }),
+            (Self::Approved { .. }, RequestKind::Question) => Err(Denied::Unfitting { kind, wanted: "approved" }),
+            (Self::Denied { .. }, RequestKind::Question) => Err(Denied::Unfitting { kind, wanted: "denied" }),
+            (Self::Approved { changes, .. }, RequestKind::Approval) if !changes.is_empty() => Err(Denied::invalid(
+                "changes",
+                "an approval covers what was shown and nothing else: deny it, say what to change, and it can ask anew",
+            )),
+            (Self::Denied { reason }, _) if reason.trim().is_empty() => {
+                Err(Denied::invalid("reason", "is empty: say why, so that the run can go another way"))
+            }
+            (Self::Approved { .. } | Self::Denied { .. }, RequestKind::Approval | RequestKind::Delegation) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_takes_its_own_decisions_only() {
+        use RequestKind as K;
+        let yes = Decision::approved();
+        let no = Decision::Denied { reason: "later".to_owned() };
+        let words = Decision::Text("yes".to_owned());
+        for (kind, fitting, unfitting) in [
+            (K::Question, vec![&words], vec![&yes, &no]),
+            (K::Approval, vec![&yes, &no], vec![&words]),
+            (K::Delegation, vec![&yes, &no], vec![&words]),
+        ] {
+            assert!(fitting.iter().all(|decision| decision.fits(kind).is_ok()), "{kind:?}");
+            assert!(unfitting.iter().all(|decision| matches!(decision.fits(kind), Err(Denied::Unfitting { .. }))), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_no_needs_a_reason_and_an_approval_is_never_changed() {
+        let silent = Decision::Denied { reason: " \n".to_owned() };
+        assert!(matches!(silent.fits(RequestKind::Approval), Err(Denied::Invalid { field: "reason", .. })));
+        let changed = Decision::Approved { note: None, changes: Changes { prompt: Some("other".to_owned()), ..Changes::default() } };
+        assert!(matches!(changed.fits(RequestKind::Approval), Err(Denied::Invalid { field: "changes", .. })));
+        assert_eq!(changed.fits(RequestKind::Delegation), Ok(()));
+    }
+}

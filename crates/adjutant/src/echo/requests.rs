@@ -1,0 +1,65 @@
+//! What the echo agent asks for: the tool calls, and the same as blocks of its own words.
+
+use super::script::{Leave, Question, ToolCall};
+use serde_json::{Map, Value, json};
+
+/// The call that asks a question.
+pub fn ask(question: &Question) -> ToolCall {
+    let mut arguments = Map::new();
+    arguments.insert("question".into(), json!(question.text));
+    options(&mut arguments, &question.options);
+    text(&mut arguments, "default", question.default.as_ref());
+    if let Some(expires_s) = question.expires_s {
+        arguments.insert("expires_s".into(), json!(expires_s));
+    }
+    if question.nonblocking {
+        arguments.insert("blocking".into(), json!(false));
+        arguments.insert("wait_s".into(), json!(0));
+    }
+    ToolCall { name: "ask_parent".to_string(), arguments: Value::Object(arguments) }
+}
+
+/// The call that asks for leave.
+pub fn approve(leave: &Leave) -> ToolCall {
+    let mut arguments = shown(leave);
+    text(&mut arguments, "default", leave.default.as_ref());
+    if let Some(expires_s) = leave.expires_s {
+        arguments.insert("expires_s".into(), json!(expires_s));
+    }
+    if leave.nowait {
+        arguments.insert("wait_s".into(), json!(0));
+    }
+    ToolCall { name: "request_approval".to_string(), arguments: Value::Object(arguments) }
+}
+
+/// The block that asks for leave.
+pub fn approve_block(run: &str, leave: &Leave) -> String {
+    block("APPROVAL_NEEDED", run, &shown(leave))
+}
+
+fn shown(leave: &Leave) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("action".into(), json!(leave.action));
+    text(&mut fields, "preview", leave.preview.as_ref());
+    text(&mut fields, "risk", leave.risk.as_ref());
+    options(&mut fields, &leave.options);
+    fields
+}
+
+fn text(fields: &mut Map<String, Value>, name: &str, value: Option<&String>) {
+    if let Some(value) = value {
+        fields.insert(name.into(), json!(value));
+    }
+}
+
+fn options(fields: &mut Map<String, Value>, options: &[String]) {
+    if !options.is_empty() {
+        fields.insert("options".into(), json!(options));
+    }
+}
+
+/// Writes a block; what JSON writes is YAML, too.
+fn block(tag: &str, run: &str, fields: &Map<String, Value>) -> String {
+    let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+    format!("[{tag}]\nagent_id: {run}\n{lines}[/{tag}]")
+}

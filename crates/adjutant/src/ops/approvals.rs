@@ -1,0 +1,52 @@
+//! Asking for leave.
+
+use super::answers::{bounded, checked_expiry, checked_options};
+use super::{Caller, OpError, Ops, pick, render};
+use crate::clock;
+use crate::store::NewRequest;
+use crate::view::{DecisionWord, RequestApproval, RequestView};
+use adjutant_core::signal::{SignalKind, Source};
+use adjutant_core::{Action, Decision, Denied, Matter, RequestId, limits};
+
+fn checked(call: &RequestApproval) -> Result<(), Denied> {
+    if call.action.trim().is_empty() {
+        return Err(Denied::invalid("action", "is empty: say what you want to do"));
+    }
+    bounded("action", &call.action, limits::TEXT_BYTES_MAX)?;
+    bounded("preview", call.preview.as_deref().unwrap_or(""), limits::PREVIEW_BYTES_MAX)?;
+    bounded("risk", call.risk.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    bounded("context", call.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    checked_options(&call.options)?;
+    checked_expiry(call.expires_s)
+}
+
+impl Ops {
+    /// Opens an approval of the calling run. Durable when it returns.
+    ///
+    /// # Errors
+    /// The caller is no run, the run is not live, or a field is unusable.
+    pub async fn request_approval(&self, caller: Caller, call: RequestApproval) -> Result<RequestView, OpError> {
+        Self::check(&caller.who, Action::Ask)?;
+        checked(&call)?;
+        let id = RequestId::new(clock::now(), super::runs::random());
+        let expiry_ms = self.expiry_ms(call.expires_s);
+        self.write(caller, move |tx, who| {
+            let run = pick::run(tx.connection(), who, Action::Ask, "")?;
+            let RequestApproval { action, preview, risk, context, options, default, blocking, expires_s: _ } = call;
+            let new = NewRequest {
+                id,
+                matter: Matter::Approval { preview, risk },
+                question: action,
+                context,
+                options,
+                default: default.filter(|word| *word == DecisionWord::Approve).map(|_| Decision::approved()),
+                blocking,
+                by_block: false,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(expiry_ms),
+            };
+            Ok(render::request(&tx.as_signal(Some(SignalKind::Approval), Source::Tool, |tx| tx.ask(&run, &new))?))
+        })
+        .await
+    }
+}

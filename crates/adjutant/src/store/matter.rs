@@ -1,0 +1,147 @@
+//! What a request asks for and what was changed about it, as they are written down.
+
+use adjutant_core::signal::{Delegation, Independence, Priority};
+use adjutant_core::{Changes, Decision, Matter};
+use serde::{Deserialize, Serialize};
+
+/// How a request's matter is written down; a question's is in the columns.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum MatterRow {
+    Approval {
+        preview: Option<String>,
+        risk: Option<String>,
+    },
+    Delegation {
+        agent: Option<String>,
+        directory: Option<String>,
+        reason: Option<String>,
+        independence: String,
+        priority: String,
+        context_required: Option<String>,
+        coordination: Option<String>,
+        estimate: Option<String>,
+    },
+}
+
+/// Writes a matter down; nothing for a question.
+pub(super) fn write(matter: &Matter) -> Result<Option<String>, serde_json::Error> {
+    let row = match matter.clone() {
+        Matter::Question => return Ok(None),
+        Matter::Approval { preview, risk } => MatterRow::Approval { preview, risk },
+        Matter::Delegation(delegation) => {
+            let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate } = delegation;
+            let (independence, priority) = (independence.word().to_owned(), priority.word().to_owned());
+            MatterRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate }
+        }
+    };
+    serde_json::to_string(&row).map(Some)
+}
+
+/// Reads a matter back. `text` is what names the request.
+pub(super) fn read(text: &str, written: Option<&str>) -> Option<Matter> {
+    let Some(written) = written else { return Some(Matter::Question) };
+    Some(match serde_json::from_str(written).ok()? {
+        MatterRow::Approval { preview, risk } => Matter::Approval { preview, risk },
+        MatterRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate } => {
+            let (independence, priority) = (Independence::from_word(&independence)?, Priority::from_word(&priority)?);
+            let task = text.to_owned();
+            Matter::Delegation(Delegation { task, agent, directory, reason, independence, priority, context_required, coordination, estimate })
+        }
+    })
+}
+
+/// How the changes to a delegation are written down.
+#[derive(Serialize, Deserialize)]
+struct ChangesRow {
+    prompt: Option<String>,
+    agent: Option<String>,
+    directory: Option<String>,
+    priority: Option<String>,
+}
+
+/// A decision in the columns `answer`, `verdict` and `changes`.
+#[derive(Debug, Default)]
+pub(super) struct DecisionRow {
+    pub answer: String,
+    pub verdict: Option<String>,
+    pub changes: Option<String>,
+}
+
+impl DecisionRow {
+    pub(super) fn of(decision: &Decision) -> Result<Self, serde_json::Error> {
+        let verdict = decision.word().map(str::to_owned);
+        Ok(match decision.clone() {
+            Decision::Text(answer) | Decision::Denied { reason: answer } => Self { answer, verdict, changes: None },
+            Decision::Approved { note, changes } => {
+                let Changes { prompt, agent, directory, priority } = &changes;
+                let row = ChangesRow {
+                    prompt: prompt.clone(),
+                    agent: agent.clone(),
+                    directory: directory.clone(),
+                    priority: priority.map(|priority| priority.word().to_owned()),
+                };
+                let changes = if changes.is_empty() { None } else { Some(serde_json::to_string(&row)?) };
+                Self { answer: note.unwrap_or_default(), verdict, changes }
+            }
+        })
+    }
+
+    pub(super) fn decode(self) -> Option<Decision> {
+        let Self { answer, verdict, changes } = self;
+        Some(match verdict.as_deref() {
+            None => Decision::Text(answer),
+            Some("denied") => Decision::Denied { reason: answer },
+            Some("approved") => {
+                let changes = match changes {
+                    None => Changes::default(),
+                    Some(text) => {
+                        let ChangesRow { prompt, agent, directory, priority } = serde_json::from_str(&text).ok()?;
+                        let priority = match priority {
+                            None => None,
+                            Some(word) => Some(Priority::from_word(&word)?),
+                        };
+                        Changes { prompt, agent, directory, priority }
+                    }
+                };
+                Decision::Approved { note: Some(answer).filter(|note| !note.is_empty()), changes }
+            }
+            Some(_) => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_matter_and_decision_survives_being_stored() {
+        let delegation = Delegation {
+            task: "Refactor".to_owned(),
+            agent: Some("echo".to_owned()),
+            directory: None,
+            reason: Some("large".to_owned()),
+            independence: Independence::Optional,
+            priority: Priority::P0,
+            context_required: None,
+            coordination: Some("apart".to_owned()),
+            estimate: None,
+        };
+        let approval = Matter::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
+        for matter in [Matter::Question, approval, Matter::Delegation(delegation)] {
+            let written = write(&matter).expect("it can be written");
+            assert_eq!(read("Refactor", written.as_deref()), Some(matter));
+        }
+        let changes = Changes { prompt: Some("other".to_owned()), priority: Some(Priority::P2), ..Changes::default() };
+        let all = [
+            Decision::Text(String::new()),
+            Decision::approved(),
+            Decision::Approved { note: Some("once".to_owned()), changes },
+            Decision::Denied { reason: "no".to_owned() },
+        ];
+        for decision in all {
+            assert_eq!(DecisionRow::of(&decision).expect("it can be written").decode(), Some(decision));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Approvals: a run asks for leave; whoever is responsible says yes or no, and may take a yes back
+//! until it is used.
+
+use crate::mcp::{Session, text};
+use crate::support::TestHome;
+use serde_json::{Value, json};
+
+/// What the run was told, as its log shows it.
+fn answers(home: &TestHome, run: &str) -> Vec<String> {
+    home.log(run).lines().filter_map(|line| line.strip_prefix("answer: ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_run_waits_for_leave_and_is_told_yes_or_no() {
+    let home = TestHome::new();
+    home.start("asks", "approve \"drop the table\" [preview: DROP TABLE users] [risk: high] [options: once|always]\napprove \"push\"\nsay end");
+    home.until_status("asks", "waiting_parent_reply");
+    let inbox = home.inbox(&[]);
+    let asked = &inbox[0];
+    assert_eq!((&asked["kind"], &asked["question"], &asked["preview"]), (&json!("approval"), &json!("drop the table"), &json!("DROP TABLE users")));
+    assert_eq!((&asked["risk"], &asked["options"]), (&json!("high"), &json!(["once", "always"])));
+    let shown = home.ok(&["show", "asks"]);
+    assert!(shown.contains("asks for approval") && shown.contains("DROP TABLE users") && shown.contains("risk: high"), "{shown}");
+
+    let refused = home.adj(&["reply", "Q1", "yes"]);
+    assert!(
+        refused.code == 2 && refused.err.contains("an approval cannot be answered in words") && refused.err.contains("adj approve"),
+        "{refused:?}"
+    );
+    let waited = home.adj(&["wait", "asks"]);
+    assert!(waited.code == 3 && waited.err.contains("adj approve Q1"), "{waited:?}");
+
+    home.ok(&["approve", "Q1", "--note", "once"]);
+    home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
+    home.ok(&["deny", "asks", "not on a Friday"]);
+    assert_eq!(home.finished("asks")["outcome"], "succeeded");
+    assert_eq!(answers(&home, "asks"), ["approved: once", "denied: not on a Friday"]);
+    let again = home.adj(&["approve", "Q2"]);
+    assert_eq!(again.code, 7, "{again:?}");
+}
+
+#[test]
+fn a_decision_has_to_fit_and_a_no_needs_a_reason() {
+    let home = TestHome::new();
+    home.start("asks", "tool ask_parent {\"question\": \"which?\", \"wait_s\": 0}\napprove \"push\"");
+    home.until("both are open", || (home.inbox(&[]).as_array().map(Vec::len) == Some(2)).then_some(()));
+    let refused = home.adj(&["approve", "Q1"]);
+    assert!(refused.code == 2 && refused.err.contains("a question cannot be approved") && refused.err.contains("adj reply"), "{refused:?}");
+    let refused = home.adj(&["approve", "Q2", "--agent", "echo"]);
+    assert!(refused.code == 2 && refused.err.contains("what was shown"), "{refused:?}");
+    assert_eq!(home.adj(&["deny", "Q2", " "]).code, 2);
+    assert!(home.inbox(&[]).as_array().is_some_and(|open| open.len() == 2), "bad input changes nothing");
+}
+
+#[test]
+fn a_yes_is_taken_back_until_it_is_used() {
+    let home = TestHome::with_config("[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n");
+    // It looks at the answer only when it gets a message.
+    let script = "tool request_approval {\"action\": \"deploy\", \"wait_s\": 0}\nexpect-message\ntool check_answer {\"message_id\": \"Q1\"}";
+    home.start_agent("stream", "asks", script);
+    home.until_status("asks", "waiting_parent_reply");
+    home.ok(&["approve", "Q1"]);
+    let told = home.ok(&["deny", "Q1", "the build is red"]);
+    assert!(told.contains("denied: the build is red"), "{told}");
+    assert_eq!(home.adj(&["approve", "Q1"]).code, 7, "a veto is the last word");
+    home.ok(&["send", "asks", "look now"]);
+    home.finished("asks");
+    let log = home.log("asks");
+    assert!(log.contains("denied: the build is red") && !log.contains("\"approved\""), "{log}");
+    assert!(home.ok(&["events", "asks"]).contains("request.vetoed"));
+
+    home.start("uses", "approve \"deploy\"\nhang");
+    home.until_status("uses", "waiting_parent_reply");
+    home.ok(&["approve", "uses"]);
+    home.until_log("uses", "answer: approved");
+    let late = home.adj(&["deny", "Q2", "too late"]);
+    assert!(late.code == 7 && late.err.contains("has been used"), "{late:?}");
+}
+
+#[test]
+fn silence_is_a_no_unless_the_run_said_otherwise() {
+    let home = TestHome::new();
+    home.start("silent", "approve \"drop it\" [expires: 1s]\napprove \"tidy up\" [default: approve] [expires: 1s]");
+    home.finished("silent");
+    assert_eq!(answers(&home, "silent"), ["denied: nobody decided in time", "approved"]);
+    assert!(home.inbox(&["--all"]).as_array().is_some_and(|all| all.iter().all(|request| request["answered_by"] == "default")));
+}
+
+#[test]
+fn an_approval_is_bound_to_what_was_shown_and_to_its_key() {
+    let home = TestHome::new();
+    let key = |action: &str| format!("tool request_approval {}", json!({"action": action, "wait_s": 0, "idempotency_key": "k"}));
+    home.start("asks", &format!("{}\n{}\n{}\nhang", key("push"), key("push"), key("push --force")));
+    home.until_log("asks", "refused: error[key_reused]");
+    assert_eq!(home.inbox(&[]).as_array().map(Vec::len), Some(1), "the same key is the same request");
+    let decide = |hash: Value| {
+        let one = json!({"answers": [{"message_id": "Q1", "decision": "approve", "content_hash": hash}]});
+        let call: adjutant::view::AnswerRequests = serde_json::from_value(one).expect("a call");
+        home.call(&call, &format!("decide-{hash}"))
+    };
+    let shown = home.inbox(&[])[0]["content_hash"].clone();
+    assert_eq!(decide(json!("00")).map(|_| ()).map_err(|error| error.code), Err("conflict".to_owned()));
+    assert!(decide(shown.clone()).is_ok());
+    assert!(decide(shown).is_ok(), "a repeated call has one effect and one reply");
+}
+
+#[test]
+fn an_approval_that_a_block_asks_for_parks_the_run_and_is_told() {
+    let home = TestHome::new();
+    for (name, way, heading) in [("granted", vec!["approve"], "## APPROVAL GRANTED"), ("denied", vec!["deny"], "## APPROVAL DENIED")] {
+        home.start(name, "approve-block \"drop the table\" [risk: high]\nresume-here\nsay after");
+        let view = home.until_status(name, "stopped");
+        assert_eq!(view["reason"], "parked");
+        let mut args = vec![way[0], name];
+        if way[0] == "deny" {
+            args.push("keep it");
+        }
+        home.ok(&args);
+        assert_eq!(home.finished(name)["outcome"], "succeeded");
+        let log = home.log(name);
+        assert!(log.contains(heading) && log.contains("drop the table") && log.contains("after"), "{log}");
+    }
+    assert!(home.log("denied").contains("Reason: keep it"));
+}
+
+#[test]
+fn a_question_that_expired_is_told_to_the_run_that_waited_for_it() {
+    let home = TestHome::new();
+    // Asked by a tool that is not waited for, so the process ends with it open.
+    let ask = json!({"question": "left or right?", "wait_s": 0, "expires_s": 2});
+    home.start("asks", &format!("tool ask_parent {ask}\nresume-here\nsay after"));
+    assert_eq!(home.finished("asks")["attempt"], 2);
+    let log = home.log("asks");
+    assert!(log.contains("left or right?\nNobody answered in time."), "{log}");
+}
+
+#[test]
+fn a_parent_decides_over_mcp() {
+    let home = TestHome::new();
+    let mut parent = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
+    let prompt = "---\napprove \"push\" [preview: git push]\napprove \"force\"";
+    parent.done("run_subagent", json!({"agent": "echo", "name": "asks", "prompt": prompt}));
+    let waited = parent.done("wait_for_subagents", json!({"run_ids": ["asks"], "wait_s": 30}));
+    assert_eq!((&waited["needs"][0]["kind"], &waited["needs"][0]["preview"]), (&json!("approval"), &json!("git push")));
+    assert!(waited["next"].as_str().is_some_and(|next| next.contains("decision=approve")), "{waited}");
+    let words = parent.tool("reply_subagent", json!({"message_id": "Q1", "answer": "yes"}));
+    assert!(text(&words).contains("error[unfitting]") && text(&words).contains("decision approve"), "{words}");
+    let silent = parent.tool("reply_subagent", json!({"message_id": "Q1", "decision": "deny"}));
+    assert!(text(&silent).contains("reason"), "{silent}");
+    let done = parent.done("reply_subagent", json!({"message_id": "Q1", "decision": "approve"}));
+    assert_eq!(done["requests"][0]["decision"], "approved");
+    home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
+    parent.done("reply_subagent", json!({"answers": [{"message_id": "Q2", "decision": "deny", "reason": "never"}]}));
+    home.finished("asks");
+    assert_eq!(answers(&home, "asks"), ["approved", "denied: never"]);
+}
