@@ -31,6 +31,8 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
         ("running", _) => made("● working".to_owned(), Style::Good, 2),
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),
+        ("finished", Some("succeeded")) if is_refused(run) => made("✗ not accepted".to_owned(), Style::Bad, 4),
+        ("finished", Some("succeeded")) if run.status == "partial_success" => made("✓ partly done".to_owned(), Style::Attention, 4),
         ("finished", Some("succeeded")) => made("✓ done".to_owned(), Style::Good, 4),
         ("finished", Some("cancelled")) => made("× cancelled".to_owned(), Style::Dim, 4),
         ("finished", Some("spawn_failed")) => made("✗ not started".to_owned(), Style::Bad, 4),
@@ -38,6 +40,11 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
         ("finished", _) => made(because("✗ failed"), Style::Bad, 4),
         (other, _) => made(other.to_owned(), Style::Plain, 2),
     }
+}
+
+/// Tells whether the acceptance command did not pass.
+fn is_refused(run: &RunView) -> bool {
+    run.acceptance.as_ref().is_some_and(|acceptance| acceptance.passed == Some(false))
 }
 
 /// Tells whether nothing more happens to the run by itself.
@@ -48,6 +55,7 @@ pub fn is_over(run: &RunView) -> bool {
 /// Returns the ending that a run means for whoever waited for it.
 pub fn exit_of(run: &RunView) -> Exit {
     match (run.state.as_str(), run.outcome.as_deref()) {
+        ("finished", Some("succeeded")) if is_refused(run) => Exit::Failed,
         ("finished", Some("succeeded")) => Exit::Done,
         ("finished", Some("spawn_failed")) => Exit::NotStarted,
         ("finished" | "stopped", _) => Exit::Failed,

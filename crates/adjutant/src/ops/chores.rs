@@ -4,6 +4,7 @@ use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::config::Home;
 use crate::store::{KEYS_KEPT_MS, Run, StoreError, due_stopped, next_until, requests_of, run_by_id};
+use crate::view::ReportView;
 use adjutant_core::run::status_word;
 use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, Time};
 use serde_json::{Value, json};
@@ -65,11 +66,12 @@ impl Ops {
         let found = self.store.read(|connection| match run_by_id(connection, id)? {
             Some(run) => {
                 let requests = requests_of(connection, id, true, MESSAGES_RENDERED_MAX)?;
-                Ok(Some((run, requests)))
+                let report = super::render::run(connection, &self.home, &run)?.report;
+                Ok(Some((run, requests, report)))
             }
             None => Ok::<_, StoreError>(None),
         })?;
-        let Some((run, requests)) = found else { return Ok(()) };
+        let Some((run, requests, report)) = found else { return Ok(()) };
         let messages: Vec<Value> = requests
             .iter()
             .map(|request| {
@@ -96,11 +98,21 @@ impl Ops {
             "lastUpdated": rfc3339(run.updated_at),
             "error": error_text(&run),
             "messages": messages,
+            "completion_report": report.map(|report| meta_report(&run, &report)),
         });
         let text = serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
         let path = self.home.logs_dir().join(format!("{}.meta.json", run.id));
         write_atomically(&path, &text).map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
     }
+}
+
+/// A report under the names that the original protocol has for its fields, with what was seen.
+fn meta_report(run: &Run, report: &ReportView) -> Value {
+    let mut fields = json!({"agent_id": run.id.to_string(), "timestamp": rfc3339(run.updated_at)});
+    if let (Some(fields), Ok(Value::Object(report))) = (fields.as_object_mut(), serde_json::to_value(report)) {
+        fields.extend(report);
+    }
+    fields
 }
 
 fn message_status(state: &RequestState) -> &'static str {

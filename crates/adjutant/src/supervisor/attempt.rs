@@ -2,6 +2,7 @@
 //! agent and everything that it started are gone and its last fact is stated.
 
 use super::clock::ActiveClock;
+use super::closing::{Closer, HUB_MAX};
 use super::journal::Journal;
 use super::output::{Output, Pump};
 use super::stop::Stop;
@@ -93,7 +94,7 @@ impl Attempt {
     }
 
     /// Goes on until nothing of the attempt is left, and states its last fact.
-    pub async fn run(mut self, pump: Pump) -> Journal {
+    pub async fn run(mut self, pump: Pump, closer: &Closer<'_>) -> Journal {
         let (sender, mut bytes) = watch::channel(0);
         let cut = CancellationToken::new();
         let mut pumping = JoinSet::new();
@@ -128,9 +129,36 @@ impl Attempt {
         }
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
-        self.journal.state(ended(exit, swept, left_open, active_ms, output));
+        let mut last = ended(exit, swept, left_open, active_ms, output);
+        if self.look(closer, &last).await
+            && let FactKind::Ended { active_ms, .. } = &mut last
+        {
+            // The acceptance command works on the run's time.
+            *active_ms = self.clock.active_ms(Instant::now());
+        }
+        self.journal.state(last);
         failpoint!("supervisor.after_ended");
         self.journal
+    }
+
+    /// Looks at what the agent has left behind, where somebody wants to know. `end` is how it ended.
+    async fn look(&mut self, closer: &Closer<'_>, end: &FactKind) -> bool {
+        if !closer.may_look(self.stop != Stop::Not, self.signals) {
+            return false;
+        }
+        let taken = self.journal.taken();
+        let asked = async {
+            taken.await;
+            closer.wanted().await
+        };
+        let Ok(Some(closing)) = tokio::time::timeout(HUB_MAX, asked).await else { return false };
+        // From here on the agent's end counts, whatever becomes of us.
+        self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
+        self.worker.let_go();
+        let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let saw = closer.look(&closing, left, &mut self.orders).await;
+        self.journal.state(FactKind::Looked(saw));
+        true
     }
 
     /// Waits for the next event. Dropping it loses nothing.
@@ -266,7 +294,7 @@ fn text_of(found: Found) -> FoundText {
     }
 }
 
-async fn until(due: Option<Instant>) {
+pub async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,
         None => std::future::pending().await,

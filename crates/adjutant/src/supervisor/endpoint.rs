@@ -26,17 +26,19 @@ use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 /// Largest call, in bytes: an answer of the largest size and what JSON makes of it.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Opens both ways in, writes down where they are, and serves them in `tasks`.
+/// Opens both ways in, writes down where they are, and serves them in `tasks`. Returns what tells
+/// whether the worker has called.
 ///
 /// # Errors
 /// A socket cannot be opened or the file cannot be written.
-pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> io::Result<()> {
+pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> io::Result<Arc<AtomicBool>> {
     let token = random_hex::<32>();
     let socket = sock::bind(&dir.socket())?;
     let tcp = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -52,7 +54,8 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
 
     let mcp = mcp::http_router(client.clone(), &token);
     let calls = calls(client);
-    let door = Arc::new(Door { token, port });
+    let has_called = Arc::new(AtomicBool::new(false));
+    let door = Arc::new(Door { token, port, has_called: Arc::clone(&has_called) });
     let on_socket = calls.clone().layer(middleware::from_fn_with_state(Arc::clone(&door), admit_peer));
     let on_loopback = calls.merge(mcp).layer(middleware::from_fn_with_state(door, admit_bearer));
     tasks.spawn(async move {
@@ -71,7 +74,7 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
             tracing::error!(%error, "the worker's port is gone");
         }
     });
-    Ok(())
+    Ok(has_called)
 }
 
 fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
@@ -110,6 +113,7 @@ async fn carry(
 struct Door {
     token: String,
     port: u16,
+    has_called: Arc<AtomicBool>,
 }
 
 impl Door {
@@ -152,13 +156,17 @@ async fn admit_peer(State(door): State<Arc<Door>>, ConnectInfo(admission): Conne
     if door.bearer(request.headers()) == Some(false) {
         return Refused::new(codes::NOT_ALLOWED, "the token belongs to another run").into_response();
     }
+    door.has_called.store(true, Ordering::Relaxed);
     next.run(request).await
 }
 
 async fn admit_bearer(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     match door.refusal(request.headers()) {
         Some(refusal) => refusal,
-        None => next.run(request).await,
+        None => {
+            door.has_called.store(true, Ordering::Relaxed);
+            next.run(request).await
+        }
     }
 }
 

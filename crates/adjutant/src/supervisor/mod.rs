@@ -9,10 +9,14 @@
 //! ```
 //! Before the marker nothing ever ran, and the hub may begin the attempt again; after it, never.
 
+mod aside;
 mod attempt;
 mod clock;
+mod closing;
 mod decode;
+mod deliverable;
 mod endpoint;
+mod git;
 mod journal;
 mod logfile;
 mod orders;
@@ -33,6 +37,7 @@ use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
 use crate::trace;
 use crate::view::codes;
 use attempt::Attempt;
+use closing::Closer;
 use journal::Journal;
 use logfile::LogFile;
 use rustix::fs::{Mode, OFlags};
@@ -42,6 +47,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
@@ -102,10 +109,10 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     tasks.spawn(orders::follow(client.clone(), orders_sender));
 
     let prepared = match harness::launch(&order) {
-        Ok(launch) => prepare(&order, dir, client, &mut tasks).await.map(|log| (launch, log)),
+        Ok(launch) => prepare(&order, dir, client.clone(), &mut tasks).await.map(|prepared| (launch, prepared)),
         Err(refusal) => Err(refusal),
     };
-    let (launch, log) = match prepared {
+    let (launch, (log, has_called)) = match prepared {
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
@@ -127,19 +134,20 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let mut journal = Attempt::new(&order, journal, worker, orders, delivered, guard).run(pump).await;
+    let closer = Closer { order: &order, client, has_called };
+    let mut journal = Attempt::new(&order, journal, worker, orders, delivered, guard).run(pump, &closer).await;
     tell_last(&mut journal).await;
     tasks.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the prompt, begins the log, opens the worker's way in.
-async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<LogFile, Refusal> {
+/// Writes the prompt, begins the log, opens the worker's way in; tells whether that was used.
+async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<(LogFile, Arc<AtomicBool>), Refusal> {
     let prepared = async {
         write_prompt(order)?;
         let log = LogFile::create(order, dir)?;
-        endpoint::serve(order, dir, client, tasks).await?;
-        Ok(log)
+        let has_called = endpoint::serve(order, dir, client, tasks).await?;
+        Ok((log, has_called))
     };
     prepared.await.map_err(|error: io::Error| not_prepared(dir, &error))
 }

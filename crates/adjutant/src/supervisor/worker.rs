@@ -21,10 +21,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// The agent's umask, whatever ours is.
-const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
+pub const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
 /// How long a sweep goes on when processes do not die (they hang in the kernel).
 const SWEEP_MAX: Duration = Duration::from_secs(2);
 /// A sweep looks again after this long, in case somebody was born unseen.
@@ -57,6 +57,7 @@ pub struct Worker {
     /// Takes lines where the agent goes on reading.
     pub lines: Option<mpsc::Sender<Line>>,
     lifeline: Option<Lifeline>,
+    reaper: AbortHandle,
 }
 
 /// What ends a PID namespace.
@@ -78,20 +79,13 @@ pub fn start(
     delivered: mpsc::UnboundedSender<String>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Worker, Pump), Failed> {
-    let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
     let (out, out_theirs) = pipe_pair()?;
     let (err, err_theirs) = pipe_pair()?;
     let stdin = match &launch.input {
         Input::Nothing => None,
         Input::Whole(_) | Input::Open(_) => Some(pipe_pair()?),
     };
-    let mut env: Vec<(OsString, OsString)> = order.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER" && name != "ADJ_HOME");
-    let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
-    env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
-    env.push(("ADJ_WORKER".into(), access.into_os_string()));
-    // So that an `adj` in the agent's shell comes to this home, where it is known as the run.
-    env.push(("ADJ_HOME".into(), order.home.clone().into_os_string()));
+    let env = environment(order);
     let spawn = Spawn {
         program: &launch.program,
         argv: launch.argv.clone(),
@@ -103,10 +97,8 @@ pub fn start(
         inherit: Vec::new(),
         umask: Some(UMASK),
     };
-    let contained = containment::start(spawn, Wanted::from_word(&order.containment))?;
+    let mut worker = hold(order, spawn, tasks)?;
     drop((out_theirs, err_theirs));
-    prefer_for_oom(contained.worker());
-
     let pump = Pump::new(out, err, log).map_err(Failed::Worker)?;
     let lines = stdin.map(|(theirs, ours)| {
         drop(theirs);
@@ -116,20 +108,41 @@ pub fn start(
         Some(ours) => feed(ours, &launch.input, delivered, tasks).map_err(Failed::Worker)?,
         None => None,
     };
+    worker.lines = lines;
+    Ok((worker, pump))
+}
+
+/// What a process of the attempt finds in its environment.
+pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = order.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER" && name != "ADJ_HOME");
+    let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
+    env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
+    env.push(("ADJ_WORKER".into(), access.into_os_string()));
+    // So that an `adj` in the agent's shell comes to this home, where it is known as the run.
+    env.push(("ADJ_HOME".into(), order.home.clone().into_os_string()));
+    env
+}
+
+/// Starts a process that is held together with everything it starts, and has it reaped.
+///
+/// # Errors
+/// Nothing runs then.
+pub fn hold(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, Failed> {
+    let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
+    let contained = containment::start(spawn, Wanted::from_word(&order.containment))?;
+    prefer_for_oom(contained.worker());
     let (pid, containment) = (contained.worker(), contained.word());
     let (sender, seen) = watch::channel(Seen::default());
-    let lifeline = match contained {
-        Contained::Subreaper(child) => {
-            tasks.spawn(reap_all(children, Tracked { agent: Some(child.pid), init: None, status: None }, sender));
-            None
-        }
+    let (reaper, lifeline) = match contained {
+        Contained::Subreaper(child) => (tasks.spawn(reap_all(children, Tracked { agent: Some(child.pid), init: None, status: None }, sender)), None),
         Contained::Namespace(Namespace { init, lifeline, status, .. }) => {
             let status = pipe::Receiver::from_owned_fd(status).map_err(Failed::Worker)?;
-            tasks.spawn(reap_all(children, Tracked { agent: None, init: Some(init.pid), status: Some(status) }, sender));
-            Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline })
+            let reaper = tasks.spawn(reap_all(children, Tracked { agent: None, init: Some(init.pid), status: Some(status) }, sender));
+            (reaper, Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline }))
         }
     };
-    Ok((Worker { pid, containment, seen, lines, lifeline }, pump))
+    Ok(Worker { pid, containment, seen, lines: None, lifeline, reaper })
 }
 
 impl Worker {
@@ -163,6 +176,11 @@ impl Worker {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
+    /// Reaps no more: another process may be held now. Nothing of this one is left.
+    pub fn let_go(&self) {
+        self.reaper.abort();
+    }
+
     fn end_namespace(&mut self) {
         if let Some(Lifeline { init_pidfd, end, .. }) = self.lifeline.take() {
             drop(end);
@@ -173,7 +191,7 @@ impl Worker {
     }
 }
 
-fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
+pub fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Failed::Worker(error.into()))
 }
 
@@ -232,7 +250,7 @@ async fn reap_all(mut children: Signals, mut tracked: Tracked, seen: watch::Send
                     tracked.agent = None;
                 }
                 Reaped::Child(pid, _) if Some(pid) == tracked.init => {
-                    read_status(&mut tracked, &mut now);
+                    read_last_status(&mut tracked, &mut now);
                     now.exit = now.exit.or(Some(Exit::Signal(libc::SIGKILL)));
                 }
                 Reaped::Child(..) => {}
@@ -277,6 +295,18 @@ fn read_status(tracked: &mut Tracked, now: &mut Seen) {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Ok(_) | Err(_) => tracked.status = None,
+        }
+    }
+}
+
+/// Takes what init has told before it ended: that is in the pipe, whether or not the runtime has been
+/// told so.
+fn read_last_status(tracked: &mut Tracked, now: &mut Seen) {
+    let Some(status) = tracked.status.take() else { return };
+    let mut bytes = [0; Message::BYTES];
+    while let Ok(Message::BYTES) = rustix::io::read(&status, &mut bytes) {
+        if let Some(Message::Ended(raw)) = Message::decode(bytes) {
+            now.exit = exit_of_raw(raw);
         }
     }
 }

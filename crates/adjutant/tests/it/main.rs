@@ -15,6 +15,7 @@ mod main_job;
 mod mcp;
 #[expect(dead_code, reason = "the turns that the drivers of these CLIs will be shown with")]
 mod model;
+mod reports;
 mod signals;
 mod supervise;
 mod support;

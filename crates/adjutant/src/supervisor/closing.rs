@@ -1,0 +1,111 @@
+//! When the agent has ended: a look at what it left behind. The hub says what is wanted (it knows
+//! what the run has reported); what is seen is stated as a fact before the last one.
+
+use super::aside::{self, Aside, Keep};
+use super::{deliverable, git, worker};
+use crate::client::Client;
+use crate::link::{Closing, GetClosing, Order, Orders, Saw, SawAcceptance};
+use crate::process::containment::Failed;
+use adjutant_core::Exit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long the hub is waited for; without its word nothing is looked at.
+pub const HUB_MAX: Duration = Duration::from_secs(10);
+/// How long the acceptance command of a run without a limit of its own may take.
+const ACCEPT_MAX: Duration = Duration::from_secs(10 * 60);
+/// The end of its output that is kept.
+const ACCEPT_OUTPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// Looks at what an attempt left behind.
+#[derive(Debug)]
+pub struct Closer<'a> {
+    pub order: &'a Order,
+    pub client: Client,
+    /// The run has called us, so that it may have reported something.
+    pub has_called: Arc<AtomicBool>,
+}
+
+impl Closer<'_> {
+    /// Tells whether there can be anything to look at: the run has spoken, was stopped, or is measured
+    /// by a command.
+    #[must_use]
+    pub fn may_look(&self, stopped: bool, signals: u32) -> bool {
+        stopped || signals > 0 || !self.order.accept.is_empty() || self.has_called.load(Ordering::Relaxed)
+    }
+
+    /// Asks the hub what is to be looked at. Every fact was taken before.
+    pub async fn wanted(&self) -> Option<Closing> {
+        let asked = async {
+            let body = serde_json::to_value(GetClosing {}).map_err(|error| error.to_string())?;
+            let reply = self.client.send_json("/link/closing", body, None).await.map_err(|error| error.to_string())?;
+            serde_json::from_value::<Closing>(reply).map_err(|error| error.to_string())
+        };
+        match asked.await {
+            Ok(closing) => Some(closing).filter(|closing| *closing != Closing::default()),
+            Err(message) => {
+                tracing::warn!(message, "nobody says what is to be looked at");
+                None
+            }
+        }
+    }
+
+    /// Looks: first what the agent itself left, then what the acceptance command makes of it.
+    pub async fn look(&self, closing: &Closing, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> Saw {
+        let mut saw = Saw::default();
+        if let Some(paths) = &closing.files {
+            let mut files = Vec::new();
+            let mut budget = deliverable::HASHED_BYTES_TOTAL_MAX;
+            for path in paths {
+                files.push(deliverable::look_at(&self.order.cwd, path, &mut budget).await);
+            }
+            saw.files = Some(files);
+        }
+        if closing.changed
+            && let Some((changed, cut)) = git::changed(self.order).await
+        {
+            (saw.changed, saw.changed_cut) = (Some(changed), cut);
+        }
+        if closing.accept && !self.order.accept.is_empty() {
+            saw.acceptance = Some(self.accept(time_left, orders).await);
+        }
+        saw
+    }
+
+    async fn accept(&self, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> SawAcceptance {
+        let not_known = |why: String| SawAcceptance { not_known: Some(why), ..SawAcceptance::default() };
+        let command = &self.order.accept;
+        let path = self.order.env.get("PATH").map_or("", String::as_str);
+        let Some(program) = aside::find(&command[0], path, &self.order.cwd) else {
+            return not_known(format!("{} is not found on the run's PATH", command[0]));
+        };
+        let aside = Aside {
+            program,
+            argv: command.iter().map(Into::into).collect(),
+            env: worker::environment(self.order),
+            limit: time_left.unwrap_or(ACCEPT_MAX),
+            keep: Keep::Tail { bytes_max: ACCEPT_OUTPUT_BYTES_MAX },
+        };
+        match aside::run(self.order, aside, Some(orders)).await {
+            Ok(ran) => {
+                let (exit_code, signal) = match ran.exit {
+                    Some(Exit::Code(code)) => (Some(code), None),
+                    Some(Exit::Signal(signal)) => (None, Some(signal)),
+                    None => (None, None),
+                };
+                let from = ran.output.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+                SawAcceptance {
+                    exit_code,
+                    signal,
+                    stopped: ran.stopped.map(str::to_owned),
+                    not_known: None,
+                    output: String::from_utf8_lossy(&ran.output[from..]).into_owned(),
+                    took_ms: u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX),
+                }
+            }
+            Err(Failed::Worker(error) | Failed::Containment(error)) => not_known(format!("{} could not be started: {error}", command[0])),
+        }
+    }
+}

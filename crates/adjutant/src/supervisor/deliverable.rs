@@ -1,0 +1,156 @@
+//! Looking at a file that a report names: is it there, how long is it, what is its hash. Nothing
+//! outside of the run's directory is opened, however it is named or linked to, and nothing but a
+//! regular file is read.
+
+use crate::link::SawFile;
+use rustix::fs::{FileType, Mode, OFlags, fstat};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+/// Largest file that is hashed, and all of them together.
+const HASHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub const HASHED_BYTES_TOTAL_MAX: u64 = 256 * 1024 * 1024;
+/// So much is read before everything else has its turn.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Looks at one path. `budget` is how many bytes may still be hashed.
+pub async fn look_at(cwd: &Path, named: &str, budget: &mut u64) -> SawFile {
+    let made = |seen: &str| SawFile { path: named.to_owned(), seen: seen.to_owned(), ..SawFile::default() };
+    let unreadable = |error: &io::Error| SawFile { problem: Some(error.to_string()), ..made("unreadable") };
+    let Some(relative) = below(cwd, named) else { return made("outside") };
+    let found = match open_below(cwd, &relative) {
+        Ok(found) => found,
+        Err(error) => {
+            return match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => made("missing"),
+                Some(libc::EXDEV | libc::ELOOP) => made("outside"),
+                _ => unreadable(&error),
+            };
+        }
+    };
+    let stat = match fstat(&found) {
+        Ok(stat) => stat,
+        Err(error) => return unreadable(&error.into()),
+    };
+    let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return made("directory"),
+        _ => return SawFile { problem: Some("neither a file nor a directory".to_owned()), ..made("unreadable") },
+    }
+    let mut seen = SawFile { bytes, ..made("file") };
+    if bytes <= HASHED_BYTES_MAX.min(*budget) {
+        *budget -= bytes;
+        match hash(&found, bytes).await {
+            Ok(hash) => seen.sha256 = Some(hash),
+            Err(error) => return unreadable(&error),
+        }
+    }
+    seen
+}
+
+/// A path in relation to the directory. `None`: it names something else.
+fn below(cwd: &Path, named: &str) -> Option<PathBuf> {
+    let given = Path::new(named);
+    let relative = if given.is_absolute() { given.strip_prefix(cwd).ok()? } else { given };
+    let relative: PathBuf = relative.components().filter(|part| !matches!(part, Component::CurDir)).collect();
+    Some(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
+}
+
+/// Finds a file without reading from it: opening a FIFO or a device for reading can do things.
+#[cfg(target_os = "linux")]
+fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{ResolveFlags, open, openat2};
+    let dir = open(cwd, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match openat2(&dir, relative, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            // Something was renamed on the way.
+            Err(rustix::io::Errno::AGAIN) => {}
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Elsewhere a link that is exchanged in between could lead outside; its content is only hashed.
+#[cfg(not(target_os = "linux"))]
+fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
+    let real = cwd.join(relative).canonicalize()?;
+    if !real.starts_with(cwd.canonicalize()?) {
+        return Err(io::Error::from_raw_os_error(libc::EXDEV));
+    }
+    Ok(rustix::fs::open(real, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Hashes a regular file, no more of it than it had when it was looked at.
+async fn hash(found: &OwnedFd, bytes: u64) -> io::Result<String> {
+    #[cfg(target_os = "linux")]
+    let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
+    #[cfg(not(target_os = "linux"))]
+    let file = File::from(found.try_clone()?);
+    let mut rest = file.take(bytes);
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match rest.read(&mut buffer)? {
+            0 => break,
+            read => hasher.update(&buffer[..read]),
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    async fn seen(cwd: &Path, named: &str) -> SawFile {
+        look_at(cwd, named, &mut HASHED_BYTES_TOTAL_MAX.clone()).await
+    }
+
+    #[tokio::test]
+    async fn files_are_found_and_nothing_outside_is_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let cwd = dir.path().join("work");
+        std::fs::create_dir_all(cwd.join("out")).expect("a directory");
+        std::fs::write(dir.path().join("secret"), "x").expect("a file");
+        std::fs::write(cwd.join("out/a.md"), "abc").expect("a file");
+        symlink(cwd.join("out/a.md"), cwd.join("absolute")).expect("a link");
+        symlink("out/a.md", cwd.join("relative")).expect("a link");
+        symlink("../secret", cwd.join("escape")).expect("a link");
+        let found = seen(&cwd, "out/a.md").await;
+        assert_eq!((found.seen.as_str(), found.bytes), ("file", 3));
+        assert_eq!(found.sha256.as_deref(), Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+        let absolute = cwd.join("out/a.md").display().to_string();
+        for (named, expected) in [
+            (absolute.as_str(), "file"),
+            ("./out/../out/a.md", "file"),
+            ("relative", "file"),
+            ("out/", "directory"),
+            (".", "directory"),
+            ("nowhere.md", "missing"),
+            ("out/a.md/x", "missing"),
+            ("../secret", "outside"),
+            ("out/../../secret", "outside"),
+            ("escape", "outside"),
+            ("/etc/passwd", "outside"),
+        ] {
+            assert_eq!(seen(&cwd, named).await.seen, expected, "{named}");
+        }
+        rustix::fs::mknodat(rustix::fs::CWD, cwd.join("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+        assert_eq!(seen(&cwd, "pipe").await.seen, "unreadable");
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_is_not_hashed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        File::create(dir.path().join("large")).and_then(|file| file.set_len(HASHED_BYTES_MAX + 1)).expect("a sparse file");
+        let found = seen(dir.path(), "large").await;
+        assert_eq!((found.seen.as_str(), found.bytes, found.sha256), ("file", HASHED_BYTES_MAX + 1, None));
+    }
+}
