@@ -10,6 +10,8 @@ pub enum Voice {
     Tools,
     /// By blocks in its own words: it has no tools of ours.
     Blocks,
+    /// It answers in a chat: what it says is its message.
+    Chat,
 }
 
 /// What a run is measured by.
@@ -58,6 +60,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, m
              - When you cannot go on: STOP_WORK with stop_reason (blocker or error), details, completed_work, blocked_work, state_snapshot. Then end.\n\
              - PROGRESS with percent and note on the way; at the end COMPLETION_REPORT with status (success, partial_success or failed), summary, deliverables.\n"
         ),
+        Voice::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask back by any other way.\n".to_owned(),
     };
     let measure = measure.told();
     let shared =
@@ -81,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_statement_is_short_and_the_task_is_unchanged() {
-        for voice in [Voice::Tools, Voice::Blocks] {
+        for voice in [Voice::Tools, Voice::Blocks, Voice::Chat] {
             let prompt =
                 with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &["calm-newt".to_owned()], voice, &Measure::default(), "Do\n---\nthis");
             assert!(prompt.contains("calm-newt"));

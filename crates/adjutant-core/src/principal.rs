@@ -116,13 +116,18 @@ pub enum Action {
     Annotate,
     Report,
     Events,
+    /// Starting, finding, reading and writing chats; which ones is decided by [`crate::chat::may_see`].
+    StartChat,
+    ListChats,
+    ReadChat,
+    Say,
     Adopt,
     Clean,
     ManageHub,
 }
 
 impl Action {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::Dispatch,
         Self::ListAgents,
         Self::ListRuns,
@@ -142,6 +147,10 @@ impl Action {
         Self::Annotate,
         Self::Report,
         Self::Events,
+        Self::StartChat,
+        Self::ListChats,
+        Self::ReadChat,
+        Self::Say,
         Self::Adopt,
         Self::Clean,
         Self::ManageHub,
@@ -170,6 +179,10 @@ impl Action {
             Self::Annotate => "annotate runs",
             Self::Report => "report on itself",
             Self::Events => "read the event history",
+            Self::StartChat => "start chats",
+            Self::ListChats => "list chats",
+            Self::ReadChat => "read chats",
+            Self::Say => "write in chats",
             Self::Adopt => "move runs between clients",
             Self::Clean => "remove finished runs",
             Self::ManageHub => "manage the hub",
@@ -200,6 +213,10 @@ impl Action {
             | Self::Wait
             | Self::ListRequests
             | Self::Events
+            | Self::StartChat
+            | Self::ListChats
+            | Self::ReadChat
+            | Self::Say
             | Self::Adopt
             | Self::Clean
             | Self::ManageHub => false,
@@ -234,6 +251,7 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
             _ => Verdict::Yes,
         },
         Principal::Run(_) => match action {
+            A::StartChat | A::ListChats | A::ReadChat | A::Say => Verdict::Yes,
             A::See | A::ReadAnswer | A::Ask | A::Report | A::ReceiveMessages => {
                 if relation == Relation::Itself {
                     Verdict::Yes
@@ -270,7 +288,8 @@ mod tests {
     #[test]
     fn a_run_acts_on_itself_only_and_never_answers() {
         let run = Principal::Run(RunId::new(Time(1), [1; 10]));
-        for action in Action::ALL {
+        let chats = [Action::StartChat, Action::ListChats, Action::ReadChat, Action::Say];
+        for action in Action::ALL.into_iter().filter(|action| !chats.contains(action)) {
             assert_ne!(may(&run, action, Relation::Foreign), Verdict::Yes, "{action:?}");
         }
         assert_eq!(may(&run, Action::Answer, Relation::Itself), Verdict::NotAllowed);

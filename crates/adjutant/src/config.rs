@@ -3,6 +3,10 @@
 //! A home is one directory that holds everything: store, socket, locks, runs, logs. The
 //! configuration is one TOML file, read anew for each dispatch, so that a change needs no restart.
 
+mod chats;
+
+pub use chats::{Chats, Template};
+
 use adjutant_core::limits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
 use serde::Deserialize;
@@ -213,6 +217,7 @@ pub struct Config {
     pub refuse_shared_directory: bool,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
+    pub chats: Chats,
     stamp: Option<Stamp>,
 }
 
@@ -289,6 +294,8 @@ struct FileConfig {
     default_agent: Option<String>,
     #[serde(default)]
     agents: BTreeMap<String, FileAgent>,
+    #[serde(default)]
+    chats: chats::FileChats,
 }
 
 #[derive(Debug, Deserialize)]
@@ -419,7 +426,10 @@ impl Config {
         if log_bytes_max < LOG_BYTES_MIN {
             return Err(value("log_bytes_max", format!("at least {LOG_BYTES_MIN}")));
         }
+        let declared = |name: &str| agents.keys().find(|agent| agent.as_str() == name).cloned();
+        let chats = Chats::of(file.chats, &declared).map_err(|(field, problem)| value(&field, problem))?;
         Ok(Self {
+            chats,
             stamp: None,
             exists,
             live_runs_max,

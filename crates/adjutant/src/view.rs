@@ -904,6 +904,11 @@ pub struct TaskView {
     pub result: Option<Waited>,
 }
 
+// ---- chats ----------------------------------------------------------------------------------
+
+mod chats;
+pub use chats::*;
+
 // ---- errors ---------------------------------------------------------------------------------
 
 /// Every failure, on every interface.

@@ -4,6 +4,7 @@
 mod age;
 mod args;
 mod attend;
+mod chat;
 mod context;
 mod control;
 mod decide;
@@ -116,6 +117,7 @@ async fn run(command: Option<Command>, out: &Out) -> Ended {
         Command::Resume(args) => control::resume(&args, &cx()?).await,
         Command::Retry(args) => control::retry(&args, &cx()?).await,
         Command::Send(args) => control::send(&args, &cx()?).await,
+        Command::Chat(args) => chat::chat(args.what, &cx()?).await,
         Command::Agents => setup::agents(&cx()?).await,
         Command::Adopt(args) => control::adopt(&args, &cx()?).await,
         Command::Events(args) => look::events(&args, &cx()?).await,

@@ -2,6 +2,7 @@
 //! in and wakes whoever waits. It never touches an agent's pipe, so its death disturbs no run.
 
 mod auth;
+mod chats;
 mod connections;
 mod router;
 mod work;
@@ -153,6 +154,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::schedule(Arc::clone(&hub)));
     loops.spawn(work::keep_deadlines(Arc::clone(&hub)));
     loops.spawn(work::render(Arc::clone(&hub)));
+    loops.spawn(work::answer_chats(Arc::clone(&hub)));
 
     let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());

@@ -49,7 +49,7 @@ pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, closing: Arc<No
     axum::serve(listener, service).with_graceful_shutdown(async move { closing.notified().await }).await
 }
 
-type Shared = Arc<Hub>;
+pub(super) type Shared = Arc<Hub>;
 
 fn router(hub: Shared) -> Router {
     let mut router = Router::new();
@@ -80,6 +80,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: StartTask| async move { hub.ops.start_task(caller, call).await });
     router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });
     router = on(router, |hub, caller, call: CancelTask| async move { hub.ops.cancel_task(caller, call).await });
+    router = super::chats::routes(router);
     router = on(router, |hub, _, _: GetHub| async move { look(&hub) });
     router = on(router, |hub, caller, _: StopHub| async move {
         manage(&caller.who)?;
@@ -109,7 +110,7 @@ fn router(hub: Shared) -> Router {
 }
 
 /// Adds one call of the contract to the router.
-fn on<C, F, Fut>(router: Router<Shared>, serve: F) -> Router<Shared>
+pub(super) fn on<C, F, Fut>(router: Router<Shared>, serve: F) -> Router<Shared>
 where
     C: Call,
     F: Fn(Shared, Caller, C) -> Fut + Clone + Send + Sync + 'static,

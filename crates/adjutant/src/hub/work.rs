@@ -138,6 +138,19 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     }
 }
 
+/// Lets agents answer in chats: posts what their runs came to and starts those that are next.
+pub(super) async fn answer_chats(hub: Arc<Hub>) {
+    let bell = hub.ops.store().bells().listen(vec![Topic::Turns]);
+    loop {
+        if let Err(error) = hub.ops.run_turns().await {
+            tracing::error!(%error, "the chats' answers cannot be seen to yet");
+            tokio::time::sleep(SETTLE_AGAIN).await;
+            continue;
+        }
+        bell.heard().await;
+    }
+}
+
 /// Renders the copies of runs that have changed.
 pub(super) async fn render(hub: Arc<Hub>) {
     let bell = hub.ops.store().bells().listen(vec![Topic::All]);

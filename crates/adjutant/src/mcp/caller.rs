@@ -77,6 +77,12 @@ impl Caller {
         }
     }
 
+    /// Tells whether the client took its call back. (That its input has ended says nothing of that.)
+    #[must_use]
+    pub fn was_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
     async fn sign_of_life(&self, beats: u32, doing: &str) {
         let Some(token) = self.progress.clone() else { return };
         let seconds = u64::from(beats - 1) * HEARTBEAT.as_secs();

@@ -10,7 +10,7 @@ use super::caller::Caller;
 use super::refusal::Refusal;
 use super::server::{Role, Server};
 use super::show::Shown;
-use super::{parent, worker};
+use super::{chats, parent, worker};
 use crate::view::TaskView;
 use adjutant_core::Action;
 use futures::future::BoxFuture;
@@ -67,8 +67,85 @@ const WAIT: Param = Param::new("wait_s", Kind::Integer);
 const KEY: Param = Param::new("idempotency_key", Kind::Text);
 const STATUS: Param = Param::new("status", Kind::Word(&["running", "success", "completed", "partial_success", "failed", "error"])).required();
 
+const LABEL: Param = Param::new("agent_name", Kind::Text).also(&["agentName"]).compat_only();
+const CHAT_ID: Param = Param::new("chat_id", Kind::Integer).also(&["chatId"]);
+
+const START_CHAT: ToolRow = ToolRow {
+    name: "start_chat",
+    title: "Start a chat",
+    about: "Use to open a lasting conversation that others can join. An agent among the participants answers every message.",
+    params: &[
+        Param::new("title", Kind::Text).required(),
+        Param::new("participants", Kind::Texts).about("Agents, runs, person, parent"),
+        Param::new("template", Kind::Text).about("review, debugging, planning"),
+        Param::new("branch_from", Kind::Text).about("Goes on from chat or message: 3, 3.17"),
+        Param::new("private", Kind::Bool).compat_only(),
+        LABEL,
+    ],
+    actions: &[Action::StartChat],
+    effect: Effect::Adds,
+    core: false,
+    output: &[("chat_id", "integer", true), ("chatId", "integer", true), ("message", "string", true), ("next", "string", true)],
+    run: |server, caller, args| Box::pin(chats::start_chat(server, caller, args)),
+};
+
+const LIST_CHATS: ToolRow = ToolRow {
+    name: "list_chats",
+    title: "List chats",
+    about: "Use to find chats, with what is unread.",
+    params: &[Param::new("status", Kind::Word(&["active", "archived", "all"])), Param::new("limit", Kind::Integer), LABEL],
+    actions: &[Action::ListChats],
+    effect: Effect::Reads,
+    core: false,
+    output: &[("chats", "array", true), ("next", "string", true)],
+    run: |server, caller, args| Box::pin(chats::list_chats(server, caller, args)),
+};
+
+const SHOW_CHAT: ToolRow = ToolRow {
+    name: "show_chat",
+    title: "Read a chat",
+    about: "Use to read a chat's newest messages, or those after one; with wait_s it waits for news.",
+    params: &[CHAT_ID.required(), Param::new("after", Kind::Integer), Param::new("limit", Kind::Integer), WAIT, LABEL],
+    actions: &[Action::ReadChat],
+    effect: Effect::WritesOnce,
+    core: false,
+    output: &[("chat_id", "integer", true), ("messages", "array", true), ("cursor", "integer", true), ("next", "string", true)],
+    run: |server, caller, args| Box::pin(chats::show_chat(server, caller, args)),
+};
+
+const SEND_MESSAGE: ToolRow = ToolRow {
+    name: "send_message",
+    title: "Send a message",
+    about: "Use to say something in a chat, or to one agent, run, person or the parent; @name addresses somebody. Returns the answers of agents that answer it.",
+    params: &[
+        CHAT_ID,
+        Param::new("to", Kind::Texts).about("Whom it is for; or board: notes by key"),
+        Param::new("message", Kind::Text).also(&["prompt"]),
+        Param::new("reply_to", Kind::Text),
+        Param::new("edit_of", Kind::Text).about("Number of a message of yours"),
+        Param::new("pin", Kind::Bool),
+        Param::new("key", Kind::Text),
+        Param::new("expect", Kind::Integer).about("Version that key must be at"),
+        WAIT,
+        KEY,
+        LABEL,
+    ],
+    actions: &[Action::Say],
+    effect: Effect::Adds,
+    core: false,
+    output: &[
+        ("chat_id", "integer", true),
+        ("message_id", "string", true),
+        ("seq", "integer", true),
+        ("status", "string", true),
+        ("response", "string", false),
+        ("next", "string", true),
+    ],
+    run: |server, caller, args| Box::pin(chats::send_message(server, caller, args)),
+};
+
 /// The tools of a parent.
-pub const PARENT: [ToolRow; 9] = [
+pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "run_subagent",
         title: "Start a sub-agent",
@@ -234,10 +311,14 @@ pub const PARENT: [ToolRow; 9] = [
         output: &[("agents", "array", true), ("warnings", "array", true), ("next", "string", true)],
         run: |server, caller, args| Box::pin(parent::list_agents(server, caller, args)),
     },
+    START_CHAT,
+    LIST_CHATS,
+    SHOW_CHAT,
+    SEND_MESSAGE,
 ];
 
 /// The tools of a worker.
-pub const WORKER: [ToolRow; 6] = [
+pub const WORKER: [ToolRow; 10] = [
     ToolRow {
         name: "ask_parent",
         title: "Ask the parent",
@@ -370,14 +451,24 @@ pub const WORKER: [ToolRow; 6] = [
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
         run: |server, caller, args| Box::pin(worker::update_subagent_status(server, caller, args)),
     },
+    START_CHAT,
+    LIST_CHATS,
+    SHOW_CHAT,
+    SEND_MESSAGE,
 ];
 
 /// Other names that tools go by: accepted always, listed under `--compat`.
-pub const ALIASES: [(&str, &str); 4] = [
+pub const ALIASES: [(&str, &str); 10] = [
     ("check_status", "check_subagent_status"),
     ("check_message_status", "check_answer"),
     ("get_logs", "get_subagent_logs"),
     ("update_status", "update_subagent_status"),
+    ("start-chat", "start_chat"),
+    ("list-chats", "list_chats"),
+    ("show-chat", "show_chat"),
+    ("send-message", "send_message"),
+    ("ask_gemini", "send_message"),
+    ("ask-gemini", "send_message"),
 ];
 
 /// `run_subagent_<agent>` starts a run of that agent.
@@ -504,7 +595,7 @@ mod tests {
             for tool in list(role, true, &[("echo".into(), "A scripted agent".into())]) {
                 let about = tool.description.as_deref().unwrap_or_default();
                 assert!((20..=300).contains(&about.chars().count()), "{}: {} characters", tool.name, about.chars().count());
-                assert!(tool.name.len() <= 64 && tool.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", tool.name);
+                assert!(tool.name.len() <= 64 && tool.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-'), "{}", tool.name);
                 let hints = tool.annotations.clone().expect("annotated");
                 let all = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
                 assert!(all.iter().all(Option::is_some) && tool.title.is_some() && tool.output_schema.is_some(), "{}", tool.name);

@@ -12,6 +12,7 @@ mod args;
 mod caller;
 pub mod caps;
 pub mod catalog;
+mod chats;
 pub mod command;
 mod http;
 mod parent;

@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Returns whose tools are served; asks the hub where that is not known yet.
-    async fn role(&self) -> Role {
+    pub(super) async fn role(&self) -> Role {
         *self.0.role.get_or_init(|| self.ask_for_role()).await
     }
 

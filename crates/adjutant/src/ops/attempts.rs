@@ -6,7 +6,7 @@ use crate::link::{AttemptDir, Closing, Fact, FactKind, FoundText, Order, Orders,
 use crate::signal::{Found, fields_of, interpret};
 use crate::store::{
     EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of, next_queued,
-    prompt_word, queued_messages, report_of, run_by_id, run_input, untold_of,
+    prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
 };
 use adjutant_core::checkpoint::{self, Known};
 use adjutant_core::identity::{Measure, Voice};
@@ -98,10 +98,11 @@ impl Ops {
                     }
                 }
                 let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
-                Ok(Some((run, input, others)))
+                let answers = turn_of_run(tx.connection(), run.id)?.is_some();
+                Ok(Some((run, input, others, answers)))
             })
             .await?;
-        let Some((run, input, others)) = claimed else { return Ok(None) };
+        let Some((run, input, others, answers)) = claimed else { return Ok(None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let mut argv = input.agent.command.clone();
         argv.extend(input.agent.args.iter().cloned());
@@ -126,7 +127,14 @@ impl Ops {
             harness: harness_word(input.agent.harness).to_owned(),
             argv,
             prompt_via: prompt_word(input.agent.prompt).to_owned(),
-            prompt: adjutant_core::identity::with_statement(run.id, &run.name, &others, voice(input.agent.harness), &measure, &input.prompt),
+            prompt: adjutant_core::identity::with_statement(
+                run.id,
+                &run.name,
+                &others,
+                if answers { Voice::Chat } else { voice(input.agent.harness) },
+                &measure,
+                &input.prompt,
+            ),
             cwd: PathBuf::from(&run.cwd),
             env,
             timeout_ms: input.agent.timeout_ms,

@@ -5,6 +5,7 @@ mod agents;
 mod answers;
 mod approvals;
 mod attempts;
+mod chats;
 mod chores;
 mod error;
 mod logs;
@@ -51,12 +52,14 @@ pub struct Ops {
     home: Arc<Home>,
     /// As it was read last; read anew when its file has changed.
     config: Arc<Mutex<Option<Arc<Config>>>>,
+    /// Who waits for news of chats.
+    presence: chats::Presence,
 }
 
 impl Ops {
     #[must_use]
     pub fn new(store: Store, home: Home) -> Self {
-        Self { store, home: Arc::new(home), config: Arc::default() }
+        Self { store, home: Arc::new(home), config: Arc::default(), presence: chats::Presence::default() }
     }
 
     #[must_use]

@@ -9,6 +9,7 @@ use crate::view::{
 };
 use adjutant_core::checkpoint::{Choice, choices};
 use adjutant_core::{Action, AgentName, ClientName, Denied, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Runs that are listed when the caller says no number.
@@ -60,7 +61,7 @@ fn checked_measure(criteria: Option<&str>, accept: &[String]) -> Result<(), Deni
     Ok(())
 }
 
-fn checked_cwd(cwd: &str) -> Result<String, Denied> {
+pub(super) fn checked_cwd(cwd: &str) -> Result<String, Denied> {
     let path = Path::new(cwd);
     if !path.is_absolute() || cwd.contains('\0') {
         return Err(Denied::invalid("cwd", "must be an absolute path"));
@@ -72,6 +73,14 @@ fn checked_cwd(cwd: &str) -> Result<String, Denied> {
     }
     let canonical = path.canonicalize().map_err(|error| Denied::invalid("cwd", format!("{cwd}: {error}")))?;
     canonical.into_os_string().into_string().map_err(|_| Denied::invalid("cwd", "is not valid UTF-8"))
+}
+
+pub(super) fn checked_env(env: &BTreeMap<String, String>) -> Result<(), Denied> {
+    let bad_name = |name: &str| name.is_empty() || name.contains(['=', '\0']) || name.starts_with("ADJ_");
+    if env.len() > ENV_MAX || env.iter().any(|(name, value)| bad_name(name) || value.contains('\0') || value.len() > ENV_BYTES_MAX) {
+        return Err(Denied::invalid("env", "holds a variable that cannot be passed on"));
+    }
+    Ok(())
 }
 
 /// Whose the runs of a principal are.
@@ -99,10 +108,7 @@ impl Ops {
         checked_prompt(&call.prompt, entry.spec.prompt)?;
         let cwd = checked_cwd(&call.cwd)?;
         let name = call.name.as_deref().map(|name| RunName::parse(name).map_err(|error| Denied::invalid("name", error.to_string()))).transpose()?;
-        let bad_name = |name: &str| name.is_empty() || name.contains(['=', '\0']) || name.starts_with("ADJ_");
-        if call.env.len() > ENV_MAX || call.env.iter().any(|(name, value)| bad_name(name) || value.contains('\0') || value.len() > ENV_BYTES_MAX) {
-            return Err(Denied::invalid("env", "holds a variable that cannot be passed on").into());
-        }
+        checked_env(&call.env)?;
         agents::program(entry, call.env.get("PATH").map_or("", String::as_str))?;
         let mut agent = entry.spec.clone();
         match call.timeout_s {

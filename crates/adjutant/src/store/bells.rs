@@ -1,6 +1,7 @@
 //! Bells: how a commit wakes those who wait for it. A bell carries no data; whoever hears it looks
 //! again. A listener hangs its bell up before it looks, so no ring is ever missed.
 
+use adjutant_core::chat::ChatId;
 use adjutant_core::{RequestId, RunId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,10 @@ pub enum Topic {
     Queue,
     /// A deadline was set that may be the next.
     Deadline,
+    /// Anything about one chat.
+    Chat(ChatId),
+    /// An agent has to answer in a chat, or a run that does has ended.
+    Turns,
 }
 
 #[derive(Debug, Default)]

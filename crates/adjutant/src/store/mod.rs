@@ -5,6 +5,7 @@
 //! connections of their own. Waiting is by bells, rung after the commit.
 
 mod bells;
+mod chats;
 mod error;
 mod events;
 mod keys;
@@ -21,6 +22,11 @@ mod writer;
 mod conformance;
 
 pub use bells::{Bells, Listener, Topic};
+pub use chats::{
+    Chat, ChatEntry, Member, NewChat, NewEntry, NewTurn, Revision, Turn, TurnState, branches_of, chat_by_id, chat_by_pair, chats_newest,
+    entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, member, members, newest_summary, next_turns, pinned_entries,
+    revisions_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread,
+};
 pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq};
 pub use keys::{KEYS_KEPT_MS, Key};
@@ -84,6 +90,15 @@ impl Store {
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         self.0.writer.run(work).await
+    }
+
+    /// Hands in a transaction that nobody waits for and that may be lost: for what is only a
+    /// convenience, such as how far somebody has read.
+    pub fn write_later<F>(&self, work: F)
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
+    {
+        self.0.writer.hand_in(work);
     }
 
     /// Runs reads on a connection of their own, on what was committed when it began.

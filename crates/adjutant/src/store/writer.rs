@@ -98,6 +98,19 @@ impl Writer {
         replied.await.map_err(|_| StoreError::Closed)?
     }
 
+    /// Hands a call in that nobody waits for. When the queue is full it is given up.
+    pub(super) fn hand_in<F>(&self, work: F)
+    where
+        F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
+    {
+        let (reply, _) = oneshot::channel();
+        let job: Box<dyn Job> = Box::new(Call { work, reply });
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if jobs.is_none_or(|jobs| jobs.try_send(job).is_err()) {
+            tracing::debug!("a write that nobody waits for was given up");
+        }
+    }
+
     pub(super) fn stop(&self) {
         drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()

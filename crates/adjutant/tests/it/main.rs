@@ -7,6 +7,7 @@
 )]
 
 mod approvals;
+mod chats;
 mod cli;
 mod identity;
 mod kills;

@@ -168,6 +168,9 @@ impl Tx<'_> {
         if matches!(next, RunState::Stopped { .. }) {
             self.ring(Topic::Deadline);
         }
+        if ends {
+            self.ring(Topic::Turns);
+        }
         self.run(run.id)
     }
 

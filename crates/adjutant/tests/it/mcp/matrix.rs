@@ -41,6 +41,11 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         "ask_parent" => vec![json!({"question": "?", "wait_s": 0, "blocking": false, "run_id": run})],
         "request_approval" => vec![json!({"action": "push", "wait_s": 0, "blocking": false, "run_id": run})],
         "check_answer" => vec![json!({"message_id": object.question, "wait_s": 0})],
+        "start_chat" => vec![json!({"title": "matrix"})],
+        "list_chats" => vec![json!({})],
+        // The first chat is the worker's own, and its owner sees it, too.
+        "show_chat" => vec![json!({"chat_id": 1})],
+        "send_message" => vec![json!({"chat_id": 1, "message": "x"})],
         other => panic!("{other} is a tool without a place in this matrix"),
     };
     assert!(arguments.len() >= row.actions.len(), "{}: a rule that is not exercised", row.name);

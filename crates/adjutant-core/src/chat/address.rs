@@ -1,0 +1,84 @@
+//! Whom a message addresses.
+
+use crate::AgentName;
+
+/// Longest name that can follow an `@`, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// Most names in one message that count.
+const MENTIONS_MAX: usize = 20;
+
+/// Somebody whom a message names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Addressee {
+    Agent(AgentName),
+    /// Somebody who does not answer by itself.
+    Other,
+}
+
+/// Returns the names behind `@` in a text, each once, in order. An `@` within a word (as in an
+/// address) is none.
+#[must_use]
+pub fn mentions(text: &str) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    for (at, _) in text.match_indices('@') {
+        let within_word = text[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || matches!(c, '@' | '_' | '.' | '-' | '/'));
+        let rest = &text[at + 1..];
+        let len = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
+        let name = rest[..len].trim_end_matches(['-', '_']);
+        if !within_word && (1..=NAME_BYTES_MAX).contains(&name.len()) && !found.contains(&name) && found.len() < MENTIONS_MAX {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Decides which agents answer a message. Whom it names answers; a message that names nobody is
+/// for all agents of the chat, unless an agent said it.
+#[must_use]
+pub fn addressed(named: &[Addressee], agents: &[AgentName], said_by_agent: Option<&AgentName>) -> Vec<AgentName> {
+    let mut answering: Vec<AgentName> = Vec::new();
+    let everybody = named.is_empty() && said_by_agent.is_none();
+    let from_named = named.iter().filter_map(|one| if let Addressee::Agent(name) = one { Some(name) } else { None });
+    let candidates: Vec<&AgentName> = if everybody { agents.iter().collect() } else { from_named.collect() };
+    for name in candidates {
+        if Some(name) != said_by_agent && !answering.contains(name) {
+            answering.push(name.clone());
+        }
+    }
+    answering
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn agent(name: &str) -> AgentName {
+        AgentName::parse(name).expect("a name")
+    }
+
+    #[test]
+    fn mentions_are_words_of_their_own() {
+        assert_eq!(mentions("@gemini, ask (@brave-otter) and @gemini again"), ["gemini", "brave-otter"]);
+        assert_eq!(mentions("mail a@b.example, see x/@y and @ alone @@z"), Vec::<&str>::new());
+        assert_eq!(mentions("@claude-."), ["claude"]);
+    }
+
+    #[test]
+    fn who_is_named_answers_else_all_agents_and_agents_answer_agents_only_when_named() {
+        let agents = [agent("gemini"), agent("claude")];
+        assert_eq!(addressed(&[], &agents, None), agents);
+        assert_eq!(addressed(&[Addressee::Agent(agent("claude"))], &agents, None), [agent("claude")]);
+        assert_eq!(addressed(&[Addressee::Other], &agents, None), []);
+        assert_eq!(addressed(&[], &agents, Some(&agent("gemini"))), []);
+        assert_eq!(addressed(&[Addressee::Agent(agent("gemini"))], &agents, Some(&agent("gemini"))), [], "nobody answers itself");
+        assert_eq!(addressed(&[Addressee::Agent(agent("claude"))], &agents, Some(&agent("gemini"))), [agent("claude")]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_searched_for_mentions(text in any::<String>()) {
+            prop_assert!(mentions(&text).len() <= MENTIONS_MAX);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Chats: durable ordered conversations in which every participant is equal. Who may see one, what
+//! a message must be, whom it addresses, and what of the history an answering agent is given.
+//!
+//! An entry of a chat never goes away: an edit adds a revision, and whatever is left out of a
+//! window stays in the chat.
+
+mod address;
+mod window;
+
+pub use address::{Addressee, addressed, mentions};
+pub use window::{Budget, Entry, Fill, History, harmless, history_text, shown_name};
+
+use crate::{AgentName, Denied, Principal, RunId};
+use std::fmt;
+
+/// Longest title of a chat, in Unicode characters.
+pub const TITLE_CHARS_MAX: usize = 200;
+/// Longest message, in bytes of UTF-8.
+pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Longest display label, in Unicode characters.
+pub const LABEL_CHARS_MAX: usize = 50;
+/// Longest instructions of a chat to the agents that answer in it, in bytes.
+pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
+/// Most participants that can be named when a chat is started.
+pub const PARTICIPANTS_MAX: usize = 50;
+/// Unicode characters of message text in the window that an answering agent is given.
+pub const WINDOW_CHARS_DEFAULT: usize = 30_000;
+/// How often agents may answer agents in a row before somebody else has to speak.
+pub const TURNS_MAX_DEFAULT: u32 = 6;
+
+/// The number of a chat within its home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChatId(pub i64);
+
+impl fmt::Display for ChatId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a chat is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChatKind {
+    /// A conversation with a title.
+    Chat,
+    /// Between exactly two.
+    Direct,
+    /// The shared notes of a tree of runs: entries with keys.
+    Board,
+}
+
+impl ChatKind {
+    pub const ALL: [Self; 3] = [Self::Chat, Self::Direct, Self::Board];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Direct => "direct",
+            Self::Board => "board",
+        }
+    }
+
+    /// Returns the kind that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+/// What an entry of a chat is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// Somebody said it.
+    Message,
+    /// An agent's answer, the last words of its run.
+    Answer,
+    /// An agent could not answer.
+    Failure,
+    /// The hub remarks something: a branch, a limit.
+    Note,
+    /// An agent's summary of what went before.
+    Summary,
+    /// An agent marks something for a person to look at.
+    Flag,
+}
+
+impl EntryKind {
+    pub const ALL: [Self; 6] = [Self::Message, Self::Answer, Self::Failure, Self::Note, Self::Summary, Self::Flag];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Answer => "answer",
+            Self::Failure => "failure",
+            Self::Note => "note",
+            Self::Summary => "summary",
+            Self::Flag => "flag",
+        }
+    }
+
+    /// Returns the kind that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// Tells whether an entry is part of the conversation that agents are given.
+    #[must_use]
+    pub fn is_said(self) -> bool {
+        matches!(self, Self::Message | Self::Answer)
+    }
+}
+
+/// Who takes part in a chat, or wrote an entry of it. It comes from the connection.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Participant {
+    Principal(Principal),
+    /// A configured agent, which answers by runs of its own.
+    Agent(AgentName),
+    /// The hub itself.
+    Hub,
+}
+
+impl Participant {
+    /// Reads back what `Display` wrote.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "hub" {
+            return Some(Self::Hub);
+        }
+        match text.strip_prefix("agent:") {
+            Some(name) => AgentName::parse(name).ok().map(Self::Agent),
+            None => Principal::parse(text).map(Self::Principal),
+        }
+    }
+
+    /// Returns the word for this kind of participant.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Principal(principal) => principal.kind(),
+            Self::Agent(_) => "agent",
+            Self::Hub => "hub",
+        }
+    }
+}
+
+impl fmt::Display for Participant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Principal(principal) => principal.fmt(f),
+            Self::Agent(name) => write!(f, "agent:{name}"),
+            Self::Hub => f.write_str("hub"),
+        }
+    }
+}
+
+/// Whose a chat is: the owner of the runs under it and, when a run started it, that run's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    pub owner: Principal,
+    pub root: Option<RunId>,
+}
+
+/// A principal with its place in the tree of runs. A run's owner and root are its row's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Viewer {
+    pub who: Principal,
+    pub scope: Scope,
+}
+
+/// Decides whether a chat exists for somebody. Chats are open to everyone of their owner; one that a
+/// run started only to its own root (and the owner); a private one only to who takes part.
+#[must_use]
+pub fn may_see(viewer: &Viewer, scope: &Scope, private: bool, takes_part: bool) -> bool {
+    match &viewer.who {
+        Principal::Person => true,
+        Principal::Client(_) => takes_part || (scope.owner == viewer.who && !private),
+        Principal::Run(_) => {
+            let same_owner = scope.owner == viewer.scope.owner;
+            let same_root = scope.root.is_none() || scope.root == viewer.scope.root;
+            same_owner && same_root && (takes_part || !private)
+        }
+    }
+}
+
+/// Decides whether somebody may change an entry: who wrote it, and nobody else.
+///
+/// # Errors
+/// It is somebody else's.
+pub fn check_edit(who: &Principal, author: &Participant) -> Result<(), Denied> {
+    if *author == Participant::Principal(who.clone()) {
+        return Ok(());
+    }
+    Err(Denied::NotAllowed { who: "anybody else", action: "edit a message (only its author does)" })
+}
+
+/// Checks a title and returns it without blanks around it.
+///
+/// # Errors
+/// Not 1 to 200 characters, or control characters.
+pub fn checked_title(title: &str) -> Result<String, Denied> {
+    let title = title.trim();
+    let chars = title.chars().count();
+    if !(1..=TITLE_CHARS_MAX).contains(&chars) {
+        return Err(Denied::invalid("title", format!("{chars} characters: use 1 to {TITLE_CHARS_MAX}")));
+    }
+    if title.chars().any(|c| c.is_control() || is_line_end(c)) {
+        return Err(Denied::invalid("title", "use one line without control characters"));
+    }
+    Ok(title.to_owned())
+}
+
+/// Checks a message's text.
+///
+/// # Errors
+/// Empty, or over 1 MiB.
+pub fn checked_message(text: &str) -> Result<(), Denied> {
+    if text.is_empty() {
+        return Err(Denied::invalid("message", format!("is empty: use 1 to {MESSAGE_BYTES_MAX} bytes")));
+    }
+    if text.len() > MESSAGE_BYTES_MAX {
+        return Err(Denied::invalid("message", format!("{} bytes are too many: use 1 to {MESSAGE_BYTES_MAX}", text.len())));
+    }
+    Ok(())
+}
+
+/// Checks a display label. It is shown as such and decides about nothing.
+///
+/// # Errors
+/// Not 1 to 50 characters.
+pub fn checked_label(label: &str) -> Result<String, Denied> {
+    let chars = label.chars().count();
+    if !(1..=LABEL_CHARS_MAX).contains(&chars) || label.trim().is_empty() {
+        return Err(Denied::invalid("agentName", format!("{chars} characters: use 1 to {LABEL_CHARS_MAX}")));
+    }
+    Ok(harmless(label.trim()).replace(['\n', '\t'], " "))
+}
+
+/// Tells whether a message states a decision or a conclusion, which stays in every window.
+#[must_use]
+pub fn is_decision(text: &str) -> bool {
+    let line = text.lines().next().unwrap_or("").trim_start_matches(['*', '#', ' ', '_']);
+    ["decision:", "decided:", "conclusion:"].iter().any(|word| line.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
+}
+
+fn is_line_end(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClientName, Time};
+    use proptest::prelude::*;
+
+    fn client(name: &str) -> Principal {
+        Principal::Client(ClientName::parse(name).expect("a name"))
+    }
+
+    fn run(n: u8) -> RunId {
+        RunId::new(Time(1), [n; 10])
+    }
+
+    fn viewer() -> impl Strategy<Value = Viewer> {
+        let scope = (0..3_u8, proptest::option::of(0..3_u8)).prop_map(|(owner, root)| Scope {
+            owner: if owner == 0 { Principal::Person } else { client(&format!("c{owner}")) },
+            root: root.map(run),
+        });
+        (scope, 0..3_u8).prop_map(|(scope, kind)| match kind {
+            0 => Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } },
+            1 => Viewer { who: scope.owner.clone(), scope: Scope { root: None, ..scope } },
+            _ => Viewer { who: Principal::Run(run(9)), scope: Scope { root: Some(scope.root.unwrap_or(run(9))), ..scope } },
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_never_sees_another_roots_or_owners_chat(viewer in viewer(), other in viewer(), private: bool, member: bool) {
+            let seen = may_see(&viewer, &other.scope, private, member);
+            if let Principal::Run(_) = viewer.who {
+                let foreign_root = other.scope.root.is_some() && other.scope.root != viewer.scope.root;
+                prop_assert!(!(seen && (foreign_root || other.scope.owner != viewer.scope.owner)));
+            }
+            if private && !member && viewer.who != Principal::Person {
+                prop_assert!(!seen, "a private chat names its participants");
+            }
+        }
+
+        #[test]
+        fn participants_survive_being_written_down(name in "[a-z][a-z0-9_-]{0,20}") {
+            for who in [Participant::Agent(AgentName::parse(&name).expect("a name")), Participant::Hub, Participant::Principal(client(&name))] {
+                prop_assert_eq!(Participant::parse(&who.to_string()), Some(who));
+            }
+        }
+    }
+
+    #[test]
+    fn limits_are_named() {
+        for (problem, limit) in [
+            (checked_title("").map(|_| ()), "1 to 200"),
+            (checked_title(&"x".repeat(201)).map(|_| ()), "1 to 200"),
+            (checked_message(""), "1048576"),
+            (checked_message(&"x".repeat(MESSAGE_BYTES_MAX + 1)), "1048576"),
+            (checked_label(&"x".repeat(51)).map(|_| ()), "1 to 50"),
+        ] {
+            assert!(problem.expect_err("refused").to_string().contains(limit));
+        }
+        assert_eq!(checked_title(&format!(" {} ", "ä".repeat(200))).map(|title| title.chars().count()), Ok(200));
+        assert!(checked_title("a\nb").is_err());
+    }
+
+    #[test]
+    fn only_the_author_edits() {
+        assert!(check_edit(&client("a"), &Participant::Principal(client("a"))).is_ok());
+        assert!(check_edit(&Principal::Person, &Participant::Principal(client("a"))).is_err());
+        assert!(check_edit(&client("a"), &Participant::Hub).is_err());
+    }
+
+    #[test]
+    fn decisions_are_recognised() {
+        assert!(is_decision("DECISION: use FTS5") && is_decision("**Conclusion:** fine\nmore") && !is_decision("no decision: yet"));
+    }
+}

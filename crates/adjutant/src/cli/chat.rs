@@ -1,0 +1,249 @@
+//! `adj chat`: chats on the command line.
+
+use super::args::{ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatWhat};
+use super::context::{Context, text_argument};
+use super::exit::{Exit, words};
+use super::out::{Ended, Stop, fail};
+use super::style::Style;
+use super::table::{Cell, painted, plain, render};
+use crate::config;
+use crate::text;
+use crate::view::{Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, ListChats, ReadAnswers, Say, ShowChat, StartChat};
+
+const CHATS_SHOWN_MAX: u32 = 100;
+/// Messages of one page when a whole chat is printed.
+const PAGE: u32 = 200;
+/// How long one look for news waits at the hub.
+const WATCH_WAIT_MS: u64 = 60_000;
+/// How long one look for answers waits at the hub.
+const ANSWER_WAIT_MS: u64 = 600_000;
+const INDENT: &str = "  ";
+
+/// Carries out `adj chat …`.
+pub async fn chat(what: ChatWhat, cx: &Context) -> Ended {
+    match what {
+        ChatWhat::Ls(args) => ls(&args, cx).await,
+        ChatWhat::Start(args) => start(args, cx).await,
+        ChatWhat::Show(args) => show(&args, cx).await,
+        ChatWhat::Post(args) => post(args, cx).await,
+        ChatWhat::Watch(args) => watch(args.chat, cx).await,
+        ChatWhat::Edit(args) => {
+            let text = text_argument(&args.text, "the message")?;
+            let said = cx.hub.call(&Say { edit_of: Some(args.message), message: Some(text), ..Say::default() }).await?;
+            told(&said, "edited", &said.message.message_id, cx)
+        }
+        ChatWhat::Pin(args) => {
+            let said = cx.hub.call(&Say { edit_of: Some(args.message), pin: Some(!args.undo), ..Say::default() }).await?;
+            told(&said, if args.undo { "no longer pinned" } else { "pinned" }, &said.message.message_id, cx)
+        }
+        ChatWhat::Branch(args) => {
+            let chat = cx.hub.call(&StartChat { title: args.title, branch_from: Some(args.from), ..StartChat::default() }).await?;
+            started(&chat, cx)
+        }
+        ChatWhat::Archive(args) => {
+            let chat = cx.hub.call(&ArchiveChat { chat_id: args.chat, archived: !args.undo }).await?;
+            told(&chat, if args.undo { "active again" } else { "archived" }, &args.chat.to_string(), cx)
+        }
+    }
+}
+
+fn told<T: serde::Serialize>(data: &T, what: &str, which: &str, cx: &Context) -> Ended {
+    if cx.out.json {
+        cx.out.data(data)?;
+    } else {
+        cx.out.say(&format!("{what}: {}", text::line(which)))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn ls(args: &ChatLsArgs, cx: &Context) -> Ended {
+    let status = args.all.then(|| "all".to_owned());
+    let list = cx.hub.call(&ListChats { status, limit: Some(args.limit.unwrap_or(CHATS_SHOWN_MAX)) }).await?;
+    if cx.out.json {
+        cx.out.list(&list.chats, u64::from(list.more), &[])?;
+        return Ok(Exit::Done);
+    }
+    if list.chats.is_empty() {
+        cx.out.say("no chats yet")?;
+        cx.out.next("adj chat start \"TITLE\" --with AGENT")?;
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<Cell>> = list.chats.iter().map(|chat| row(chat, cx)).collect();
+    let since = if cx.out.terminal { "AGE" } else { "LAST" };
+    cx.out.text(&render(&["CHAT", "TITLE", "WITH", "MESSAGES", "UNREAD", since], &rows, cx.out.columns, cx.out.paint))?;
+    if list.more {
+        cx.out.say("… and older ones: adj chat ls -n N")?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
+    let unread = match (chat.unread, chat.mentioned) {
+        (0, _) => plain(""),
+        (unread, true) => painted(&format!("{unread}, names you"), Style::Attention),
+        (unread, false) => plain(&unread.to_string()),
+    };
+    let marks = [(chat.private, "private"), (chat.status == "archived", "archived"), (chat.kind != "chat", chat.kind.as_str())];
+    let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+    let title = if marks.is_empty() { chat.title.clone() } else { format!("{} ({})", chat.title, marks.join(", ")) };
+    vec![
+        painted(&chat.chat_id.to_string(), Style::Strong),
+        plain(&title),
+        plain(&chat.participant_count.to_string()),
+        plain(&chat.last_seq.to_string()),
+        unread,
+        plain(&cx.time(&chat.last_at)),
+    ]
+}
+
+async fn start(args: ChatStartArgs, cx: &Context) -> Ended {
+    let ChatStartArgs { title, participants, private, template, instructions } = args;
+    let chat = cx.hub.call(&StartChat { title, participants, private, template, instructions, branch_from: None }).await?;
+    started(&chat, cx)
+}
+
+fn started(chat: &ChatView, cx: &Context) -> Ended {
+    if cx.out.json {
+        cx.out.data(chat)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.line(&chat.chat_id.to_string())?;
+    cx.out.next(&format!("adj chat post {} \"…\"", chat.chat_id))?;
+    Ok(Exit::Done)
+}
+
+async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
+    let mut call = ShowChat {
+        chat_id: args.chat,
+        after: args.after,
+        limit: Some(args.limit.unwrap_or(if args.after.is_some() { PAGE } else { 50 })),
+        wait_ms: 0,
+        peek: false,
+    };
+    let mut page = cx.hub.call(&call).await?;
+    // A page is bounded; who asks for what follows a message wants all of it.
+    while args.after.is_some() && args.limit.is_none() && page.more > 0 {
+        call.after = Some(page.cursor);
+        let mut next = cx.hub.call(&call).await?;
+        page.messages.append(&mut next.messages);
+        (page.cursor, page.more, page.chat) = (next.cursor, next.more, next.chat);
+    }
+    if cx.out.json {
+        cx.out.data(&page)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.text(&head(&page, cx))?;
+    print_entries(&page.messages, cx)?;
+    let id = page.chat.chat_id;
+    if page.more > 0 {
+        cx.out.next(&format!("adj chat show {id} --after {}", page.cursor))?;
+    } else {
+        cx.out.next(&format!("adj chat post {id} \"…\"   or   adj chat watch {id}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn head(page: &ChatPage, cx: &Context) -> String {
+    let chat = &page.chat;
+    let mut out = format!("{}  {}\n", cx.out.paint.apply(Style::Strong, &format!("chat {}", chat.chat_id)), text::line(&chat.title));
+    let present = chat.participants.iter().map(|one| match one.presence.as_str() {
+        "" => text::line(&one.name),
+        presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
+    });
+    out.push_str(&format!("{INDENT}with {}\n", present.collect::<Vec<_>>().join(", ")));
+    if let Some(from) = &chat.branch_of {
+        out.push_str(&format!("{INDENT}goes on from {}\n", text::line(from)));
+    }
+    if !chat.branches.is_empty() {
+        let branches: Vec<String> = chat.branches.iter().map(ToString::to_string).collect();
+        out.push_str(&format!("{INDENT}branches: {}\n", branches.join(", ")));
+    }
+    out
+}
+
+/// Prints entries: the head of each begins a line, its text is indented.
+fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Stop> {
+    for entry in entries {
+        if cx.out.json {
+            cx.out.data(entry)?;
+            continue;
+        }
+        let mut head = format!(
+            "{} {}",
+            cx.out.paint.apply(Style::Dim, &format!("{}.{}", entry.chat_id, entry.seq)),
+            cx.out.paint.apply(Style::Strong, &text::line(&entry.name))
+        );
+        let mut notes = Vec::new();
+        if entry.kind != "message" && entry.kind != "answer" {
+            notes.push(text::line(&entry.kind));
+        }
+        notes.extend(entry.reply_to.map(|seq| format!("to {seq}")));
+        notes.extend(entry.key.as_ref().map(|key| format!("key {}, version {}", text::line(key), entry.revision + 1)));
+        for (is, what) in [(entry.pinned, "pinned"), (entry.revision > 0 && entry.key.is_none(), "edited")] {
+            if is {
+                notes.push(what.to_owned());
+            }
+        }
+        notes.push(cx.time(&entry.at));
+        head.push_str(&format!("  {}", cx.out.paint.apply(Style::Dim, &notes.join(", "))));
+        cx.out.line(&head)?;
+        let safe = text::block(&entry.text);
+        for line in safe.trim_end().lines() {
+            cx.out.line(&format!("{INDENT}{line}"))?;
+        }
+    }
+    Ok(())
+}
+
+async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
+    let text = text_argument(&args.text, "the message")?;
+    let here = std::env::current_dir().map_err(|error| fail(words::IO, format!("no working directory: {error}")))?;
+    let cwd = args.cwd.map_or(here.clone(), |dir| here.join(dir));
+    let chat_id = args.to.parse::<i64>().ok();
+    let mut to = args.at;
+    if chat_id.is_none() {
+        to.insert(0, args.to);
+    }
+    let say = Say {
+        chat_id,
+        to,
+        message: Some(text),
+        reply_to: args.reply_to,
+        pin: args.pin.then_some(true),
+        cwd: cwd.to_str().ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))?.to_owned(),
+        env: config::dispatch_env(),
+        ..Say::default()
+    };
+    let said = cx.hub.call(&say).await?;
+    let mut answers = Answers { answers: Vec::new(), waiting: said.answering.clone() };
+    let mut printed = 0;
+    if !cx.out.json {
+        cx.out.say(&format!("{} in chat {} {}", said.message.message_id, said.chat_id, text::line(&said.title)))?;
+        for note in &said.notes {
+            cx.out.say(&format!("note: {}", text::line(note)))?;
+        }
+    }
+    while !args.detach && !answers.waiting.is_empty() {
+        answers = cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, wait_ms: ANSWER_WAIT_MS }).await?;
+        if !cx.out.json {
+            print_entries(answers.answers.get(printed..).unwrap_or_default(), cx)?;
+            printed = answers.answers.len();
+        }
+    }
+    let failed = answers.answers.iter().any(|answer| answer.kind == "failure");
+    if cx.out.json {
+        cx.out.data(&serde_json::json!({"said": said, "answers": answers.answers, "waiting": answers.waiting}))?;
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+async fn watch(chat: i64, cx: &Context) -> Ended {
+    let page = cx.hub.call(&ShowChat { chat_id: chat, limit: Some(10), ..ShowChat::default() }).await?;
+    print_entries(&page.messages, cx)?;
+    let mut after = page.cursor;
+    loop {
+        let page = cx.hub.call(&ShowChat { chat_id: chat, after: Some(after), limit: Some(PAGE), wait_ms: WATCH_WAIT_MS, peek: false }).await?;
+        print_entries(&page.messages, cx)?;
+        after = page.cursor.max(after);
+    }
+}

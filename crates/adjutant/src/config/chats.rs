@@ -1,0 +1,111 @@
+//! The configuration's part on chats.
+
+use adjutant_core::chat::{INSTRUCTIONS_BYTES_MAX, TURNS_MAX_DEFAULT, WINDOW_CHARS_DEFAULT};
+use adjutant_core::{AgentName, Denied};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// What holds for chats.
+#[derive(Debug, Clone)]
+pub struct Chats {
+    /// Characters of message text that an answering agent is given.
+    pub window_chars: u64,
+    /// How often agents answer agents in a row.
+    pub turns_max: u32,
+    /// Answers under the original protocol, where a chat names no agent.
+    pub default_responder: Option<AgentName>,
+    /// Summarises chats on demand.
+    pub summariser: Option<AgentName>,
+    templates: BTreeMap<String, Template>,
+}
+
+/// What a template sets.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    #[serde(default)]
+    pub participants: Vec<String>,
+    pub instructions: Option<String>,
+    #[serde(default)]
+    pub private: bool,
+    pub window_chars: Option<u64>,
+    pub turns_max: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileChats {
+    window_chars: Option<u64>,
+    turns_max: Option<u32>,
+    default_responder: Option<String>,
+    summariser: Option<String>,
+    #[serde(default)]
+    templates: BTreeMap<String, Template>,
+}
+
+const BUILT_IN: [(&str, &str); 3] = [
+    (
+        "review",
+        "This is a review. Judge what is proposed on its merits: correctness first, then clarity, tests, security. Name the file and line you mean, say how sure you are, and \
+         separate what must change from what could. Begin a message that settles a point with \"Decision:\".",
+    ),
+    (
+        "debugging",
+        "This is a hunt for a defect. State what was observed before what is believed. For each hypothesis say which observation would refute it, and what to try next. \
+         Begin the message that names the cause with \"Conclusion:\".",
+    ),
+    (
+        "planning",
+        "This is planning. Break the work into steps that can be done and checked one by one, say what each depends on and what could go wrong. \
+         Begin a message that settles a point with \"Decision:\".",
+    ),
+];
+
+impl Chats {
+    /// Reads the part, with the built-in templates where it has none of that name. The error names
+    /// the field and what is wrong with it.
+    pub(super) fn of(file: FileChats, agents: &dyn Fn(&str) -> Option<AgentName>) -> Result<Self, (String, String)> {
+        let FileChats { window_chars, turns_max, default_responder, summariser, templates } = file;
+        let agent = |field: &str, name: Option<String>| match name {
+            None => Ok(None),
+            Some(name) => match agents(&name) {
+                Some(agent) => Ok(Some(agent)),
+                None => Err((format!("chats.{field}"), format!("no agent {name:?} is declared"))),
+            },
+        };
+        let mut all: BTreeMap<String, Template> = BUILT_IN
+            .iter()
+            .map(|(name, instructions)| ((*name).to_owned(), Template { instructions: Some((*instructions).to_owned()), ..Template::default() }))
+            .collect();
+        for (name, template) in templates {
+            if template.instructions.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX) {
+                return Err((format!("chats.templates.{name}.instructions"), format!("at most {INSTRUCTIONS_BYTES_MAX} bytes")));
+            }
+            if template.window_chars == Some(0) {
+                return Err((format!("chats.templates.{name}.window_chars"), "at least 1".to_owned()));
+            }
+            all.insert(name, template);
+        }
+        if window_chars == Some(0) {
+            return Err(("chats.window_chars".to_owned(), "at least 1".to_owned()));
+        }
+        Ok(Self {
+            window_chars: window_chars.unwrap_or(WINDOW_CHARS_DEFAULT as u64),
+            turns_max: turns_max.unwrap_or(TURNS_MAX_DEFAULT),
+            default_responder: agent("default_responder", default_responder)?,
+            summariser: agent("summariser", summariser)?,
+            templates: all,
+        })
+    }
+
+    /// Finds a template.
+    ///
+    /// # Errors
+    /// There is none of that name; the error names those that are.
+    pub fn template(&self, name: &str) -> Result<&Template, Denied> {
+        self.templates.get(name).ok_or_else(|| {
+            let known = self.templates.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            Denied::invalid("template", format!("no such template; there are {known}"))
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Adding an entry with everything that follows from it, in one transaction: who is named, who has
+//! to answer, who is told.
+
+use super::note;
+use super::seat::Seat;
+use crate::config::Config;
+use crate::store::{Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, members, run_by_id, run_by_ref};
+use adjutant_core::chat::{Addressee, ChatKind, Participant, addressed, mentions, shown_name};
+use adjutant_core::{AgentName, Principal, RequestId, RunName};
+use std::collections::BTreeMap;
+
+/// Most characters of a message that a run is sent; the rest is in the chat.
+const TOLD_CHARS_MAX: usize = 4_000;
+
+/// Where an answering run would work.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ground {
+    pub cwd: String,
+    pub env: BTreeMap<String, String>,
+}
+
+/// An entry and what it gives rise to.
+#[derive(Debug)]
+pub(super) struct Publication<'a> {
+    pub config: &'a Config,
+    /// Resolves the names in the text.
+    pub seat: &'a Seat,
+    /// Who carries it: tells runs where a message comes from.
+    pub by: &'a Principal,
+    pub chat: &'a Chat,
+    pub entry: NewEntry,
+    /// Named beside the text.
+    pub to: Vec<(Participant, String)>,
+    /// The agent whose words these are.
+    pub said_by_agent: Option<AgentName>,
+    /// Answers where nobody else would.
+    pub responder: Option<AgentName>,
+    pub ground: Ground,
+}
+
+#[derive(Debug)]
+pub(super) struct Published {
+    pub entry: ChatEntry,
+    pub answering: Vec<AgentName>,
+    pub notes: Vec<String>,
+}
+
+pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<Published, StoreError> {
+    let Publication { config, seat, by, chat, entry, to, said_by_agent, responder, ground } = publication;
+    let hops = entry.hops;
+    let author = entry.author.clone();
+    let mut notes = Vec::new();
+    for (who, name) in &to {
+        tx.join_chat(chat.id, who, name)?;
+    }
+    let all: Vec<Member> = members(tx.connection(), chat.id)?.into_iter().filter(|member| member.joined_at.is_some()).collect();
+    let mut named = to;
+    for name in mentions(&entry.text) {
+        match resolve(tx, config, seat, &all, name)? {
+            Some(found) if !named.contains(&found) => named.push(found),
+            Some(_) => {}
+            None => {
+                if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) {
+                    notes.push(format!("{name} takes no part in this chat: send with to={name} to have it answer"));
+                }
+            }
+        }
+    }
+    named.retain(|(who, _)| *who != author);
+    let agents: Vec<AgentName> = all.iter().filter_map(|member| agent_of(&member.who)).cloned().collect();
+    let addressees: Vec<Addressee> =
+        named.iter().map(|(who, _)| agent_of(who).map_or(Addressee::Other, |name| Addressee::Agent(name.clone()))).collect();
+    let mut answering = addressed(&addressees, &agents, said_by_agent.as_ref());
+    if answering.is_empty() && addressees.is_empty() && agents.is_empty() && said_by_agent.is_none() {
+        answering.extend(responder);
+    }
+    let entry = tx.add_entry(chat.id, &entry)?;
+    if chat.kind == ChatKind::Direct {
+        let other = all.into_iter().filter(|member| member.who != author).map(|member| (member.who, member.name));
+        let news: Vec<_> = other.filter(|one| !named.contains(one)).collect();
+        named.extend(news);
+    }
+    for (who, name) in &named {
+        if let Participant::Principal(principal) = who {
+            tx.mention(chat.id, who, name, entry.seq)?;
+            tell_run(tx, by, chat, &entry, principal)?;
+        }
+    }
+    if !answering.is_empty() && hops >= chat.turns_max {
+        let text = format!("agents have answered one another {hops} times in a row: somebody else has to speak before {} answers", names(&answering));
+        tx.add_entry(chat.id, &note(text.clone()))?;
+        notes.push(text);
+        answering.clear();
+    }
+    for agent in &answering {
+        tx.join_chat(chat.id, &Participant::Agent(agent.clone()), agent.as_str())?;
+        tx.queue_turn(&NewTurn {
+            chat: chat.id,
+            agent: agent.clone(),
+            is_summary: false,
+            message: entry.seq,
+            hops,
+            cwd: ground.cwd.clone(),
+            env: ground.env.clone(),
+        })?;
+    }
+    Ok(Published { entry, answering, notes })
+}
+
+fn names(agents: &[AgentName]) -> String {
+    agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn agent_of(who: &Participant) -> Option<&AgentName> {
+    match who {
+        Participant::Agent(name) => Some(name),
+        Participant::Principal(_) | Participant::Hub => None,
+    }
+}
+
+/// Finds whom a name in a text means: somebody who takes part, the person, the parent, or a run of
+/// the same scope by its whole name.
+fn resolve(tx: &Tx<'_>, config: &Config, seat: &Seat, all: &[Member], name: &str) -> Result<Option<(Participant, String)>, StoreError> {
+    if let Some(member) = all.iter().find(|member| member.name == name) {
+        return Ok(Some((member.who.clone(), member.name.clone())));
+    }
+    if matches!(name, "person" | "user" | "parent") {
+        return Ok(seat.addressee(tx.connection(), config, name).ok());
+    }
+    if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) || RunName::parse(name).is_err() {
+        return Ok(None);
+    }
+    let owner = if seat.viewer.who == Principal::Person { None } else { Some(&seat.viewer.scope.owner) };
+    let found = run_by_ref(tx.connection(), name, owner).ok().filter(|run| run.name == name);
+    let found = found.filter(|run| seat.viewer.scope.root.is_none_or(|root| root == run.root));
+    Ok(found.map(|run| (Participant::Principal(Principal::Run(run.id)), run.name)))
+}
+
+/// Sends a run the message that names it, as its parent's messages are sent.
+fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<(), StoreError> {
+    let Principal::Run(id) = to else { return Ok(()) };
+    let Some(run) = run_by_id(tx.connection(), *id)?.filter(|run| !run.state.is_finished()) else { return Ok(()) };
+    let mut text: String = entry.text.chars().take(TOLD_CHARS_MAX).collect();
+    let left = entry.text.chars().count().saturating_sub(TOLD_CHARS_MAX);
+    if left > 0 {
+        text.push_str(&format!("… ({left} more characters: show_chat chat_id={})", chat.id));
+    }
+    let from = shown_name(&entry.author, &entry.name, entry.label.as_deref());
+    let text = format!("chat {} {:?}, message {}.{} from {from}: {text}", chat.id, chat.title, chat.id, entry.seq);
+    let message = RequestId::new(tx.now(), super::super::runs::random());
+    tx.send_message(&run, by, message, &text).map(|_| ())
+}

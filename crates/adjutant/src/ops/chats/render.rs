@@ -1,0 +1,90 @@
+//! Chats as the contract shows them.
+
+use super::presence::Presence;
+use super::seat::Seat;
+use crate::clock::rfc3339;
+use crate::store::{Chat, ChatEntry, Connection, StoreError, TurnState, branches_of, member, members, turns_to_answer, unread};
+use crate::view::{ChatEntryView, ChatView, ParticipantView};
+use adjutant_core::chat::{Participant, shown_name};
+
+pub(super) fn entry(entry: &ChatEntry) -> ChatEntryView {
+    let ChatEntry { id: _, chat, seq, kind, author, name, label, text, at, reply_to, hops: _, pinned, revision, edited_at, key } = entry;
+    ChatEntryView {
+        message_id: format!("{chat}.{seq}"),
+        chat_id: chat.0,
+        seq: *seq,
+        kind: kind.word().to_owned(),
+        from: author.to_string(),
+        name: shown_name(author, name, label.as_deref()),
+        label: label.clone(),
+        text: text.clone(),
+        at: rfc3339(*at),
+        reply_to: *reply_to,
+        pinned: *pinned,
+        revision: *revision,
+        edited_at: edited_at.map(rfc3339),
+        key: key.clone(),
+    }
+}
+
+/// A chat as a line of a list.
+pub(super) fn brief(connection: &Connection, seat: &Seat, chat: &Chat) -> Result<ChatView, StoreError> {
+    let who = seat.viewer.who.to_string();
+    let own = member(connection, chat.id, &who)?;
+    let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
+    let participants = members(connection, chat.id)?.iter().filter(|member| member.joined_at.is_some()).count();
+    Ok(ChatView {
+        chat_id: chat.id.0,
+        kind: chat.kind.word().to_owned(),
+        title: chat.title.clone(),
+        status: if chat.archived { "archived" } else { "active" }.to_owned(),
+        private: chat.private,
+        owner: chat.scope.owner.to_string(),
+        root: chat.scope.root.map(|root| root.to_string()),
+        started_by: shown_name(&chat.started_by, &chat.started_name, None),
+        started_at: rfc3339(chat.started_at),
+        last_at: rfc3339(chat.last_at),
+        last_seq: chat.last_seq,
+        participant_count: participants as u64,
+        unread: if read_seq >= chat.last_seq { 0 } else { unread(connection, chat.id, &who, read_seq)? },
+        mentioned: own.is_some_and(|own| own.mention_seq > own.read_seq),
+        template: chat.template.clone(),
+        instructions: chat.instructions.clone(),
+        branch_of: chat.branch_of.map(|(chat, seq)| format!("{chat}.{seq}")),
+        branches: Vec::new(),
+        participants: Vec::new(),
+    })
+}
+
+/// A chat that is looked at alone: with its participants and branches.
+pub(super) fn full(connection: &Connection, seat: &Seat, presence: &Presence, chat: &Chat) -> Result<ChatView, StoreError> {
+    let mut view = brief(connection, seat, chat)?;
+    let open = turns_to_answer(connection, chat.id, 0)?;
+    for branch in branches_of(connection, chat.id)? {
+        if seat.sees(connection, &branch)? {
+            view.branches.push(branch.id.0);
+        }
+    }
+    for member in members(connection, chat.id)?.into_iter().filter(|member| member.joined_at.is_some()) {
+        let who = member.who.to_string();
+        let turn = match &member.who {
+            Participant::Agent(agent) => open.iter().find(|turn| turn.agent == *agent),
+            Participant::Principal(_) | Participant::Hub => None,
+        };
+        let presence = match turn.map(|turn| turn.state) {
+            Some(TurnState::Running) => "answering",
+            Some(_) => "queued",
+            None if presence.is_reading(chat.id, &who) => "reading",
+            None => "",
+        };
+        view.participants.push(ParticipantView {
+            name: shown_name(&member.who, &member.name, None),
+            who,
+            messages: member.said,
+            read_to: member.read_seq,
+            presence: presence.to_owned(),
+            seen_at: member.seen_at.map(rfc3339),
+        });
+    }
+    Ok(view)
+}

@@ -1,0 +1,276 @@
+//! Saying something in a chat, or to somebody; editing and pinning; a board's entries.
+
+use super::publish::{Ground, Publication, publish};
+use super::seat::Seat;
+use super::{entry_no, render};
+use crate::config::Config;
+use crate::ops::{Caller, OpError, Ops};
+use crate::store::{
+    Chat, ChatEntry, NewChat, NewEntry, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, turn_of_run, turns_to_answer,
+};
+use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say};
+use adjutant_core::chat::{self, ChatKind, EntryKind, Participant, Scope, check_edit};
+use adjutant_core::{Action, AgentName, Denied, Principal};
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Longest key of a board's entry, in bytes.
+const KEY_BYTES_MAX: usize = 200;
+/// The one chat that is addressed by what it is.
+const BOARD: &str = "board";
+
+impl Ops {
+    /// Says something. Durable when it returns; who has to answer does so by itself.
+    ///
+    /// # Errors
+    /// Unknown or foreign chats and participants, an archived chat, a text that cannot be used.
+    pub async fn say(&self, caller: Caller, mut call: Say) -> Result<Said, OpError> {
+        Self::check(&caller.who, Action::Say)?;
+        if let Some(message) = &call.message {
+            chat::checked_message(message)?;
+        }
+        call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
+        let config = self.config()?;
+        let ground = self.ground(&caller.who, &call)?;
+        self.write(caller, move |tx, who| {
+            let seat = Seat::of(tx.connection(), who)?;
+            say(tx, &config, &seat, call, ground)
+        })
+        .await
+    }
+
+    /// Where a run would work that answers this: a run's words are answered where it works.
+    fn ground(&self, who: &Principal, call: &Say) -> Result<Ground, OpError> {
+        let fallback = || Ok::<_, OpError>(self.home.dir.display().to_string());
+        match who {
+            Principal::Run(_) => {
+                let run = self.store.read(|connection| Seat::of(connection, who))?.run;
+                Ok(Ground { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: std::collections::BTreeMap::new() })
+            }
+            Principal::Person | Principal::Client(_) => {
+                crate::ops::runs::checked_env(&call.env)?;
+                let cwd = match who {
+                    _ if !call.cwd.is_empty() => crate::ops::runs::checked_cwd(&call.cwd)?,
+                    Principal::Client(client) if Path::new(client.as_str()).is_dir() => crate::ops::runs::checked_cwd(client.as_str())?,
+                    _ => fallback()?,
+                };
+                Ok(Ground { cwd, env: call.env.clone() })
+            }
+        }
+    }
+
+    /// Reads what agents answered to a message, waiting until all have.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub async fn read_answers(&self, who: &Principal, call: &ReadAnswers) -> Result<Answers, OpError> {
+        Self::check(who, Action::ReadChat)?;
+        let chat = self.store.read(|connection| Seat::of(connection, who)?.chat(connection, call.chat_id))?;
+        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+        let listener = self.store.bells().listen(vec![Topic::Chat(chat.id)]);
+        loop {
+            let answers = self.answers(&chat, call.seq)?;
+            if answers.waiting.is_empty() || Instant::now() >= deadline {
+                return Ok(answers);
+            }
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                continue;
+            }
+        }
+    }
+
+    fn answers(&self, chat: &Chat, seq: i64) -> Result<Answers, OpError> {
+        Ok(self.store.read(|connection| {
+            let mut answers = Answers::default();
+            for turn in turns_to_answer(connection, chat.id, seq)? {
+                match turn.entry {
+                    Some(entry) => answers.answers.extend(entry_by_seq(connection, chat.id, entry)?.as_ref().map(render::entry)),
+                    None if turn.state.is_open() => answers.waiting.push(turn.agent.to_string()),
+                    None => {}
+                }
+            }
+            answers.answers.sort_by_key(|answer| answer.seq);
+            Ok(answers)
+        })?)
+    }
+
+    /// Ends the runs that answer a message.
+    ///
+    /// # Errors
+    /// Unknown, foreign, or somebody else's message.
+    pub async fn cancel_answers(&self, caller: Caller, call: CancelAnswers) -> Result<Answers, OpError> {
+        Self::check(&caller.who, Action::Say)?;
+        let who = caller.who.clone();
+        let retention = self.retention();
+        let (chat, seq) = (call.chat_id, call.seq);
+        self.write(caller, move |tx, who| {
+            let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
+            let entry = found(tx, &chat, call.seq)?;
+            if *who != Principal::Person {
+                check_edit(who, &entry.author)?;
+            }
+            super::turns::cancel(tx, &chat, call.seq, retention, &who.to_string())
+        })
+        .await?;
+        let chat = self.store.read(|connection| Seat::of(connection, &who)?.chat(connection, chat))?;
+        self.answers(&chat, seq)
+    }
+}
+
+fn found(tx: &Tx<'_>, chat: &Chat, seq: i64) -> Result<ChatEntry, StoreError> {
+    entry_by_seq(tx.connection(), chat.id, seq)?.ok_or_else(|| Denied::not_found("message", &format!("{}.{seq}", chat.id)).into())
+}
+
+fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground) -> Result<Said, StoreError> {
+    let Say { chat_id, to, message, reply_to, edit_of, pin, label, key, expect, default_responder, cwd: _, env: _ } = call;
+    let chat_id = match (chat_id, &edit_of) {
+        (None, Some(given)) => Some(entry_no("edit_of", None, given)?.0),
+        (given, _) => given,
+    };
+    let is_board = chat_id.is_none() && to.iter().map(String::as_str).eq([BOARD]);
+    let (chat, to) = match chat_id {
+        Some(id) => {
+            let chat = seat.chat(tx.connection(), id)?;
+            let to = to.iter().map(|name| seat.addressee(tx.connection(), config, name)).collect::<Result<Vec<_>, _>>()?;
+            (chat, to)
+        }
+        None if is_board => (board(tx, config, seat)?, Vec::new()),
+        None => match to.as_slice() {
+            [one] => (direct(tx, config, seat, one)?, Vec::new()),
+            [] => return Err(Denied::invalid("chat_id", "say which chat, or in `to` whom it is for").into()),
+            _ => return Err(Denied::invalid("to", "without chat_id it is for exactly one; start a chat for several").into()),
+        },
+    };
+    if chat.archived {
+        return Err(Denied::invalid("chat_id", format!("chat {} is archived: take it back first (adj chat archive --undo)", chat.id)).into());
+    }
+    let said = |entry: &ChatEntry, answering: &[AgentName], notes: Vec<String>| Said {
+        chat_id: chat.id.0,
+        title: chat.title.clone(),
+        message: render::entry(entry),
+        answering: answering.iter().map(ToString::to_string).collect(),
+        notes,
+    };
+    if let Some(given) = edit_of {
+        let (_, seq) = entry_no("edit_of", Some(chat.id.0), &given)?;
+        let mut entry = found(tx, &chat, seq)?;
+        if message.is_none() && pin.is_none() {
+            return Err(Denied::invalid("message", "say the new text, or whether to pin it").into());
+        }
+        if let Some(text) = message {
+            check_edit(&seat.viewer.who, &entry.author)?;
+            entry = tx.revise_entry(&entry, &text, None)?;
+        }
+        if let Some(pin) = pin {
+            entry = tx.pin_entry(&entry, pin)?;
+        }
+        return Ok(said(&entry, &[], Vec::new()));
+    }
+    let Some(text) = message else { return Err(Denied::invalid("message", "is missing").into()) };
+    if let Some(key) = &key {
+        if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return Err(Denied::invalid("key", format!("names an entry of the board (to=board), in 1 to {KEY_BYTES_MAX} bytes")).into());
+        }
+        let there = entry_by_key(tx.connection(), chat.id, key)?;
+        let version = there.as_ref().map_or(0, |entry| entry.revision + 1);
+        if let Some(expect) = expect.filter(|expect| *expect != version) {
+            return Err(Denied::invalid("expect", format!("{expect}, but the entry is at {version}: read it again")).into());
+        }
+        if let Some(entry) = there {
+            let entry = tx.revise_entry(&entry, &text, Some((&seat.participant(), &seat.name)))?;
+            return Ok(said(&entry, &[], Vec::new()));
+        }
+    }
+    let reply_to = reply_to.map(|given| entry_no("reply_to", Some(chat.id.0), &given)).transpose()?.map(|(_, seq)| seq);
+    if let Some(seq) = reply_to {
+        found(tx, &chat, seq)?;
+    }
+    // A run that answers in a chat speaks as part of that turn, wherever it speaks.
+    let turn = match &seat.run {
+        Some(run) => turn_of_run(tx.connection(), run.id)?,
+        None => None,
+    };
+    let hops = turn.as_ref().map_or(0, |turn| turn.hops + 1);
+    let decision = chat::is_decision(&text);
+    let published = publish(
+        tx,
+        Publication {
+            config,
+            seat,
+            by: &seat.viewer.who,
+            chat: &chat,
+            entry: NewEntry {
+                kind: EntryKind::Message,
+                author: seat.participant(),
+                name: seat.name.clone(),
+                label,
+                text,
+                reply_to,
+                hops,
+                pinned: pin.unwrap_or(decision),
+                key,
+            },
+            to,
+            said_by_agent: turn.map(|turn| turn.agent),
+            responder: if default_responder { config.chats.default_responder.clone() } else { None },
+            ground,
+        },
+    )?;
+    Ok(said(&published.entry, &published.answering, published.notes))
+}
+
+/// Finds or starts the direct chat with somebody.
+fn direct(tx: &mut Tx<'_>, config: &Config, seat: &Seat, to: &str) -> Result<Chat, StoreError> {
+    let (other, name) = seat.addressee(tx.connection(), config, to)?;
+    if other == seat.participant() {
+        return Err(Denied::invalid("to", "is yourself").into());
+    }
+    let scope = match &other {
+        Participant::Principal(run @ Principal::Run(_)) => Seat::of(tx.connection(), run)?.viewer.scope,
+        Participant::Principal(client @ Principal::Client(_)) if seat.run.is_none() => Scope { owner: client.clone(), root: None },
+        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub => seat.viewer.scope.clone(),
+    };
+    let mut ends = [seat.participant().to_string(), other.to_string()];
+    ends.sort();
+    let root = scope.root.map_or_else(String::new, |root| root.to_string());
+    let pair = format!("{}|{root}|{}|{}", scope.owner, ends[0], ends[1]);
+    let chat = match chat_by_pair(tx.connection(), &pair)? {
+        Some(chat) => chat,
+        None => {
+            let title = format!("{}, {}", chat::shown_name(&seat.participant(), &seat.name, None), chat::shown_name(&other, &name, None));
+            tx.start_chat(&NewChat { title, ..unnamed(config, seat, ChatKind::Direct, scope, pair) })?
+        }
+    };
+    tx.join_chat(chat.id, &seat.participant(), &seat.name)?;
+    tx.join_chat(chat.id, &other, &name)?;
+    Ok(chat)
+}
+
+/// Finds or starts the board of the caller's root.
+fn board(tx: &mut Tx<'_>, config: &Config, seat: &Seat) -> Result<Chat, StoreError> {
+    let scope = seat.viewer.scope.clone();
+    let root = scope.root.map_or_else(String::new, |root| root.to_string());
+    let pair = format!("{BOARD}|{}|{root}", scope.owner);
+    match chat_by_pair(tx.connection(), &pair)? {
+        Some(chat) => Ok(chat),
+        None => tx.start_chat(&NewChat { title: "Board".to_owned(), private: false, ..unnamed(config, seat, ChatKind::Board, scope, pair) }),
+    }
+}
+
+fn unnamed(config: &Config, seat: &Seat, kind: ChatKind, scope: Scope, pair: String) -> NewChat {
+    NewChat {
+        kind,
+        title: String::new(),
+        scope,
+        private: true,
+        pair: Some(pair),
+        template: None,
+        instructions: None,
+        window_chars: config.chats.window_chars,
+        turns_max: config.chats.turns_max,
+        branch_of: None,
+        started_by: seat.participant(),
+        started_name: seat.name.clone(),
+    }
+}

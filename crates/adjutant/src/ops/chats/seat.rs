@@ -1,0 +1,104 @@
+//! Where somebody stands towards chats: who they are, whose they are, what they may see.
+
+use crate::config::Config;
+use crate::store::{Chat, Connection, Run, StoreError, chat_by_id, member, run_by_id, run_by_ref, turn_of_run};
+use adjutant_core::chat::{ChatId, Participant, Scope, Viewer, may_see};
+use adjutant_core::{AgentName, ClientName, Denied, Principal};
+
+/// Somebody who reads or writes.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub viewer: Viewer,
+    pub name: String,
+    /// The caller's run.
+    pub run: Option<Run>,
+}
+
+impl Seat {
+    pub(super) fn of(connection: &Connection, who: &Principal) -> Result<Self, StoreError> {
+        let (scope, run) = match who {
+            Principal::Person | Principal::Client(_) => (Scope { owner: who.clone(), root: None }, None),
+            Principal::Run(id) => {
+                let run = run_by_id(connection, *id)?.ok_or_else(|| Denied::not_found("run", &id.to_string()))?;
+                (Scope { owner: run.owner.clone(), root: Some(run.root) }, Some(run))
+            }
+        };
+        let name = run.as_ref().map_or_else(|| name_of(who), |run| run.name.clone());
+        Ok(Self { viewer: Viewer { who: who.clone(), scope }, name, run })
+    }
+
+    pub(super) fn participant(&self) -> Participant {
+        Participant::Principal(self.viewer.who.clone())
+    }
+
+    /// Finds a chat among those that exist for this seat.
+    pub(super) fn chat(&self, connection: &Connection, id: i64) -> Result<Chat, StoreError> {
+        let not_found = || StoreError::from(Denied::not_found("chat", &id.to_string()));
+        let chat = chat_by_id(connection, ChatId(id))?.ok_or_else(not_found)?;
+        if self.sees(connection, &chat)? { Ok(chat) } else { Err(not_found()) }
+    }
+
+    pub(super) fn sees(&self, connection: &Connection, chat: &Chat) -> Result<bool, StoreError> {
+        let takes_part = member(connection, chat.id, &self.viewer.who.to_string())?.is_some_and(|member| member.joined_at.is_some());
+        // An agent's run sits where its agent does.
+        let answers = match &self.run {
+            Some(run) => turn_of_run(connection, run.id)?.is_some_and(|turn| turn.chat == chat.id),
+            None => false,
+        };
+        Ok(may_see(&self.viewer, &chat.scope, chat.private, takes_part || answers))
+    }
+
+    /// Finds whom a name means: an agent, a run that this seat may see, a person, a client.
+    pub(super) fn addressee(&self, connection: &Connection, config: &Config, given: &str) -> Result<(Participant, String), StoreError> {
+        let given = given.trim();
+        let given = given.strip_prefix('@').unwrap_or(given);
+        let not_found = || StoreError::from(Denied::not_found("participant", given));
+        if matches!(given, "person" | "user" | "me") && (given != "me" || self.viewer.who == Principal::Person) {
+            return Ok((Participant::Principal(Principal::Person), "person".to_owned()));
+        }
+        if given == "parent" {
+            let parent = self.viewer.scope.owner.clone();
+            let name = name_of(&parent);
+            return if self.run.is_some() { Ok((Participant::Principal(parent), name)) } else { Err(not_found()) };
+        }
+        if let Some(client) = given.strip_prefix("client:") {
+            let client = Principal::Client(ClientName::parse(client).map_err(|_| not_found())?);
+            let known = self.viewer.who == Principal::Person || client == self.viewer.scope.owner;
+            let name = name_of(&client);
+            return if known { Ok((Participant::Principal(client), name)) } else { Err(not_found()) };
+        }
+        let agent = given.strip_prefix("agent:").unwrap_or(given);
+        if let Some(agent) = AgentName::parse(agent).ok().filter(|name| config.agents.contains_key(name)) {
+            let name = agent.to_string();
+            return Ok((Participant::Agent(agent), name));
+        }
+        let run = given.strip_prefix("run:").unwrap_or(given);
+        let found = match &self.viewer.who {
+            Principal::Person => run_by_ref(connection, run, None),
+            Principal::Client(_) | Principal::Run(_) => run_by_ref(connection, run, Some(&self.viewer.scope.owner)),
+        };
+        let run = match found {
+            Ok(run) => run,
+            Err(StoreError::Denied(Denied::Ambiguous { .. })) if self.run.is_none() => return Err(found.expect_err("it is ambiguous")),
+            Err(StoreError::Denied(_)) => return Err(not_found()),
+            Err(error) => return Err(error),
+        };
+        if self.viewer.scope.root.is_some_and(|root| root != run.root) {
+            return Err(not_found());
+        }
+        let name = run.name.clone();
+        Ok((Participant::Principal(Principal::Run(run.id)), name))
+    }
+}
+
+/// Returns how a principal without a run is called: a client by the last part of its directory.
+pub(super) fn name_of(who: &Principal) -> String {
+    match who {
+        Principal::Person => "person".to_owned(),
+        Principal::Client(client) => {
+            let name = client.as_str().trim_end_matches('/');
+            name.rsplit('/').next().filter(|part| !part.is_empty()).unwrap_or(client.as_str()).to_owned()
+        }
+        Principal::Run(id) => id.to_string(),
+    }
+}

@@ -1,0 +1,84 @@
+//! Chats: entries in one total order for each chat, who takes part, how far each has read.
+
+mod read;
+mod turns;
+mod write;
+
+pub use read::{
+    branches_of, chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, member, members,
+    newest_summary, pinned_entries, revisions_of, unread,
+};
+pub use turns::{NewTurn, Turn, TurnState, next_turns, turn_by_id, turn_of_run, turns_running, turns_to_answer};
+pub use write::{NewChat, NewEntry};
+
+use adjutant_core::Time;
+use adjutant_core::chat::{ChatId, ChatKind, EntryKind, Participant, Scope};
+
+/// One chat.
+#[derive(Debug, Clone)]
+pub struct Chat {
+    pub id: ChatId,
+    pub kind: ChatKind,
+    pub title: String,
+    pub scope: Scope,
+    pub private: bool,
+    pub template: Option<String>,
+    pub instructions: Option<String>,
+    pub window_chars: u64,
+    pub turns_max: u32,
+    /// The chat that this one branches off, and the last entry that both have.
+    pub branch_of: Option<(ChatId, i64)>,
+    /// How much of the conversation it took over from there.
+    pub branch_said: i64,
+    pub archived: bool,
+    pub started_by: Participant,
+    pub started_name: String,
+    pub started_at: Time,
+    pub last_at: Time,
+    pub last_seq: i64,
+    /// Entries that are part of the conversation.
+    pub said: i64,
+}
+
+/// Somebody who takes part in a chat.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub who: Participant,
+    pub name: String,
+    /// `None`: has only read.
+    pub joined_at: Option<Time>,
+    pub read_seq: i64,
+    pub mention_seq: i64,
+    pub said: i64,
+    pub seen_at: Option<Time>,
+}
+
+/// One entry of a chat.
+#[derive(Debug, Clone)]
+pub struct ChatEntry {
+    pub id: i64,
+    pub chat: ChatId,
+    pub seq: i64,
+    pub kind: EntryKind,
+    pub author: Participant,
+    pub name: String,
+    pub label: Option<String>,
+    pub text: String,
+    pub at: Time,
+    pub reply_to: Option<i64>,
+    pub hops: u32,
+    pub pinned: bool,
+    pub revision: u32,
+    pub edited_at: Option<Time>,
+    pub key: Option<String>,
+}
+
+/// What an entry said before an edit.
+#[derive(Debug, Clone)]
+pub struct Revision {
+    pub revision: u32,
+    pub author: String,
+    pub name: String,
+    pub text: String,
+    pub at: Time,
+}

@@ -1,0 +1,254 @@
+//! Reading chats. Nothing here scans a whole chat.
+
+use super::{Chat, ChatEntry, Member, Revision};
+use crate::store::StoreError;
+use adjutant_core::chat::{ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
+use adjutant_core::{Principal, RunId, Time};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// Unread entries beyond this are not counted one by one.
+const UNREAD_COUNTED_MAX: i64 = 1_000;
+
+const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
+  started_by, started_name, started_at, last_at, last_seq, said, branch_said FROM chats c";
+const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
+
+fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
+    let id: i64 = row.get(0)?;
+    let (kind, owner, root, started_by): (String, String, Option<String>, String) = (row.get(1)?, row.get(3)?, row.get(4)?, row.get(13)?);
+    let branch: (Option<i64>, Option<i64>) = (row.get(10)?, row.get(11)?);
+    let root = root.map(|root| RunId::parse(&root)).transpose();
+    let (Some(kind), Some(owner), Ok(root), Some(started_by)) =
+        (ChatKind::from_word(&kind), Principal::parse(&owner), root, Participant::parse(&started_by))
+    else {
+        return Ok(Err(StoreError::Corrupt(format!("chat {id}"))));
+    };
+    Ok(Ok(Chat {
+        id: ChatId(id),
+        kind,
+        title: row.get(2)?,
+        scope: Scope { owner, root },
+        private: row.get(5)?,
+        template: row.get(6)?,
+        instructions: row.get(7)?,
+        window_chars: u64::try_from(row.get::<_, i64>(8)?).unwrap_or(0),
+        turns_max: row.get(9)?,
+        branch_of: branch.0.zip(branch.1).map(|(chat, seq)| (ChatId(chat), seq)),
+        archived: row.get(12)?,
+        started_by,
+        started_name: row.get(14)?,
+        started_at: Time(row.get(15)?),
+        last_at: Time(row.get(16)?),
+        last_seq: row.get(17)?,
+        said: row.get(18)?,
+        branch_said: row.get(19)?,
+    }))
+}
+
+pub(super) fn read_entry(row: &Row<'_>) -> rusqlite::Result<Result<ChatEntry, StoreError>> {
+    let id: i64 = row.get(0)?;
+    let (kind, author): (String, String) = (row.get(3)?, row.get(4)?);
+    let (Some(kind), Some(author)) = (EntryKind::from_word(&kind), Participant::parse(&author)) else {
+        return Ok(Err(StoreError::Corrupt(format!("entry {id} of a chat"))));
+    };
+    Ok(Ok(ChatEntry {
+        id,
+        chat: ChatId(row.get(1)?),
+        seq: row.get(2)?,
+        kind,
+        author,
+        name: row.get(5)?,
+        label: row.get(6)?,
+        text: row.get(7)?,
+        at: Time(row.get(8)?),
+        reply_to: row.get(9)?,
+        hops: row.get(10)?,
+        pinned: row.get(11)?,
+        revision: row.get(12)?,
+        edited_at: row.get::<_, Option<i64>>(13)?.map(Time),
+        key: row.get(14)?,
+    }))
+}
+
+fn chats(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Chat>, StoreError> {
+    connection.prepare_cached(&format!("{CHAT} {rest}"))?.query_map(values, read_chat)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+}
+
+fn entries(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<ChatEntry>, StoreError> {
+    connection.prepare_cached(&format!("{ENTRY} {rest}"))?.query_map(values, read_entry)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+}
+
+/// Reads one chat.
+///
+/// # Errors
+/// A failure of the store.
+pub fn chat_by_id(connection: &Connection, id: ChatId) -> Result<Option<Chat>, StoreError> {
+    Ok(chats(connection, "WHERE id = ?1", [id.0])?.pop())
+}
+
+/// Finds the one chat that goes by a pair's key.
+///
+/// # Errors
+/// A failure of the store.
+pub fn chat_by_pair(connection: &Connection, pair: &str) -> Result<Option<Chat>, StoreError> {
+    Ok(chats(connection, "WHERE pair = ?1", [pair])?.pop())
+}
+
+/// Reads up to `limit` chats that somebody may see, the one with the newest entry first. `archived`:
+/// only those, only the others, or (`None`) all.
+///
+/// # Errors
+/// A failure of the store.
+pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<bool>, limit: u32) -> Result<Vec<Chat>, StoreError> {
+    let state = match archived {
+        Some(true) => "archived = 1",
+        Some(false) => "archived = 0",
+        None => "archived IN (0, 1)",
+    };
+    const MINE: &str = "EXISTS (SELECT 1 FROM chat_members m WHERE m.chat = c.id AND m.who = ?1 AND m.joined_at IS NOT NULL)";
+    let order = "ORDER BY last_at DESC, id DESC LIMIT";
+    let who = viewer.who.to_string();
+    match &viewer.who {
+        Principal::Person => chats(connection, &format!("WHERE {state} {order} ?1"), [limit]),
+        Principal::Client(_) => {
+            chats(connection, &format!("WHERE {state} AND ((owner = ?1 AND private = 0) OR {MINE}) {order} ?2"), params![who, limit])
+        }
+        Principal::Run(_) => chats(
+            connection,
+            &format!("WHERE {state} AND owner = ?2 AND (root IS NULL OR root = ?3) AND (private = 0 OR {MINE}) {order} ?4"),
+            params![who, viewer.scope.owner.to_string(), viewer.scope.root.map(|root| root.to_string()), limit],
+        ),
+    }
+}
+
+/// Reads the chats that branch off one.
+///
+/// # Errors
+/// A failure of the store.
+pub fn branches_of(connection: &Connection, chat: ChatId) -> Result<Vec<Chat>, StoreError> {
+    chats(connection, "WHERE branch_of = ?1 ORDER BY id LIMIT 100", [chat.0])
+}
+
+/// Reads the oldest entries after a position.
+///
+/// # Errors
+/// A failure of the store.
+pub fn entries_after(connection: &Connection, chat: ChatId, after: i64, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
+    entries(connection, "WHERE chat = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3", params![chat.0, after, limit])
+}
+
+/// Reads the newest entries before a position, the newest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn entries_before(connection: &Connection, chat: ChatId, before: i64, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
+    entries(connection, "WHERE chat = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3", params![chat.0, before, limit])
+}
+
+/// Reads the newest entries, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn entries_last(connection: &Connection, chat: ChatId, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
+    let mut newest = entries_before(connection, chat, i64::MAX, limit)?;
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Reads one entry.
+///
+/// # Errors
+/// A failure of the store.
+pub fn entry_by_seq(connection: &Connection, chat: ChatId, seq: i64) -> Result<Option<ChatEntry>, StoreError> {
+    Ok(entries(connection, "WHERE chat = ?1 AND seq = ?2", params![chat.0, seq])?.pop())
+}
+
+/// Reads the entry of a board that goes by a key.
+///
+/// # Errors
+/// A failure of the store.
+pub fn entry_by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<Option<ChatEntry>, StoreError> {
+    Ok(entries(connection, "WHERE chat = ?1 AND key = ?2", params![chat.0, key])?.pop())
+}
+
+/// Reads pinned entries, the newest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn pinned_entries(connection: &Connection, chat: ChatId, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
+    entries(connection, "WHERE chat = ?1 AND pinned = 1 ORDER BY seq DESC LIMIT ?2", params![chat.0, limit])
+}
+
+/// Reads the newest summary of a chat.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_summary(connection: &Connection, chat: ChatId) -> Result<Option<ChatEntry>, StoreError> {
+    Ok(entries(connection, "WHERE chat = ?1 AND seq = (SELECT summary_seq FROM chats WHERE id = ?1)", [chat.0])?.pop())
+}
+
+/// Reads what an entry said before each edit, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn revisions_of(connection: &Connection, entry: i64) -> Result<Vec<Revision>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT revision, author, name, text, at FROM chat_revisions WHERE message = ?1 ORDER BY revision")?
+        .query_map([entry], |row| {
+            Ok(Revision { revision: row.get(0)?, author: row.get(1)?, name: row.get(2)?, text: row.get(3)?, at: Time(row.get(4)?) })
+        })?
+        .collect::<Result<_, _>>()?)
+}
+
+fn read_member(row: &Row<'_>) -> rusqlite::Result<Result<Member, StoreError>> {
+    let who: String = row.get(0)?;
+    let Some(parsed) = Participant::parse(&who) else {
+        return Ok(Err(StoreError::Corrupt(format!("participant {who}"))));
+    };
+    Ok(Ok(Member {
+        who: parsed,
+        name: row.get(1)?,
+        joined_at: row.get::<_, Option<i64>>(2)?.map(Time),
+        read_seq: row.get(3)?,
+        mention_seq: row.get(4)?,
+        said: row.get(5)?,
+        seen_at: row.get::<_, Option<i64>>(6)?.map(Time),
+    }))
+}
+
+/// Reads who takes part in a chat, in the order of joining.
+///
+/// # Errors
+/// A failure of the store.
+pub fn members(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, StoreError> {
+    connection
+        .prepare_cached(
+            "SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 ORDER BY joined_at IS NULL, joined_at, who LIMIT 1000",
+        )?
+        .query_map([chat.0], read_member)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+/// Reads one participant.
+///
+/// # Errors
+/// A failure of the store.
+pub fn member(connection: &Connection, chat: ChatId, who: &str) -> Result<Option<Member>, StoreError> {
+    connection
+        .prepare_cached("SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 AND who = ?2")?
+        .query_row(params![chat.0, who], read_member)
+        .optional()?
+        .transpose()
+}
+
+/// Counts the entries that somebody has not read and did not write, up to 1,000.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unread(connection: &Connection, chat: ChatId, who: &str, read_seq: i64) -> Result<i64, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND author <> ?3 LIMIT ?4)")?
+        .query_row(params![chat.0, read_seq, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)
+}

@@ -1,0 +1,228 @@
+//! What changes chats. The number of an entry is drawn within the transaction that adds it, so the
+//! order of a chat is total and has no gaps.
+
+use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
+use crate::store::{StoreError, Topic, Tx};
+use adjutant_core::Denied;
+use adjutant_core::chat::{ChatId, ChatKind, EntryKind, Participant, Scope};
+use rusqlite::params;
+
+/// What a new chat is.
+#[derive(Debug, Clone)]
+pub struct NewChat {
+    pub kind: ChatKind,
+    pub title: String,
+    pub scope: Scope,
+    pub private: bool,
+    pub pair: Option<String>,
+    pub template: Option<String>,
+    pub instructions: Option<String>,
+    pub window_chars: u64,
+    pub turns_max: u32,
+    pub branch_of: Option<(ChatId, i64)>,
+    pub started_by: Participant,
+    pub started_name: String,
+}
+
+/// What a new entry is.
+#[derive(Debug, Clone)]
+pub struct NewEntry {
+    pub kind: EntryKind,
+    pub author: Participant,
+    pub name: String,
+    pub label: Option<String>,
+    pub text: String,
+    pub reply_to: Option<i64>,
+    pub hops: u32,
+    pub pinned: bool,
+    pub key: Option<String>,
+}
+
+impl Tx<'_> {
+    /// Starts a chat.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn start_chat(&mut self, new: &NewChat) -> Result<Chat, StoreError> {
+        let now = self.now().0;
+        self.prepare(
+            "INSERT INTO chats (kind, title, owner, root, private, pair, template, instructions, window_chars, turns_max, branch_of, branch_seq,
+             started_by, started_name, started_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15)",
+        )?
+        .execute(params![
+            new.kind.word(),
+            new.title,
+            new.scope.owner.to_string(),
+            new.scope.root.map(|root| root.to_string()),
+            new.private,
+            new.pair,
+            new.template,
+            new.instructions,
+            i64::try_from(new.window_chars).unwrap_or(i64::MAX),
+            new.turns_max,
+            new.branch_of.map(|(chat, _)| chat.0),
+            new.branch_of.map(|(_, seq)| seq),
+            new.started_by.to_string(),
+            new.started_name,
+            now
+        ])?;
+        let id = ChatId(self.connection().last_insert_rowid());
+        if let Some((parent, seq)) = new.branch_of {
+            self.prepare(
+                "UPDATE chats SET branch_said = (SELECT count(*) FROM chat_messages WHERE chat = ?2 AND seq <= ?3 AND kind IN ('message', 'answer'))
+                 WHERE id = ?1",
+            )?
+            .execute(params![id.0, parent.0, seq])?;
+        }
+        self.chat(id)
+    }
+
+    /// Reads a chat that must be there.
+    ///
+    /// # Errors
+    /// It is not, or a failure of the store.
+    pub fn chat(&self, id: ChatId) -> Result<Chat, StoreError> {
+        chat_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("chat", &id.to_string()).into())
+    }
+
+    /// Makes somebody a participant, or notes under which name they go now.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn join_chat(&mut self, chat: ChatId, who: &Participant, name: &str) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_members (chat, who, name, joined_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (chat, who) DO UPDATE SET name = excluded.name, joined_at = coalesce(joined_at, excluded.joined_at)
+             WHERE name <> excluded.name OR joined_at IS NULL",
+        )?
+        .execute(params![chat.0, who.to_string(), name, self.now().0])?;
+        Ok(())
+    }
+
+    /// Adds an entry; its author takes part from then on. Rings for whoever waits for the chat.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_entry(&mut self, chat: ChatId, new: &NewEntry) -> Result<ChatEntry, StoreError> {
+        let now = self.now().0;
+        let who = new.author.to_string();
+        let said = i64::from(new.kind.is_said());
+        let seq: i64 = self
+            .prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1 RETURNING last_seq")?
+            .query_row(params![chat.0, now, said], |row| row.get(0))?;
+        self.prepare(
+            "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            chat.0,
+            seq,
+            new.kind.word(),
+            who,
+            new.name,
+            new.label,
+            new.text,
+            now,
+            new.reply_to,
+            new.hops,
+            new.pinned,
+            new.key
+        ])?;
+        let id = self.connection().last_insert_rowid();
+        self.prepare("INSERT INTO chat_fts (rowid, chat, text) VALUES (?1, ?2, ?3)")?.execute(params![id, format!("c{chat}"), new.text])?;
+        if new.kind == EntryKind::Summary {
+            self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
+        }
+        if new.author != Participant::Hub {
+            self.join_chat(chat, &new.author, &new.name)?;
+            // Who has read everything has read what they write, too.
+            self.prepare(
+                "UPDATE chat_members SET said = said + ?4, seen_at = ?5, read_seq = CASE WHEN read_seq = ?3 - 1 THEN ?3 ELSE read_seq END
+                 WHERE chat = ?1 AND who = ?2",
+            )?
+            .execute(params![chat.0, who, seq, said, now])?;
+        }
+        self.ring(Topic::Chat(chat));
+        self.entry(chat, seq)
+    }
+
+    fn entry(&self, chat: ChatId, seq: i64) -> Result<ChatEntry, StoreError> {
+        entry_by_seq(self.connection(), chat, seq)?.ok_or_else(|| Denied::not_found("message", &format!("{chat}.{seq}")).into())
+    }
+
+    /// Replaces an entry's text and keeps the old one. A board's entry is from then on `by`.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn revise_entry(&mut self, entry: &ChatEntry, text: &str, by: Option<(&Participant, &str)>) -> Result<ChatEntry, StoreError> {
+        let said_at = entry.edited_at.unwrap_or(entry.at);
+        self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+            entry.id,
+            entry.revision,
+            entry.author.to_string(),
+            entry.name,
+            entry.text,
+            said_at.0
+        ])?;
+        let chat = format!("c{}", entry.chat);
+        self.prepare("INSERT INTO chat_fts (chat_fts, rowid, chat, text) VALUES ('delete', ?1, ?2, ?3)")?
+            .execute(params![entry.id, chat, entry.text])?;
+        self.prepare("UPDATE chat_messages SET text = ?2, revision = revision + 1, edited_at = ?3 WHERE id = ?1")?.execute(params![
+            entry.id,
+            text,
+            self.now().0
+        ])?;
+        if let Some((author, name)) = by {
+            self.prepare("UPDATE chat_messages SET author = ?2, name = ?3 WHERE id = ?1 AND key IS NOT NULL")?.execute(params![
+                entry.id,
+                author.to_string(),
+                name
+            ])?;
+        }
+        self.prepare("INSERT INTO chat_fts (rowid, chat, text) VALUES (?1, ?2, ?3)")?.execute(params![entry.id, chat, text])?;
+        self.ring(Topic::Chat(entry.chat));
+        self.entry(entry.chat, entry.seq)
+    }
+
+    /// Pins an entry, or takes it off.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn pin_entry(&mut self, entry: &ChatEntry, pinned: bool) -> Result<ChatEntry, StoreError> {
+        self.prepare("UPDATE chat_messages SET pinned = ?2 WHERE id = ?1")?.execute(params![entry.id, pinned])?;
+        self.entry(entry.chat, entry.seq)
+    }
+
+    /// Puts a chat away, or takes it back.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn archive_chat(&mut self, chat: ChatId, archived: bool) -> Result<Chat, StoreError> {
+        self.prepare("UPDATE chats SET archived = ?2 WHERE id = ?1")?.execute(params![chat.0, archived])?;
+        self.ring(Topic::Chat(chat));
+        self.chat(chat)
+    }
+
+    /// Moves somebody's reading cursor forward, never back.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn read_chat(&mut self, chat: ChatId, who: &Participant, name: &str, seq: i64) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_members (chat, who, name, read_seq, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (chat, who) DO UPDATE SET read_seq = max(read_seq, excluded.read_seq), seen_at = excluded.seen_at",
+        )?
+        .execute(params![chat.0, who.to_string(), name, seq, self.now().0])?;
+        Ok(())
+    }
+
+    /// Notes that an entry names a participant.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn mention(&mut self, chat: ChatId, who: &Participant, name: &str, seq: i64) -> Result<(), StoreError> {
+        self.join_chat(chat, who, name)?;
+        self.prepare("UPDATE chat_members SET mention_seq = ?3 WHERE chat = ?1 AND who = ?2")?.execute(params![chat.0, who.to_string(), seq])?;
+        Ok(())
+    }
+}

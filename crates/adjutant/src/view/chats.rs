@@ -1,0 +1,257 @@
+//! Chats in the contract.
+
+use super::Call;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Starts a chat. It is open to everyone of the same owner (when a run starts it: of the same
+/// root), or, when private, to the participants only.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartChat {
+    pub title: String,
+    /// Agents, runs, `person`, `parent`, `client:<name>`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub participants: Vec<String>,
+    #[serde(default)]
+    pub private: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// What the agents that answer in it are told beside the history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Goes on from a point of another chat: `3` (its end) or `3.17`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_from: Option<String>,
+}
+call!(StartChat = "chat-start", writes true -> ChatView);
+
+/// Lists chats that the caller may see, the one with the newest entry first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListChats {
+    /// `active` (when left out), `archived` or `all`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ListChats = "chats", writes false -> ChatList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChatList {
+    pub chats: Vec<ChatView>,
+    /// There are more than were asked for.
+    #[serde(default)]
+    pub more: bool,
+}
+
+/// Reads a chat, waiting for something new where there is nothing. Reading moves the reader's
+/// cursor as far as it read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowChat {
+    pub chat_id: i64,
+    /// The oldest entries after this one. Left out: the newest ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Without `after`: waits for an entry that the reader has not read.
+    #[serde(default)]
+    pub wait_ms: u64,
+    /// Reads without moving the cursor.
+    #[serde(default)]
+    pub peek: bool,
+}
+call!(ShowChat = "chat", writes false -> ChatPage);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChatPage {
+    pub chat: ChatView,
+    /// Oldest first.
+    pub messages: Vec<ChatEntryView>,
+    /// Pass as `after` to go on.
+    pub cursor: i64,
+    /// Entries after the cursor.
+    pub more: i64,
+}
+
+/// Says something in a chat, or to somebody (a direct chat), or edits or pins what was said.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Say {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_id: Option<i64>,
+    /// Whom it is for: agents, runs, `person`, `parent`, `client:<name>`; without a chat, exactly
+    /// one, or `board`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<String>,
+    /// May be left out where an entry is only pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// An entry's number (`17`), or `3.17`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit_of: Option<String>,
+    /// Keeps the entry in every window; false takes it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<bool>,
+    /// A display label (`agentName` in the original protocol); it decides about nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The board's entry to set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The revision that the board's entry must have, 0 for none yet: the first is 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<u32>,
+    /// Lets the configured default responder answer where nobody else does.
+    #[serde(default)]
+    pub default_responder: bool,
+    /// Where an answering run works: absolute. A run's is its own.
+    #[serde(default)]
+    pub cwd: String,
+    /// Variables for the answering run; a run's are not taken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+call!(Say = "say", writes true -> Said);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Said {
+    pub chat_id: i64,
+    pub title: String,
+    pub message: ChatEntryView,
+    /// Agents that answer it.
+    #[serde(default)]
+    pub answering: Vec<String>,
+    /// What else is to be known, for people.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Reads what agents answered to a message, waiting until all have.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadAnswers {
+    pub chat_id: i64,
+    /// The message's number in the chat.
+    pub seq: i64,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadAnswers = "answers", writes false -> Answers);
+
+/// Ends the runs that answer a message; only who sent it does.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CancelAnswers {
+    pub chat_id: i64,
+    pub seq: i64,
+}
+call!(CancelAnswers = "answers-cancel", writes true -> Answers);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Answers {
+    /// Answers and failures, in order.
+    pub answers: Vec<ChatEntryView>,
+    /// Agents that have not answered yet.
+    #[serde(default)]
+    pub waiting: Vec<String>,
+}
+
+/// Puts a chat away, or takes it back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArchiveChat {
+    pub chat_id: i64,
+    pub archived: bool,
+}
+call!(ArchiveChat = "chat-archive", writes true -> ChatView);
+
+/// Everything about a chat but its entries.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChatView {
+    pub chat_id: i64,
+    /// `chat`, `direct` or `board`.
+    pub kind: String,
+    pub title: String,
+    /// `active` or `archived`.
+    pub status: String,
+    pub private: bool,
+    /// `person` or `client:<name>`.
+    pub owner: String,
+    /// The root run, when a run started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    pub started_by: String,
+    pub started_at: String,
+    pub last_at: String,
+    /// The number of the newest entry.
+    pub last_seq: i64,
+    pub participant_count: u64,
+    /// What the caller has not read, up to 1,000.
+    pub unread: i64,
+    /// Something unread names the caller.
+    pub mentioned: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// `3.17`: it goes on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_of: Option<String>,
+    /// Chats that go on from here; where the chat is looked at alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<i64>,
+    /// Where the chat is looked at alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub participants: Vec<ParticipantView>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ParticipantView {
+    /// `person`, `client:<name>`, `run:<id>` or `agent:<name>`.
+    pub who: String,
+    /// As it is shown: nobody is shown as another.
+    pub name: String,
+    pub messages: i64,
+    pub read_to: i64,
+    /// `reading` (waiting for news), `answering`, `queued`, or empty.
+    pub presence: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_at: Option<String>,
+}
+
+/// One entry of a chat.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChatEntryView {
+    /// `3.17`.
+    pub message_id: String,
+    pub chat_id: i64,
+    pub seq: i64,
+    /// `message`, `answer`, `failure`, `note`, `summary` or `flag`.
+    pub kind: String,
+    /// Who wrote it, from the connection: `person`, `client:<name>`, `run:<id>`, `agent:<name>`, `hub`.
+    pub from: String,
+    /// As it is shown: nobody is shown as another.
+    pub name: String,
+    /// What the writer calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    pub text: String,
+    pub at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<i64>,
+    #[serde(default)]
+    pub pinned: bool,
+    /// How often it was edited.
+    #[serde(default)]
+    pub revision: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}

@@ -1,0 +1,161 @@
+//! Agents that answer: what they are given, in what order, what becomes of failures and kills.
+
+use super::{client, home_with, said, start};
+use crate::mcp::text;
+use serde_json::json;
+
+/// Answers with how many messages the history holds, and keeps its prompt.
+const COUNTS: &str = "cat > prompt.$$; mv prompt.$$ prompt; n=$(sed -n '/^=== CHAT HISTORY/,/^=== END/p' prompt | grep -c '^\\['); echo \"I see $n\"";
+
+#[test]
+fn an_agent_of_the_chat_answers_with_the_history_and_the_new_message_once() {
+    let home = home_with(&[("gemini", COUNTS)], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "Debug", &["gemini"]);
+    let one = alice.done("send_message", json!({"chat_id": chat, "message": "first words", "wait_s": 30}));
+    assert_eq!((&one["status"], &one["response"]), (&json!("answered"), &json!("I see 0")), "{one}");
+    let two = alice.done("send_message", json!({"chat_id": chat, "agentName": "Orchestrator", "message": "second words", "wait_s": 30}));
+    assert_eq!(two["response"], "I see 2", "{two}");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    assert_eq!(prompt.matches("second words").count(), 1, "{prompt}");
+    assert!(prompt.contains("=== CHAT HISTORY - \"Debug\" ===\n[client alice]: first words\n[gemini]: I see 0\n=== END CHAT HISTORY ===\n\n[client alice as \"Orchestrator\"]: second words\n"), "{prompt}");
+    let names: Vec<String> = said(&home, chat).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["client alice", "gemini", "client alice as \"Orchestrator\"", "gemini"]);
+}
+
+#[test]
+fn a_failing_agent_leaves_the_message_and_an_entry() {
+    let home = home_with(
+        &[("broken", "cat > /dev/null; echo 'quota exceeded'; exit 3")],
+        "[agents.gone]\nharness = \"plain\"\ncommand = [\"/no/such/program\"]\n",
+    );
+    let mut alice = client(&home, "alice", &[]);
+    for (agent, why) in [("broken", "exit 3"), ("gone", "not found")] {
+        let chat = start(&mut alice, "t", &[agent]);
+        let sent = alice.done("send_message", json!({"chat_id": chat, "message": "hello", "wait_s": 30}));
+        assert_eq!(sent["status"], "failed", "{sent}");
+        let all = said(&home, chat);
+        assert_eq!(all.len(), 2);
+        assert!(all[0].1 == "hello" && all[1].1.contains(why), "{all:?}");
+    }
+    assert!(said(&home, 1)[1].1.contains("quota exceeded"));
+}
+
+#[test]
+fn messages_to_one_agent_are_answered_one_by_one_in_order() {
+    let home = home_with(
+        &[("slow", "prompt=$(cat); mkdir busy || { echo overlap; exit 0; }; sleep 0.05; rmdir busy; printf '%s' \"$prompt\" | tail -n 1")],
+        "",
+    );
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["slow"]);
+    let ids: Vec<u64> = (0..5)
+        .map(|n| alice.send("tools/call", json!({"name": "send_message", "arguments": {"chat_id": chat, "message": format!("m{n}"), "wait_s": 30}})))
+        .collect();
+    for id in ids {
+        alice.reply(id);
+    }
+    let all = said(&home, chat);
+    let asked: Vec<&str> = all.iter().filter(|(name, _)| name == "client alice").map(|(_, text)| text.as_str()).collect();
+    let answered: Vec<String> = all.iter().filter(|(name, _)| name == "slow").map(|(_, text)| text.clone()).collect();
+    let expected: Vec<String> = asked.iter().map(|text| format!("[client alice]: {text}")).collect();
+    assert_eq!(answered, expected, "{all:?}");
+}
+
+#[test]
+fn an_answer_survives_the_hubs_death_and_is_posted_once() {
+    let home = home_with(&[("slow", "cat > /dev/null; touch here; while [ ! -e go ]; do sleep 0.02; done; echo done")], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["slow"]);
+    let sent = alice.done("send_message", json!({"chat_id": chat, "message": "hello", "wait_s": 0}));
+    assert_eq!(sent["status"], "answering");
+    let place = home.work();
+    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    crate::support::kill(home.hub_pid());
+    std::fs::write(place.join("go"), "").expect("a file");
+    home.ok(&["chat", "ls"]);
+    home.until("the answer is there", || (said(&home, chat).len() == 2).then_some(()));
+    crate::support::kill(home.hub_pid());
+    assert_eq!(said(&home, chat)[1], ("slow".to_owned(), "done".to_owned()));
+}
+
+#[test]
+fn a_cancelled_call_ends_the_answering_run() {
+    let home = home_with(&[("slow", "cat > /dev/null; touch here; sleep 600")], "");
+    let mut alice = client(&home, "alice", &["--max-wait", "30"]);
+    let chat = start(&mut alice, "t", &["slow"]);
+    let call = alice.send("tools/call", json!({"name": "send_message", "arguments": {"chat_id": chat, "message": "hello"}}));
+    let place = home.work();
+    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    alice.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}}));
+    home.until("the failure is there", || said(&home, chat).get(1).is_some_and(|(_, text)| text.contains("cancelled")).then_some(()));
+    assert_eq!(said(&home, chat)[0].1, "hello", "the message is kept");
+}
+
+#[test]
+fn agents_answer_agents_when_named_and_not_for_ever() {
+    let home = home_with(
+        &[("ping", "cat > /dev/null; echo '@pong your turn'"), ("pong", "cat > /dev/null; echo '@ping your turn'")],
+        "[chats]\nturns_max = 3\n",
+    );
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["ping", "pong"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "@ping go", "wait_s": 0}));
+    let all = home.until("the limit is reached", || {
+        let all = said(&home, chat);
+        all.iter().any(|(name, _)| name == "hub").then_some(all)
+    });
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["client alice", "ping", "pong", "ping", "hub"], "{all:?}");
+}
+
+#[test]
+fn an_answer_of_any_size_is_kept_whole() {
+    let home = home_with(
+        &[("long", "cat > /dev/null; i=0; while [ $i -lt 6000 ]; do echo \"line $i of a long answer\"; i=$((i+1)); done; echo aside >&2")],
+        "",
+    );
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["long"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 30}));
+    let answer = said(&home, chat).remove(1).1;
+    assert!(
+        answer.lines().count() == 6000 && answer.starts_with("line 0 ") && answer.ends_with("line 5999 of a long answer"),
+        "{} bytes",
+        answer.len()
+    );
+}
+
+#[test]
+fn the_window_holds_whole_messages_and_says_what_it_leaves_out() {
+    let home = home_with(&[("gemini", "cat > prompt; echo ok")], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &[]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "Decision: use SQLite"}));
+    for n in 0..40 {
+        alice.done("send_message", json!({"chat_id": chat, "message": format!("{n:02} {}", "x".repeat(1_000))}));
+    }
+    alice.done("send_message", json!({"chat_id": chat, "to": "gemini", "message": "and now?", "wait_s": 30}));
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let taken = prompt.lines().filter(|line| line.starts_with("[client alice]: ") && line.len() > 1_000).count();
+    assert_eq!(taken, 29, "30,000 characters");
+    assert!(
+        prompt.contains("(11 earlier messages are left out here)") && prompt.contains("[client alice, pinned]: Decision: use SQLite"),
+        "{}",
+        &prompt[..2_000]
+    );
+    assert_eq!(said(&home, chat).len(), 43, "nothing stored is dropped");
+}
+
+#[test]
+fn under_the_original_protocol_the_default_responder_answers() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo hello from gemini")], "[chats]\ndefault_responder = \"gemini\"\n");
+    let mut alice = client(&home, "alice", &["--compat"]);
+    let chat = alice.done("start-chat", json!({"title": "t"}))["chatId"].as_i64().expect("a number");
+    let sent = alice.tool("send-message", json!({"chatId": chat, "agentName": "backend-agent", "message": "hi"}));
+    assert!(text(&sent).contains("hello from gemini") && sent["structuredContent"]["response"] == "hello from gemini", "{sent}");
+    let asked = alice.done("ask_gemini", json!({"prompt": "what is new?", "chatId": 0, "agentName": "x"}));
+    assert_eq!((&asked["response"], &asked["chatId"]), (&json!("hello from gemini"), &json!(chat + 1)), "{asked}");
+    let missing = alice.tool("show-chat", json!({"chatId": 99}));
+    assert!(missing["isError"] == true && text(&missing).contains("99") && text(&missing).contains("list_chats"), "{missing}");
+}
