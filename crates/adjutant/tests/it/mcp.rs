@@ -180,7 +180,7 @@ fn silent_home() -> (TempDir, UnixListener) {
     (home, hub)
 }
 
-const PARENT_TOOLS: [&str; 9] = [
+const PARENT_TOOLS: [&str; 13] = [
     "run_subagent",
     "wait_for_subagents",
     "check_subagent_status",
@@ -190,6 +190,10 @@ const PARENT_TOOLS: [&str; 9] = [
     "steer_subagent",
     "update_subagent_status",
     "list_agents",
+    "start_chat",
+    "list_chats",
+    "show_chat",
+    "send_message",
 ];
 
 fn names(list: &Value) -> Vec<&str> {
