@@ -16,6 +16,8 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
@@ -129,27 +131,30 @@ impl Client {
     /// # Errors
     /// What the far end refused, or [`codes::UNREACHABLE`].
     pub async fn call_with_key<C: Call>(&self, call: &C, key: &str) -> Result<C::Reply, ErrorView> {
-        let body = serde_json::to_value(call).map_err(|error| internal(&error))?;
         let key = C::WRITES.then_some(key);
-        let reply = self.send_json(&format!("/api/v1/{}", C::NAME), body, key).await?;
-        serde_json::from_value(reply).map_err(|error| internal(&error))
+        self.send_json(&format!("/api/v1/{}", C::NAME), call, key).await
     }
 
-    /// Posts JSON and returns the JSON that comes back, repeating the call through a hub's death.
-    /// A `wait_ms` field is shortened by the time that has gone by.
+    /// Posts JSON and reads the JSON that comes back; otherwise as [`Client::send`].
     ///
     /// # Errors
     /// What the far end refused, or [`codes::UNREACHABLE`].
-    pub async fn send_json(&self, path: &str, mut body: Value, key: Option<&str>) -> Result<Value, ErrorView> {
+    pub async fn send_json<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize, key: Option<&str>) -> Result<T, ErrorView> {
+        let body = serde_json::to_vec(body).map_err(|error| internal(&error))?;
+        let reply = self.send(path, body.into(), key).await?;
+        serde_json::from_slice(&reply).map_err(|error| internal(&error))
+    }
+
+    /// Posts a body and returns the one that comes back, repeating the call through a hub's death. A
+    /// `wait_ms` field is shortened then by the time that has gone by.
+    ///
+    /// # Errors
+    /// What the far end refused, or [`codes::UNREACHABLE`].
+    pub async fn send(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, ErrorView> {
         let began = Instant::now();
-        let wait_ms = body.get("wait_ms").and_then(Value::as_u64);
         let mut failures = 0_u32;
         loop {
-            if let (Some(wait_ms), true) = (wait_ms, failures > 0) {
-                let gone = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                body["wait_ms"] = wait_ms.saturating_sub(gone).into();
-            }
-            let bytes = Bytes::from(serde_json::to_vec(&body).map_err(|error| internal(&error))?);
+            let bytes = if failures == 0 { body.clone() } else { with_less_to_wait(&body, began.elapsed()) };
             match self.try_once(path, bytes, key).await {
                 Ok(reply) => return Ok(reply),
                 Err(Broken::Refused(error)) if error.code == codes::STORAGE && key.is_some() && failures < 3 => failures += 1,
@@ -200,7 +205,7 @@ impl Client {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Value, Broken> {
+    async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, Broken> {
         let target = self.target().clone();
         let mut connection = self.connection(&target).await.map_err(|error| Broken::Connection(error.to_string()))?;
         let mut request = Request::post(path).header("host", "adj").header("content-type", "application/json").header(headers::VERSION, VERSION);
@@ -239,7 +244,7 @@ impl Client {
             }
         }
         if parts.status.is_success() {
-            return serde_json::from_slice(&bytes).map_err(|error| Broken::Refused(internal(&error)));
+            return Ok(bytes);
         }
         Err(Broken::Refused(serde_json::from_slice::<ErrorView>(&bytes).unwrap_or_else(|_| ErrorView {
             code: codes::INTERNAL.to_owned(),
@@ -307,6 +312,15 @@ impl Client {
         let look = probe.call(&GetHub {});
         matches!(tokio::time::timeout(Duration::from_secs(2), look).await, Ok(Ok(_)))
     }
+}
+
+/// Shortens a wait by the time that has gone by. A body without one stays as it is.
+fn with_less_to_wait(body: &Bytes, gone: Duration) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return body.clone() };
+    let Some(wait_ms) = value.get("wait_ms").and_then(Value::as_u64) else { return body.clone() };
+    let gone = u64::try_from(gone.as_millis()).unwrap_or(u64::MAX);
+    value["wait_ms"] = wait_ms.saturating_sub(gone).into();
+    Bytes::from(value.to_string())
 }
 
 fn internal(error: &dyn std::fmt::Display) -> ErrorView {

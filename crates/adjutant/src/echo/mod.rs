@@ -213,7 +213,7 @@ impl Agent {
             }
             Command::StealSocket { access, call } => {
                 let client = Client::worker(worker::read_access(&PathBuf::from(access))?);
-                match client.send_json(&format!("/api/v1/{}", call.name), call.arguments, Some("stolen")).await {
+                match client.send_json::<serde_json::Value>(&format!("/api/v1/{}", call.name), &call.arguments, Some("stolen")).await {
                     Ok(reply) => out::line(&format!("result: {reply}")),
                     Err(error) => out::line(&format!("refused: {}: {error}", error.code)),
                 }

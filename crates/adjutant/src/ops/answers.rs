@@ -14,6 +14,7 @@ use adjutant_core::{
     limits,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Requests that are listed when the caller says no number.
@@ -116,29 +117,52 @@ impl Ops {
             Ok(id) => id,
             Err(_) => self.store.read(look)?.id,
         };
+        if let Principal::Run(run) = who {
+            return self.read_own(run, id, deadline).await;
+        }
         let listener = self.store.bells().listen(vec![Topic::Request(id)]);
-        let is_asker = matches!(who, Principal::Run(_));
-        let mut request = self.store.read(look)?;
-        while !request.state.is_settled() && Instant::now() < deadline {
-            let rung = tokio::time::timeout_at(deadline, listener.heard()).await.is_ok();
-            if rung && is_asker {
+        loop {
+            let request = self.store.read(look)?;
+            if request.state.is_settled() || Instant::now() >= deadline {
+                return Ok(render::request(&request));
+            }
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                continue;
+            }
+        }
+    }
+
+    /// Reads a request for its asker. Whoever answers while the asker waits here marks the answer as
+    /// retrieved in the same transaction.
+    async fn read_own(&self, run: RunId, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
+        let who = Principal::Run(run);
+        let waits = Instant::now() < deadline;
+        let listener = waits.then(|| self.store.bells().listen(vec![Topic::Answer(run, id)]));
+        let look = |connection: &Connection| {
+            let request = pick::request(connection, &who, Action::ReadAnswer, &id.to_string())?;
+            let messages = queued_messages(connection, request.run)?;
+            Ok((request, messages))
+        };
+        let (mut request, mut messages) = self.store.read(look)?;
+        if let Some(listener) = listener
+            && !request.state.is_settled()
+        {
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                // An answer that is being committed may count on this wait: it is taken along.
+                drop(listener);
                 return self.take_answer(who, id).await;
             }
-            request = self.store.read(look)?;
+            (request, messages) = self.store.read(look)?;
         }
         let is_news = match request.state {
             RequestState::Answered(_) => true,
             RequestState::Expired { .. } => request.told.is_none(),
             RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
         };
-        if is_asker && is_news {
+        if is_news || !messages.is_empty() {
             return self.take_answer(who, id).await;
         }
-        let mut view = render::request(&request);
-        if is_asker {
-            view.messages = self.hand_messages(request.run).await?;
-        }
-        Ok(view)
+        Ok(render::request(&request))
     }
 
     /// Reads a request for its asker, in one transaction: an answer is marked retrieved, and what
@@ -201,6 +225,7 @@ impl Ops {
         }
         let answers = call.answers.into_iter().map(|one| Ok((decision(&one)?, one))).collect::<Result<Vec<_>, Denied>>()?;
         let (home, again_home, retention) = (self.home.clone(), self.home.clone(), self.retention());
+        let bells = Arc::clone(self.store.bells());
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
             let mut requests = Vec::with_capacity(answers.len());
             for (decision, AnswerOne { run, message_id, content_hash, .. }) in answers {
@@ -221,6 +246,10 @@ impl Ops {
                     return Err(Denied::NotAsShown.into());
                 }
                 let request = tx.settle(&request, RequestEvent::Answer { by: who.clone(), decision })?;
+                // An approval can be taken back until it was read, so nothing else reads it.
+                if request.matter == Matter::Question && bells.hangs(&Topic::Answer(request.run, request.id)) {
+                    tx.settle(&request, RequestEvent::Retrieve)?;
+                }
                 hand_over(tx, &request, retention)?;
                 requests.push(request);
             }

@@ -14,6 +14,8 @@ pub enum Topic {
     Run(RunId),
     /// One request was settled.
     Request(RequestId),
+    /// The same, for the run that asked: while this hangs, it waits for the answer.
+    Answer(RunId, RequestId),
     /// Anything about runs of one owner (a principal, written down).
     Owner(String),
     /// Anything at all.
@@ -52,6 +54,12 @@ impl Bells {
         }
         drop(hung);
         Listener { bells: Arc::clone(self), topics, id, notify }
+    }
+
+    /// Tells whether a bell hangs under a topic.
+    #[must_use]
+    pub fn hangs(&self, topic: &Topic) -> bool {
+        self.hung.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
     }
 
     /// Rings every bell under these topics.

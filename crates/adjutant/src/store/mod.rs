@@ -116,9 +116,9 @@ impl Store {
         drop(readers);
         let lent = Lent { store: &self.0, connection: Some(connection) };
         let connection = lent.connection.as_ref().expect("lent until dropped");
-        let snapshot = connection.unchecked_transaction().map_err(StoreError::from)?;
-        let result = work(&snapshot);
-        snapshot.finish().map_err(StoreError::from)?;
+        connection.prepare_cached("BEGIN")?.execute([])?;
+        let result = work(connection);
+        connection.prepare_cached("COMMIT")?.execute([])?;
         result
     }
 
@@ -144,6 +144,12 @@ struct Lent<'a> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
+            // A read that panicked has left its snapshot open.
+            if !connection.is_autocommit()
+                && let Err(error) = connection.execute_batch("ROLLBACK")
+            {
+                tracing::error!(%error, "a read cannot be ended");
+            }
             self.store.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             self.store.free.notify_one();
         }

@@ -385,6 +385,7 @@ impl Tx<'_> {
         )?
         .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
         self.ring(Topic::Request(request.id));
+        self.ring(Topic::Answer(request.run, request.id));
         if was_blocking == 1 && !matches!(next, RequestState::Withdrawn { .. }) {
             self.wake_parked(request.run)?;
         }

@@ -38,15 +38,10 @@ impl Closer<'_> {
 
     /// Asks the hub what is to be looked at. Every fact was taken before.
     pub async fn wanted(&self) -> Option<Closing> {
-        let asked = async {
-            let body = serde_json::to_value(GetClosing {}).map_err(|error| error.to_string())?;
-            let reply = self.client.send_json("/link/closing", body, None).await.map_err(|error| error.to_string())?;
-            serde_json::from_value::<Closing>(reply).map_err(|error| error.to_string())
-        };
-        match asked.await {
+        match self.client.send_json::<Closing>("/link/closing", &GetClosing {}, None).await {
             Ok(closing) => Some(closing).filter(|closing| *closing != Closing::default()),
-            Err(message) => {
-                tracing::warn!(message, "nobody says what is to be looked at");
+            Err(error) => {
+                tracing::warn!(%error, "nobody says what is to be looked at");
                 None
             }
         }

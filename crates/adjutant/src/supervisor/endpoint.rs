@@ -17,6 +17,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Path as UrlPath, Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -90,22 +91,17 @@ fn calls(client: Client) -> Router {
 
 /// Carries one call to the hub. A key makes it safe to repeat; a caller that gave none gets one for
 /// this call.
-async fn carry(
-    State(client): State<Client>,
-    UrlPath(name): UrlPath<String>,
-    given: HeaderMap,
-    body: Bytes,
-) -> Result<Json<serde_json::Value>, Refused> {
+async fn carry(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<impl IntoResponse, Refused> {
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
         return Err(Refused::new(codes::NOT_FOUND, "no such call"));
     }
-    let body = serde_json::from_slice(&body).map_err(|error| Refused::new(codes::INVALID, &format!("the call is no JSON: {error}")))?;
     let key = match given.get(headers::KEY).map(|key| key.to_str()) {
         Some(Ok(key)) => key.to_owned(),
         Some(Err(_)) => return Err(Refused::new(codes::INVALID, "the key is no visible ASCII")),
         None => fresh_key(),
     };
-    client.send_json(&format!("/api/v1/{name}"), body, Some(&key)).await.map(Json).map_err(Refused)
+    let reply = client.send(&format!("/api/v1/{name}"), body, Some(&key)).await.map_err(Refused)?;
+    Ok(([(CONTENT_TYPE, "application/json")], reply))
 }
 
 /// What admits to the endpoint.

@@ -150,9 +150,8 @@ impl Uploader {
 
     async fn post(&self, waiting: &VecDeque<Fact>) -> Result<u64, String> {
         let facts = waiting.iter().take(FACTS_MAX).cloned().collect();
-        let body = serde_json::to_value(PostFacts { facts }).map_err(|error| error.to_string())?;
-        let reply = self.client.send_json("/link/facts", body, None).await.map_err(|error| error.to_string())?;
-        serde_json::from_value::<FactsTaken>(reply).map(|taken| taken.cursor).map_err(|error| error.to_string())
+        let taken: FactsTaken = self.client.send_json("/link/facts", &PostFacts { facts }, None).await.map_err(|error| error.to_string())?;
+        Ok(taken.cursor)
     }
 
     /// Forgets what the hub has, and goes back to what it does not have.

@@ -31,7 +31,5 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>) {
 }
 
 async fn ask(client: &Client, known: i64) -> Result<Orders, String> {
-    let body = serde_json::to_value(GetOrders { known, wait_ms: WAIT_MS }).map_err(|error| error.to_string())?;
-    let reply = client.send_json("/link/orders", body, None).await.map_err(|error| error.to_string())?;
-    serde_json::from_value(reply).map_err(|error| error.to_string())
+    client.send_json("/link/orders", &GetOrders { known, wait_ms: WAIT_MS }, None).await.map_err(|error| error.to_string())
 }
