@@ -45,6 +45,40 @@ pub enum HarnessKind {
     Echo,
     /// Any program: prompt in, text out.
     Plain,
+    /// A vendor's CLI, as its preset says.
+    Vendor,
+}
+
+/// What a run may do without anybody's approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Permissions {
+    /// Look at everything, change nothing.
+    Read,
+    /// Change files in its working directory.
+    #[default]
+    Edit,
+    /// Everything.
+    Full,
+}
+
+impl Permissions {
+    pub const ALL: [Self; 3] = [Self::Read, Self::Edit, Self::Full];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Edit => "edit",
+            Self::Full => "full",
+        }
+    }
+
+    /// Returns what a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|permissions| permissions.word() == word)
+    }
 }
 
 /// How the prompt reaches the program.
@@ -64,7 +98,13 @@ pub enum PromptVia {
 pub struct AgentSpec {
     pub name: AgentName,
     pub harness: HarnessKind,
-    /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`.
+    /// How a vendor's CLI is driven, as its preset has it: an opaque text here. Empty for the others.
+    pub preset: String,
+    pub permissions: Permissions,
+    /// What the working directory says about agents (servers, hooks, settings) is honoured.
+    pub trust_repo: bool,
+    /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`, and for
+    /// a vendor's CLI under its usual name.
     pub command: Vec<String>,
     pub args: Vec<String>,
     pub prompt: PromptVia,

@@ -46,7 +46,7 @@ pub const SEPARATOR: &str = "---";
 pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, measure: &Measure<'_>, task: &str) -> String {
     let how = match voice {
         Voice::Tools => {
-            "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent. It returns when the answer is there. \
+            "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent (search for it where tools are not all listed). It returns when the answer is there. \
              If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
              - You cannot go on: call stop_work with what is done, what is not, and what you need. Then end.\n\
              - Tell how far you are with update_subagent_status (status running), and report at the end \

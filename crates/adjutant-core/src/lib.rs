@@ -21,7 +21,7 @@ pub mod run;
 pub mod signal;
 pub mod time;
 
-pub use agent::{AgentName, AgentSpec, HarnessKind, PromptVia};
+pub use agent::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 pub use decision::{Changes, Decision};
 pub use denied::Denied;
 pub use event::EventKind;
@@ -29,5 +29,5 @@ pub use id::{AttemptNo, EventSeq, IdError, RequestId, RequestNo, RunId};
 pub use name::RunName;
 pub use principal::{Action, ClientName, Principal, Relation};
 pub use request::{Answer, AnsweredBy, Matter, RequestEvent, RequestKind, RequestState};
-pub use run::{AttemptEnd, Exit, Failure, Outcome, RunEvent, RunState, StopReason};
+pub use run::{AttemptEnd, Cause, Exit, Failure, Outcome, RunEvent, RunState, StopReason, Verdict};
 pub use time::Time;

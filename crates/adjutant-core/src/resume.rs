@@ -57,9 +57,19 @@ pub struct Resumption {
 /// Writes what a new attempt is told, behind its task.
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
+    let before = "You have worked on this before. This is what you left behind and what has been decided since.";
+    format!("{}\n\n{before}\n\n{}", task.trim_end(), since(resumption))
+}
+
+/// Writes what an agent is told that goes on in its own session, where it has its task before it.
+#[must_use]
+pub fn compose_in_session(resumption: &Resumption) -> String {
+    format!("You were stopped and go on now. This is what has been decided since.\n\n{}", since(resumption))
+}
+
+fn since(resumption: &Resumption) -> String {
     let Resumption { decided, ruled, delegated, checkpoint, after_error, choice, resolution, working_directory, next_step } = resumption;
-    let mut parts =
-        vec![task.trim_end().to_owned(), "You have worked on this before. This is what you left behind and what has been decided since.".to_owned()];
+    let mut parts = Vec::new();
     if !decided.is_empty() {
         let mut text = "## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned();
         for Decided { number, question, became } in decided {

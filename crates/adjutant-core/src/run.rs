@@ -29,10 +29,13 @@ pub enum StopReason {
     Blocker,
     /// It said that an error keeps it from going on.
     Error,
+    /// Its model is not to be had until a time that the vendor has told; it goes on by itself then.
+    RateLimited,
 }
 
 impl StopReason {
-    pub const ALL: [Self; 7] = [Self::Cancelled, Self::ResourceLimit, Self::SupervisorLost, Self::Parked, Self::Paused, Self::Blocker, Self::Error];
+    pub const ALL: [Self; 8] =
+        [Self::Cancelled, Self::ResourceLimit, Self::SupervisorLost, Self::Parked, Self::Paused, Self::Blocker, Self::Error, Self::RateLimited];
 
     /// Returns the stable word.
     #[must_use]
@@ -45,6 +48,7 @@ impl StopReason {
             Self::Paused => "paused",
             Self::Blocker => "blocker",
             Self::Error => "error",
+            Self::RateLimited => "rate_limited",
         }
     }
 
@@ -71,6 +75,90 @@ impl fmt::Display for Exit {
     }
 }
 
+/// What an agent's own stream said about how its work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    Succeeded,
+    Failed(Cause),
+}
+
+/// Why an agent's work failed, as its stream or its absence tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    NotSignedIn,
+    ModelUnavailable,
+    /// Too many calls, or the quota is used up.
+    RateLimited,
+    ContextExhausted,
+    /// The CLI does not know what it was asked with.
+    TooOld,
+    /// The session that was to be resumed is gone.
+    SessionLost,
+    /// Something that it needed was not permitted.
+    NotPermitted,
+    /// A limit of the CLI's own (turns, budget) was reached.
+    LimitReached,
+    /// The process ended and its stream never said how.
+    NoWord,
+    /// It said so, and no more is known.
+    Agent,
+}
+
+impl Cause {
+    pub const ALL: [Self; 10] = [
+        Self::NotSignedIn,
+        Self::ModelUnavailable,
+        Self::RateLimited,
+        Self::ContextExhausted,
+        Self::TooOld,
+        Self::SessionLost,
+        Self::NotPermitted,
+        Self::LimitReached,
+        Self::NoWord,
+        Self::Agent,
+    ];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotSignedIn => "not_signed_in",
+            Self::ModelUnavailable => "model_unavailable",
+            Self::RateLimited => "rate_limited",
+            Self::ContextExhausted => "context_exhausted",
+            Self::TooOld => "too_old",
+            Self::SessionLost => "session_lost",
+            Self::NotPermitted => "not_permitted",
+            Self::LimitReached => "limit_reached",
+            Self::NoWord => "no_word",
+            Self::Agent => "agent_error",
+        }
+    }
+
+    /// Returns the cause that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.word() == word)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotSignedIn => "the agent is not signed in",
+            Self::ModelUnavailable => "the model is not available",
+            Self::RateLimited => "rate limited or out of quota",
+            Self::ContextExhausted => "the context is full",
+            Self::TooOld => "the agent's program is too old or too new for its preset",
+            Self::SessionLost => "the session to resume is gone",
+            Self::NotPermitted => "something it needed was not permitted",
+            Self::LimitReached => "a limit of the agent's own was reached",
+            Self::NoWord => "the agent ended without saying how",
+            Self::Agent => "the agent reported an error",
+        })
+    }
+}
+
 /// Why a run failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
@@ -80,6 +168,8 @@ pub enum Failure {
     Unanswered,
     /// The run reported its own failure.
     Reported,
+    /// The agent's stream said so, or ended without its last word.
+    Agent(Cause),
     /// It was stopped and nobody resumed it in time.
     NotResumed(StopReason),
 }
@@ -90,6 +180,7 @@ impl fmt::Display for Failure {
             Self::Exit(exit) => exit.fmt(f),
             Self::Unanswered => f.write_str("ended with a question unanswered"),
             Self::Reported => f.write_str("reported by the run"),
+            Self::Agent(cause) => cause.fmt(f),
             Self::NotResumed(reason) => write!(f, "stopped ({}) and not resumed", reason.word()),
         }
     }
@@ -171,6 +262,10 @@ impl RunState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
     pub exit: Exit,
+    /// What the agent's stream said. `None`: it has none, and the exit status decides.
+    pub verdict: Option<Verdict>,
+    /// When a rate limit ends, where the vendor told.
+    pub again_at: Option<Time>,
     /// The run reported its own failure: never shown as success.
     pub failure_reported: bool,
     /// A blocking request is still pending.
@@ -271,11 +366,16 @@ fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState 
     if end.blocking_request_open {
         return if end.can_resume { stopped(StopReason::Parked) } else { RunState::Finished(Outcome::Failed(Failure::Unanswered)) };
     }
-    let outcome = match end.exit {
-        Exit::Code(0) if end.failure_reported => Outcome::Failed(Failure::Reported),
-        Exit::Code(0) => Outcome::Succeeded,
-        _ if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
-        exit => Outcome::Failed(Failure::Exit(exit)),
+    if let (Some(Verdict::Failed(Cause::RateLimited)), Some(until)) = (end.verdict, end.again_at) {
+        return RunState::Stopped { reason: StopReason::RateLimited, until };
+    }
+    let outcome = match (end.verdict, end.exit) {
+        (Some(Verdict::Failed(_)), _) if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
+        (Some(Verdict::Failed(cause)), _) => Outcome::Failed(Failure::Agent(cause)),
+        (Some(Verdict::Succeeded), _) | (None, Exit::Code(0)) if end.failure_reported => Outcome::Failed(Failure::Reported),
+        (Some(Verdict::Succeeded), _) | (None, Exit::Code(0)) => Outcome::Succeeded,
+        (None, _) if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
+        (None, exit) => Outcome::Failed(Failure::Exit(exit)),
     };
     RunState::Finished(outcome)
 }
@@ -319,6 +419,14 @@ mod tests {
         prop_oneof![(0_i32..3).prop_map(Exit::Code), (1_i32..16).prop_map(Exit::Signal)]
     }
 
+    fn verdict() -> impl Strategy<Value = Option<Verdict>> {
+        prop_oneof![
+            Just(None),
+            Just(Some(Verdict::Succeeded)),
+            proptest::sample::select(Cause::ALL.to_vec()).prop_map(|cause| Some(Verdict::Failed(cause))),
+        ]
+    }
+
     fn event() -> impl Strategy<Value = RunEvent> {
         prop_oneof![
             3 => Just(RunEvent::Claimed),
@@ -326,8 +434,9 @@ mod tests {
             3 => Just(RunEvent::Started),
             1 => Just(RunEvent::SpawnFailed),
             2 => reason().prop_map(RunEvent::StopAsked),
-            2 => (exit(), any::<[bool; 4]>()).prop_map(|(exit, [failure_reported, blocking_request_open, can_resume, checkpoint_left])| {
-                RunEvent::Ended(AttemptEnd { exit, failure_reported, blocking_request_open, checkpoint_left, can_resume })
+            2 => (exit(), verdict(), any::<[bool; 4]>()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left])| {
+                let again_at = can_resume.then_some(Time(9));
+                RunEvent::Ended(AttemptEnd { exit, verdict, again_at, failure_reported, blocking_request_open, checkpoint_left, can_resume })
             }),
             1 => Just(RunEvent::SupervisorLost),
             2 => Just(RunEvent::Resumed),
@@ -368,13 +477,13 @@ mod tests {
         #[test]
         fn a_cancel_wins_over_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
             let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), Time(0), KEEP).expect("a cancel is always taken");
-            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
+            let end = AttemptEnd { exit, verdict: None, again_at: None, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
             prop_assert_eq!(apply(stopping, RunEvent::Ended(end), Time(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
         }
 
         #[test]
         fn an_open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
-            let end = AttemptEnd { exit, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
+            let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
             let next = apply(RunState::Running, RunEvent::Ended(end), Time(1), KEEP).expect("a running attempt can end");
             prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
         }
@@ -382,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_failure_that_left_a_checkpoint_can_be_gone_on_with() {
-        let end = AttemptEnd { exit: Exit::Code(1), failure_reported: false, blocking_request_open: false, checkpoint_left: true, can_resume: true };
+        let end = AttemptEnd { exit: Exit::Code(1), checkpoint_left: true, ..end(None) };
         let next = apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
         assert_eq!(next, Ok(RunState::Stopped { reason: StopReason::Error, until: Time(1_000) }));
     }
@@ -397,7 +506,41 @@ mod tests {
 
     #[test]
     fn a_claimed_failure_is_never_shown_as_success() {
-        let end = AttemptEnd { exit: Exit::Code(0), failure_reported: true, blocking_request_open: false, checkpoint_left: false, can_resume: false };
-        assert_eq!(apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP), Ok(RunState::Finished(Outcome::Failed(Failure::Reported))));
+        for verdict in [None, Some(Verdict::Succeeded)] {
+            let end = AttemptEnd { failure_reported: true, ..end(verdict) };
+            assert_eq!(apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP), Ok(RunState::Finished(Outcome::Failed(Failure::Reported))));
+        }
+    }
+
+    fn end(verdict: Option<Verdict>) -> AttemptEnd {
+        AttemptEnd {
+            exit: Exit::Code(0),
+            verdict,
+            again_at: None,
+            failure_reported: false,
+            blocking_request_open: false,
+            checkpoint_left: false,
+            can_resume: true,
+        }
+    }
+
+    #[test]
+    fn what_the_stream_says_counts_more_than_the_exit_status() {
+        let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
+        let failed = AttemptEnd { exit: Exit::Code(0), ..end(Some(Verdict::Failed(Cause::NotSignedIn))) };
+        assert_eq!(outcome(failed), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::NotSignedIn)))));
+        let succeeded = AttemptEnd { exit: Exit::Signal(15), ..end(Some(Verdict::Succeeded)) };
+        assert_eq!(outcome(succeeded), Ok(RunState::Finished(Outcome::Succeeded)));
+    }
+
+    #[test]
+    fn a_rate_limit_whose_end_is_known_stops_the_run_until_then() {
+        let limited = end(Some(Verdict::Failed(Cause::RateLimited)));
+        let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
+        let until = Time(77);
+        let stopped = RunState::Stopped { reason: StopReason::RateLimited, until };
+        assert_eq!(outcome(AttemptEnd { again_at: Some(until), ..limited }), Ok(stopped));
+        assert_eq!(outcome(limited), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::RateLimited)))));
+        assert_eq!(apply(stopped, RunEvent::Resumed, until, KEEP), Ok(RunState::Queued));
     }
 }

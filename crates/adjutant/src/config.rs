@@ -7,8 +7,9 @@ mod chats;
 
 pub use chats::{Chats, Template};
 
+use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
-use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -38,13 +39,25 @@ pub fn text_variable(name: &str) -> Option<String> {
     variable(name)?.into_string().ok()
 }
 
-/// Returns what an agent dispatched from here is to get of this process' environment.
+/// Returns what an agent dispatched from here is to get of this process' environment, the variables
+/// of all vendors included: the agent gets those of its own.
 #[must_use]
 pub fn dispatch_env() -> BTreeMap<String, String> {
-    variables()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| AGENT_VARIABLES.contains(&name.as_str()) || name.starts_with("LC_"))
-        .collect()
+    env_where(|name| is_agent_variable(name) || preset::is_vendors_variable(name))
+}
+
+/// Returns what every agent needs of this process' environment.
+#[must_use]
+pub fn base_env() -> BTreeMap<String, String> {
+    env_where(is_agent_variable)
+}
+
+fn is_agent_variable(name: &str) -> bool {
+    AGENT_VARIABLES.contains(&name) || name.starts_with("LC_")
+}
+
+fn env_where(is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
+    variables().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).filter(|(name, _)| is_wanted(name)).collect()
 }
 
 /// Returns the environment that a hub is started with.
@@ -296,6 +309,8 @@ struct FileConfig {
     agents: BTreeMap<String, FileAgent>,
     #[serde(default)]
     chats: chats::FileChats,
+    #[serde(default)]
+    presets: BTreeMap<String, Preset>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -311,6 +326,9 @@ struct FileAgent {
     env: BTreeMap<String, String>,
     #[serde(default)]
     description: String,
+    permissions: Option<String>,
+    #[serde(default)]
+    trust_repo: bool,
     timeout: Option<String>,
     patience: Option<String>,
     grace: Option<String>,
@@ -382,27 +400,55 @@ impl Config {
         let mut agents = BTreeMap::new();
         let echo = builtin_echo();
         agents.insert(echo.name.clone(), AgentEntry { spec: echo, source: "built-in".to_owned() });
+        for preset in preset::all() {
+            let spec = of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset);
+            agents.insert(spec.name.clone(), AgentEntry { spec, source: "built-in".to_owned() });
+        }
         for (name, agent) in &file.agents {
             let field = format!("agents.{name}");
             let name = AgentName::parse(name).map_err(|error| value(&field, error.to_string()))?;
-            let harness = match agent.harness.as_str() {
-                "plain" => HarnessKind::Plain,
-                "echo" => HarnessKind::Echo,
-                other => return Err(value(&format!("{field}.harness"), format!("no harness {other:?}: use \"plain\" or \"echo\""))),
+            let declared = file.presets.get(&agent.harness).map(|preset| preset.clone().complete(&agent.harness));
+            let preset = declared.or_else(|| preset::builtin(&agent.harness));
+            let harness = match (agent.harness.as_str(), &preset) {
+                (_, Some(_)) => HarnessKind::Vendor,
+                ("plain", None) => HarnessKind::Plain,
+                ("echo", None) => HarnessKind::Echo,
+                (other, None) => {
+                    let known = preset::names().collect::<Vec<_>>().join(", ");
+                    return Err(value(
+                        &format!("{field}.harness"),
+                        format!("no harness {other:?}: use plain, echo, {known}, or a name under [presets]"),
+                    ));
+                }
             };
-            if harness == HarnessKind::Plain && agent.command.is_empty() {
-                return Err(value(&format!("{field}.command"), "a plain agent needs its program, as command = [\"program\"]".to_owned()));
+            let has_no_program = agent.command.is_empty() && preset.as_ref().is_none_or(|preset| preset.command.is_empty());
+            if harness != HarnessKind::Echo && has_no_program {
+                return Err(value(&format!("{field}.command"), "this agent needs its program, as command = [\"program\"]".to_owned()));
             }
-            let prompt = match agent.prompt.as_deref() {
-                None | Some("stdin") => PromptVia::Stdin,
-                Some("arg") => PromptVia::Arg,
-                Some("stream") if harness == HarnessKind::Echo => PromptVia::Stream,
-                Some(other) => return Err(value(&format!("{field}.prompt"), format!("no way {other:?}: use \"stdin\" or \"arg\""))),
+            let prompt = match (agent.prompt.as_deref(), &preset) {
+                (None, Some(preset)) => prompt_of(preset),
+                (Some(_), Some(_)) => return Err(value(&format!("{field}.prompt"), format!("the preset {} says how", agent.harness))),
+                (None | Some("stdin"), None) => PromptVia::Stdin,
+                (Some("arg"), None) => PromptVia::Arg,
+                (Some("stream"), None) if harness == HarnessKind::Echo => PromptVia::Stream,
+                (Some(other), None) => return Err(value(&format!("{field}.prompt"), format!("no way {other:?}: use \"stdin\" or \"arg\""))),
+            };
+            let permissions = match agent.permissions.as_deref() {
+                None => Permissions::default(),
+                Some(word) => Permissions::from_word(word)
+                    .ok_or_else(|| value(&format!("{field}.permissions"), format!("no profile {word:?}: use read, edit or full")))?,
+            };
+            let command = match &preset {
+                Some(preset) if agent.command.is_empty() => preset.command.clone(),
+                _ => agent.command.clone(),
             };
             let spec = AgentSpec {
                 name: name.clone(),
                 harness,
-                command: agent.command.clone(),
+                preset: preset.as_ref().map_or_else(String::new, Preset::to_text),
+                permissions,
+                trust_repo: agent.trust_repo,
+                command,
                 args: agent.args.clone(),
                 prompt,
                 env: agent.env.clone(),
@@ -451,6 +497,9 @@ fn builtin_echo() -> AgentSpec {
     AgentSpec {
         name: AgentName::parse("echo").expect("a valid name"),
         harness: HarnessKind::Echo,
+        preset: String::new(),
+        permissions: Permissions::default(),
+        trust_repo: false,
         command: Vec::new(),
         args: Vec::new(),
         prompt: PromptVia::Stdin,
@@ -459,6 +508,28 @@ fn builtin_echo() -> AgentSpec {
         timeout_ms: None,
         patience_ms: limits::PATIENCE_MS_DEFAULT,
         grace_ms: limits::GRACE_MS_DEFAULT,
+    }
+}
+
+/// The agent that a preset makes by itself.
+fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
+    AgentSpec {
+        name,
+        harness: HarnessKind::Vendor,
+        preset: preset.to_text(),
+        command: preset.command.clone(),
+        prompt: prompt_of(preset),
+        description: preset.title.clone(),
+        ..builtin_echo()
+    }
+}
+
+/// How a run takes its prompt, and with that whether it takes messages while it works.
+fn prompt_of(preset: &Preset) -> PromptVia {
+    match (preset.driver, preset.prompt) {
+        (Driver::Claude, _) => PromptVia::Stream,
+        (Driver::Jsonl | Driver::Plain, preset::PromptForm::Arg) => PromptVia::Arg,
+        (Driver::Acp, _) | (Driver::Jsonl | Driver::Plain, preset::PromptForm::Stdin) => PromptVia::Stdin,
     }
 }
 

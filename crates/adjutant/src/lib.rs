@@ -14,6 +14,7 @@ pub mod link;
 pub mod logs;
 pub mod mcp;
 pub mod ops;
+pub mod preset;
 pub mod process;
 pub mod signal;
 pub mod sock;

@@ -2,6 +2,7 @@
 //! that come back, the orders that follow. Additive changes only: both ends may be one version
 //! apart.
 
+use crate::preset::Preset;
 use crate::view::MessageView;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,10 +18,28 @@ pub struct Order {
     pub run_name: String,
     pub attempt: u32,
     pub agent: String,
-    /// `echo` or `plain`.
+    /// `echo`, `plain` or `vendor`.
     pub harness: String,
-    /// The program and all its arguments (without the prompt); resolved to an absolute path.
+    /// How a vendor's CLI is driven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
+    /// `read`, `edit` or `full`.
+    #[serde(default)]
+    pub permissions: String,
+    /// What the working directory says about agents is honoured.
+    #[serde(default)]
+    pub trust_repo: bool,
+    /// The vendor's session to go on in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What it is given instead, in a new session, should that one be gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_anew: Option<String>,
+    /// The program and all its arguments (without the prompt); resolved to an absolute path. With a
+    /// preset: the program, and `args` are added to the preset's.
     pub argv: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
     /// `stdin`, `arg` or `stream`.
     pub prompt_via: String,
     /// What the agent is given: identity statement and task.
@@ -126,6 +145,8 @@ pub enum FactKind {
     Output { total_bytes: u64 },
     /// A message was given to the running process.
     Delivered { message_id: String },
+    /// The vendor's session that the agent works in: a later attempt can go on in it.
+    Session { session: String },
     /// Something in the agent's own words looks like a signal.
     Signal { found: FoundText },
     /// The guard died; the supervisor goes on without it.
@@ -150,6 +171,11 @@ pub enum FactKind {
         /// The agent's last words: at most 16 KiB, whole characters.
         result: String,
         output_bytes: u64,
+        /// What the agent's stream said about its end. `None`: it has none, the exit status counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        verdict: Option<VerdictText>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<UsageText>,
     },
 }
 
@@ -201,6 +227,36 @@ pub struct SawAcceptance {
     pub output: String,
     #[serde(default)]
     pub took_ms: u64,
+}
+
+/// What an agent's stream said about its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictText {
+    /// The stable word of a cause. `None`: it succeeded.
+    pub cause: Option<String>,
+    /// What went wrong and what to do about it, for people.
+    #[serde(default)]
+    pub message: String,
+    /// When it can go on, in milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_at_ms: Option<i64>,
+}
+
+/// What an attempt used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageText {
+    pub input_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    /// In millionths of a dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+    /// The tokens are those of all attempts in this session together.
+    #[serde(default)]
+    pub of_session: bool,
+    /// The cost is.
+    #[serde(default)]
+    pub cost_of_session: bool,
 }
 
 /// What a scanner found, as it stood there.

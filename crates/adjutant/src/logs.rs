@@ -30,6 +30,18 @@ pub fn log_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
     home.join("logs").join(file_name(run_id, attempt, "log"))
 }
 
+/// Returns where the raw stream of an attempt lies, where its agent has one.
+#[must_use]
+pub fn raw_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
+    home.join("logs").join(file_name(run_id, attempt, "jsonl"))
+}
+
+/// Returns where the segments of the raw stream lie.
+#[must_use]
+pub fn raw_dir(dir: &AttemptDir) -> AttemptDir {
+    AttemptDir(dir.0.join("raw"))
+}
+
 /// Returns where the prompt of an attempt lies, as it was sent.
 #[must_use]
 pub fn prompt_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {

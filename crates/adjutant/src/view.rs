@@ -50,6 +50,12 @@ pub struct Dispatch {
     /// has ended. No shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
+    /// What it may do without approval: `read`, `edit` or `full`. Left out: the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<String>,
+    /// What the directory says about agents (servers, hooks, settings) is honoured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trust_repo: bool,
     /// Variables for the agent beside the allow-list, from the dispatcher.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
@@ -305,6 +311,12 @@ pub struct RunView {
     /// Time spent at work, waiting excluded.
     #[serde(default)]
     pub active_ms: u64,
+    /// The vendor's session that it works in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What all attempts used up together, where the agent tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageView>,
     /// Place in the queue, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_place: Option<u64>,
@@ -318,6 +330,17 @@ pub struct RunView {
     /// Messages for the run that came along with its own look at itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
+}
+
+/// What was used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageView {
+    pub input_tokens: u64,
+    /// Read from a cache, beside or within those.
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// What a run left behind so that a later attempt can continue.

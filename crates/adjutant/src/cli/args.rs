@@ -128,6 +128,12 @@ pub struct RunArgs {
     /// at blanks, '…' and "…" keep them; there is no shell
     #[arg(long, value_name = "COMMAND")]
     pub accept: Option<String>,
+    /// What it may do without approval; default: the agent's own, else edit
+    #[arg(long, value_name = "read|edit|full")]
+    pub permissions: Option<String>,
+    /// Honour what the directory says about agents: its servers, hooks, settings
+    #[arg(long)]
+    pub trust_repo: bool,
     /// Wait until the run has ended or asks something; print only how it ended
     #[arg(short, long, conflicts_with = "detach")]
     pub wait: bool,

@@ -8,9 +8,10 @@ use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use crate::client::VERSION;
 use crate::config::{Config, Home};
+use crate::preset::Preset;
 use crate::text;
 use crate::view::{AgentView, ListAgents, codes};
-use adjutant_core::HarnessKind;
+use adjutant_core::{AgentSpec, HarnessKind};
 use serde_json::json;
 
 /// Greets: what was found, and three commands to try.
@@ -88,7 +89,7 @@ fn show(home: &Home, out: &Out) -> Ended {
     let agents: Vec<_> = config
         .agents
         .iter()
-        .map(|(name, entry)| json!({"name": name.as_str(), "harness": harness(entry.spec.harness), "command": entry.spec.command, "args": entry.spec.args, "description": entry.spec.description, "source": entry.source}))
+        .map(|(name, entry)| json!({"name": name.as_str(), "harness": harness(&entry.spec), "command": entry.spec.command, "args": entry.spec.args, "description": entry.spec.description, "source": entry.source}))
         .collect();
     if out.json {
         out.data(&json!({
@@ -122,7 +123,7 @@ fn show(home: &Home, out: &Out) -> Ended {
     for (name, entry) in &config.agents {
         let argv: Vec<&str> = entry.spec.command.iter().chain(&entry.spec.args).map(String::as_str).collect();
         out.line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
-        out.line(&format!("harness = \"{}\"", harness(entry.spec.harness)))?;
+        out.line(&format!("harness = \"{}\"", harness(&entry.spec)))?;
         if !argv.is_empty() {
             out.line(&format!("command = {}", text::line(&serde_json::to_string(&argv).unwrap_or_else(|_| argv.join(" ")))))?;
         }
@@ -133,10 +134,11 @@ fn show(home: &Home, out: &Out) -> Ended {
     Ok(Exit::Done)
 }
 
-fn harness(kind: HarnessKind) -> &'static str {
-    match kind {
-        HarnessKind::Echo => "echo",
-        HarnessKind::Plain => "plain",
+fn harness(spec: &AgentSpec) -> String {
+    match spec.harness {
+        HarnessKind::Echo => "echo".to_owned(),
+        HarnessKind::Plain => "plain".to_owned(),
+        HarnessKind::Vendor => Preset::from_text(&spec.preset).map_or_else(String::new, |preset| preset.name),
     }
 }
 

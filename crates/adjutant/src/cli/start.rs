@@ -26,6 +26,8 @@ pub async fn run(args: &RunArgs, cx: &Context) -> Ended {
         timeout_s: args.timeout.map(|limit| limit.as_secs().max(1)),
         criteria: args.criteria.clone(),
         accept: args.accept.as_deref().map(command_words).transpose()?.unwrap_or_default(),
+        permissions: args.permissions.clone(),
+        trust_repo: args.trust_repo,
         env: dispatch_env(),
     };
     let run = cx.hub.call(&dispatch).await?;

@@ -1,8 +1,9 @@
 //! The built-in scripted agent: this same binary, driven like any other program. With
 //! `prompt_via = stream` it is spoken to in JSON lines for as long as it lives.
 
+use super::dialogue::Dialogue;
 use super::plain::prompt_input;
-use super::{Launch, Refusal};
+use super::{Input, Launch, Refusal};
 use crate::link::Order;
 use crate::process::start::SELF_EXE;
 use std::ffi::OsString;
@@ -23,5 +24,6 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
         argv.push(OsString::from(STREAM));
     }
     let input = prompt_input(order, &mut argv)?;
-    Ok(Launch { program, argv, input })
+    let dialogue = matches!(input, Input::Open(_)).then_some(Dialogue::Lines);
+    Ok(Launch { dialogue, ..Launch::new(program, argv, input) })
 }

@@ -1,12 +1,20 @@
-//! How one kind of CLI is driven: how it is started, fed and asked to stop. One file a driver; the
-//! vendors' drivers belong here.
+//! How one kind of CLI is driven: how it is started, fed, listened to and asked to stop. What
+//! differs among the vendors' is data (their presets); code is here for what is said in both
+//! directions ([`dialogue`]) and for reading streams ([`stream`]).
 
+mod acp;
+mod claude;
+pub mod dialogue;
 mod echo;
+pub mod failure;
 mod plain;
+pub mod stream;
+mod vendor;
 
-use crate::link::Order;
-use crate::view::{MessageView, codes};
-use serde_json::json;
+use crate::link::{AttemptDir, Order, WorkerAccess};
+use crate::preset::Stream;
+use crate::view::codes;
+use dialogue::Dialogue;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -20,6 +28,30 @@ pub struct Launch {
     /// The program's name and its arguments.
     pub argv: Vec<OsString>,
     pub input: Input,
+    /// Beside the order's environment, which counts more.
+    pub env: Vec<(String, String)>,
+    /// Files for the agent, to be written for its user only.
+    pub files: Vec<(PathBuf, String)>,
+    /// How it is spoken with while it lives.
+    pub dialogue: Option<Dialogue>,
+    /// What the lines on its standard output mean. `None`: they are text.
+    pub stream: Option<StreamOf>,
+    /// It is stopped by INT.
+    pub interrupt: bool,
+}
+
+impl Launch {
+    fn new(program: PathBuf, argv: Vec<OsString>, input: Input) -> Self {
+        Self { program, argv, input, env: Vec::new(), files: Vec::new(), dialogue: None, stream: None, interrupt: false }
+    }
+}
+
+/// An agent's stream: its meaning, and from where on it counts.
+#[derive(Debug)]
+pub struct StreamOf {
+    pub stream: Stream,
+    /// What comes before the reply with this id is no answer.
+    pub answers_after: Option<u64>,
 }
 
 /// What the agent finds on its standard input.
@@ -29,7 +61,7 @@ pub enum Input {
     Nothing,
     /// These bytes, then its end.
     Whole(Vec<u8>),
-    /// These bytes, then one JSON object a line for as long as it lives.
+    /// These bytes, then what its dialogue says for as long as it lives.
     Open(Vec<u8>),
 }
 
@@ -45,7 +77,7 @@ pub struct Refusal {
 ///
 /// # Errors
 /// It cannot be started as ordered.
-pub fn launch(order: &Order) -> Result<Launch, Refusal> {
+pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<Launch, Refusal> {
     match fs::metadata(&order.cwd) {
         Ok(meta) if meta.is_dir() => {}
         Ok(_) => return Err(bad_directory(order, "is not a directory")),
@@ -55,7 +87,8 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     match order.harness.as_str() {
         "echo" => echo::launch(order),
         "plain" => plain::launch(order),
-        other => Err(Refusal { code: codes::INVALID, message: format!("no harness {other:?}: this version drives \"plain\" and \"echo\"") }),
+        "vendor" => vendor::launch(order, dir, access),
+        other => Err(Refusal { code: codes::INVALID, message: format!("no harness {other:?} in this version") }),
     }
 }
 
@@ -92,27 +125,4 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
 
 fn bad_directory(order: &Order, problem: &str) -> Refusal {
     Refusal { code: codes::INVALID, message: format!("the working directory {} {problem}: create it or name another one", order.cwd.display()) }
-}
-
-/// The line that gives a running agent a message.
-#[must_use]
-pub fn message_line(message: &MessageView) -> Vec<u8> {
-    line(&json!({ "type": "message", "from": message.from, "text": message.text }))
-}
-
-/// The line that asks a running agent to stop by itself.
-#[must_use]
-pub fn cancel_line() -> Vec<u8> {
-    line(&json!({ "type": "cancel" }))
-}
-
-fn prompt_line(prompt: &str) -> Vec<u8> {
-    line(&json!({ "type": "prompt", "text": prompt }))
-}
-
-/// One line: JSON escapes every newline within.
-fn line(value: &serde_json::Value) -> Vec<u8> {
-    let mut bytes = value.to_string().into_bytes();
-    bytes.push(b'\n');
-    bytes
 }

@@ -1,5 +1,6 @@
 //! Any program: its prompt on standard input or as the last argument, text out.
 
+use super::dialogue::Dialogue;
 use super::{Input, Launch, Refusal};
 use crate::link::Order;
 use crate::view::codes;
@@ -11,6 +12,15 @@ pub const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
 
 /// Prepares a plain program.
 pub fn launch(order: &Order) -> Result<Launch, Refusal> {
+    let program = program(order)?;
+    let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
+    let input = prompt_input(order, &mut argv)?;
+    let dialogue = matches!(input, Input::Open(_)).then_some(Dialogue::Lines);
+    Ok(Launch { dialogue, ..Launch::new(program, argv, input) })
+}
+
+/// The program that an order names.
+pub fn program(order: &Order) -> Result<PathBuf, Refusal> {
     let Some(program) = order.argv.first().map(PathBuf::from) else {
         return Err(Refusal { code: codes::AGENT_NOT_FOUND, message: format!("agent {} has no `command`", order.agent) });
     };
@@ -19,9 +29,7 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
             format!("{} (agent {}) was not found on PATH: install it, or give its absolute path in `command`", program.display(), order.agent);
         return Err(Refusal { code: codes::AGENT_NOT_FOUND, message });
     }
-    let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
-    let input = prompt_input(order, &mut argv)?;
-    Ok(Launch { program, argv, input })
+    Ok(program)
 }
 
 /// Puts the prompt where the order wants it.
@@ -39,7 +47,7 @@ pub fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, Re
             argv.push(OsString::from(&order.prompt));
             Ok(Input::Nothing)
         }
-        "stream" => Ok(Input::Open(super::prompt_line(&order.prompt))),
+        "stream" => Ok(Input::Open(Dialogue::Lines.opening(&order.prompt))),
         other => invalid(format!("no way {other:?} to give a prompt: use \"stdin\" or \"arg\"")),
     }
 }

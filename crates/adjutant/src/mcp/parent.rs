@@ -42,6 +42,8 @@ fn ms(duration: Duration) -> u64 {
 pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -> Ended {
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let dispatch = Dispatch {
+        permissions: None,
+        trust_repo: false,
         agent: args.word("agent"),
         prompt: args.word("prompt"),
         cwd: directory(server, args.text("cwd"))?,

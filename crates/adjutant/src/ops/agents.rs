@@ -2,9 +2,10 @@
 
 use super::{OpError, Ops};
 use crate::config::AgentEntry;
+use crate::preset::{self, Preset};
 use crate::store::harness_word;
 use crate::view::{AgentList, AgentView};
-use adjutant_core::{Action, HarnessKind, Principal};
+use adjutant_core::{Action, AgentSpec, HarnessKind, Principal};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,14 @@ pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>,
     })
 }
 
+/// Leaves out of a dispatcher's environment what belongs to other vendors: their keys are none of
+/// this agent's business.
+pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let preset = Preset::from_text(&agent.preset);
+    env.retain(|name, _| !preset::is_vendors_variable(name) || preset.as_ref().is_some_and(|preset| preset.passes(name)));
+    env
+}
+
 impl Ops {
     /// Lists the configured agents and whether they can be started from here.
     ///
@@ -56,11 +65,14 @@ impl Ops {
         let agents = config
             .agents
             .values()
-            .map(|entry| {
-                let found = program(entry, path);
+            .map(|entry| (entry, program(entry, path)))
+            // A preset whose program is not there is no agent of this machine.
+            .filter(|(entry, found)| found.is_ok() || entry.source != "built-in")
+            .map(|(entry, found)| {
+                let preset = Preset::from_text(&entry.spec.preset);
                 AgentView {
                     name: entry.spec.name.to_string(),
-                    harness: harness_word(entry.spec.harness).to_owned(),
+                    harness: preset.map_or_else(|| harness_word(entry.spec.harness).to_owned(), |preset| preset.name),
                     description: entry.spec.description.clone(),
                     found: found.is_ok(),
                     problem: found.as_ref().err().map(ToString::to_string),

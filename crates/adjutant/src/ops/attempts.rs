@@ -2,21 +2,22 @@
 
 use super::{OpError, Ops, render};
 
-use crate::link::{AttemptDir, Closing, Fact, FactKind, FoundText, Order, Orders, Saw, SawAcceptance};
+use crate::link::{AttemptDir, Closing, Fact, FactKind, FoundText, Order, Orders, Saw, SawAcceptance, UsageText};
+use crate::preset::Preset;
 use crate::signal::{Found, fields_of, interpret};
 use crate::store::{
-    EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of, next_queued,
-    prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
+    EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of,
+    next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
 };
 use adjutant_core::checkpoint::{self, Known};
-use adjutant_core::identity::{Measure, Voice};
+use adjutant_core::identity::{Measure, Voice, with_statement};
 use adjutant_core::report::{Claim, named_files};
-use adjutant_core::resume::{Became, Decided, Resumption, Ruled, compose};
+use adjutant_core::resume::{Became, Decided, Resumption, Ruled, compose, compose_in_session};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{Signal, SignalKind, Source};
 use adjutant_core::{
-    AttemptEnd, AttemptNo, Decision, Denied, Exit, HarnessKind, Matter, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState,
-    StopReason, limits,
+    AttemptEnd, AttemptNo, Cause, Decision, Denied, Exit, HarnessKind, Matter, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId,
+    RunState, StopReason, Time, Verdict, limits,
 };
 use sha2::{Digest, Sha256};
 use std::io::BufRead;
@@ -90,24 +91,40 @@ impl Ops {
                 let Some(run) = next_queued(tx.connection())? else { return Ok(None) };
                 let run = tx.claim(&run, &token_hash, retention)?;
                 let mut input = run_input(tx.connection(), run.id)?;
+                let preset = Preset::from_text(&input.agent.preset);
+                // In its own session it has its task and the statement before it.
+                let session = run.session.clone().filter(|_| run.attempt.0 > 1 && preset.as_ref().is_some_and(|preset| preset.can.resume));
+                let mut since = None;
                 if run.attempt.0 > 1 {
                     let told = untold_of(tx.connection(), run.id, TOLD_MAX)?;
-                    input.prompt = compose(&input.prompt, &resumption(tx, &run, &told)?);
+                    let resumption = resumption(tx, &run, &told)?;
+                    input.prompt = compose(&input.prompt, &resumption);
+                    since = Some(resumption);
                     for request in &told {
                         tx.tell(request, run.attempt)?;
                     }
                 }
                 let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
-                let answers = turn_of_run(tx.connection(), run.id)?.is_some();
-                Ok(Some((run, input, others, answers)))
+                let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
+                let voice = if is_chat { Voice::Chat } else { voice(input.agent.harness, preset.as_ref()) };
+                let measure = Measure { criteria: input.criteria.as_deref(), accept: &input.accept };
+                let whole = with_statement(run.id, &run.name, &others, voice, &measure, &input.prompt);
+                let (prompt, prompt_anew) = match since.filter(|_| session.is_some()) {
+                    Some(since) => (compose_in_session(&since), Some(whole)),
+                    None => (whole, None),
+                };
+                Ok(Some((run, input, preset, session, prompt, prompt_anew)))
             })
             .await?;
-        let Some((run, input, others, answers)) = claimed else { return Ok(None) };
+        let Some((run, input, preset, session, prompt, prompt_anew)) = claimed else { return Ok(None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let mut argv = input.agent.command.clone();
-        argv.extend(input.agent.args.iter().cloned());
+        let mut args = input.agent.args.clone();
+        if preset.is_none() {
+            argv.append(&mut args);
+        }
         let mut env = input.env.clone();
-        for (name, value) in crate::config::dispatch_env() {
+        for (name, value) in crate::config::base_env() {
             env.entry(name).or_insert(value);
         }
         env.extend(input.agent.env.clone());
@@ -117,7 +134,6 @@ impl Ops {
                 *first = found.display().to_string();
             }
         }
-        let measure = Measure { criteria: input.criteria.as_deref(), accept: &input.accept };
         let order = Order {
             home: self.home.dir.clone(),
             run_id: run.id.to_string(),
@@ -125,16 +141,15 @@ impl Ops {
             attempt: run.attempt.0,
             agent: run.agent.clone(),
             harness: harness_word(input.agent.harness).to_owned(),
+            preset,
+            permissions: input.agent.permissions.word().to_owned(),
+            trust_repo: input.agent.trust_repo,
+            session,
+            prompt_anew,
             argv,
+            args,
             prompt_via: prompt_word(input.agent.prompt).to_owned(),
-            prompt: adjutant_core::identity::with_statement(
-                run.id,
-                &run.name,
-                &others,
-                if answers { Voice::Chat } else { voice(input.agent.harness) },
-                &measure,
-                &input.prompt,
-            ),
+            prompt,
             cwd: PathBuf::from(&run.cwd),
             env,
             timeout_ms: input.agent.timeout_ms,
@@ -368,11 +383,12 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
             return tx.set_agent_end(run.id, id.n, &end);
         }
         FactKind::Looked(saw) => return looked(tx, &run, &saw),
+        FactKind::Session { session } => return tx.set_session(run.id, &session),
         FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
         FactKind::LimitReached { active_ms } => {
             tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
         }
-        FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, output_bytes: _ } => {
+        FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, output_bytes: _, verdict, usage } => {
             if run.state.is_finished() {
                 return Ok(());
             }
@@ -382,8 +398,19 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
                 (None, None) => Exit::Code(-1),
             };
             tx.set_end(run.id, id.n, &EndRow { exit, swept, output_left_open, active_ms, result })?;
+            if let Some(usage) = usage {
+                tx.add_usage(run.id, &usage_of(usage))?;
+            }
+            if let Some(verdict) = verdict.as_ref().filter(|verdict| !verdict.message.is_empty() && !matches!(run.state, RunState::Stopping(_))) {
+                tx.set_detail(run.id, &verdict.message)?;
+            }
             let end = AttemptEnd {
                 exit,
+                again_at: verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time),
+                verdict: verdict.map(|verdict| match verdict.cause {
+                    Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
+                    None => Verdict::Succeeded,
+                }),
                 failure_reported: run.claim == Some(Claim::Failed),
                 blocking_request_open: run.blocking_pending > 0,
                 checkpoint_left: run.checkpoint_attempt == Some(id.n),
@@ -405,11 +432,17 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
     }
 }
 
+fn usage_of(usage: UsageText) -> Usage {
+    let UsageText { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session } = usage;
+    Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session }
+}
+
 /// How an agent of this harness reaches its parent.
-fn voice(harness: HarnessKind) -> Voice {
+fn voice(harness: HarnessKind, preset: Option<&Preset>) -> Voice {
     match harness {
         HarnessKind::Echo => Voice::Tools,
-        HarnessKind::Plain => Voice::Blocks,
+        HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => Voice::Tools,
+        HarnessKind::Vendor | HarnessKind::Plain => Voice::Blocks,
     }
 }
 

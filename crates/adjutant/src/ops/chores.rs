@@ -6,7 +6,7 @@ use crate::config::Home;
 use crate::store::{KEYS_KEPT_MS, Run, StoreError, due_stopped, next_until, requests_of, run_by_id};
 use crate::view::ReportView;
 use adjutant_core::run::status_word;
-use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, Time};
+use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, StopReason, Time};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,7 +32,11 @@ impl Ops {
                     super::answers::hand_over(tx, &settled, retention)?;
                 }
                 for run in due_stopped(tx.connection(), tx.now())? {
-                    tx.advance(&run, RunEvent::Retired, retention, "hub", "")?;
+                    let event = match run.state {
+                        RunState::Stopped { reason: StopReason::RateLimited, .. } => RunEvent::Resumed,
+                        _ => RunEvent::Retired,
+                    };
+                    tx.advance(&run, event, retention, "hub", "")?;
                 }
                 Ok(())
             })

@@ -3,8 +3,8 @@
 use crate::clock::rfc3339;
 use crate::config::Home;
 use crate::store::Connection;
-use crate::store::{Event, Message, Request, Run, StoreError, live_in_dir, queue_place, requests_of};
-use crate::view::{CheckpointView, EventView, MessageView, RequestView, RunView};
+use crate::store::{Event, Message, Request, Run, StoreError, Usage, live_in_dir, queue_place, requests_of};
+use crate::view::{CheckpointView, EventView, MessageView, RequestView, RunView, UsageView};
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Delegation};
 use adjutant_core::{Decision, Exit, Matter, Outcome, RequestState, RunState, Time};
@@ -85,12 +85,21 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         swept: run.swept,
         output_left_open: run.output_left_open,
         active_ms: u64::try_from(run.active_ms).unwrap_or(0),
+        session: run.session.clone(),
+        usage: run.usage.map(usage),
         queue_place: None,
         shares_directory_with: Vec::new(),
         log_path: home.logs_dir().join(log).display().to_string(),
         cursor: run.last_seq.0,
         messages: Vec::new(),
     }
+}
+
+fn usage(of: Usage) -> UsageView {
+    let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session: _, cost_of_session: _ } = of;
+    #[expect(clippy::cast_precision_loss, reason = "nobody spends so much that a cent is lost")]
+    let cost_usd = cost_micros.map(|micros| micros as f64 / 1_000_000.0);
+    UsageView { input_tokens, cached_tokens, output_tokens, cost_usd }
 }
 
 fn checkpoint(from: &Checkpoint) -> CheckpointView {

@@ -8,7 +8,9 @@ use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
 };
 use adjutant_core::checkpoint::{Choice, choices};
-use adjutant_core::{Action, AgentName, ClientName, Denied, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits};
+use adjutant_core::{
+    Action, AgentName, ClientName, Denied, Permissions, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -111,6 +113,11 @@ impl Ops {
         checked_env(&call.env)?;
         agents::program(entry, call.env.get("PATH").map_or("", String::as_str))?;
         let mut agent = entry.spec.clone();
+        if let Some(word) = &call.permissions {
+            agent.permissions = Permissions::from_word(word).ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
+        }
+        agent.trust_repo |= call.trust_repo;
+        let env = agents::own_env(&agent, call.env);
         match call.timeout_s {
             Some(0) => return Err(Denied::invalid("timeout_s", "at least 1").into()),
             Some(seconds) => agent.timeout_ms = Some(i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)),
@@ -132,7 +139,7 @@ impl Ops {
                 owner: owner_of(who),
                 retry_of: None,
                 by: who.clone(),
-                input: RunInput { prompt: call.prompt, agent, env: call.env, criteria: call.criteria, accept: call.accept },
+                input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept },
             };
             let run = tx.dispatch(&new)?;
             render::run(tx.connection(), &home, &run)

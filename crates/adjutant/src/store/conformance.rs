@@ -6,8 +6,8 @@ use crate::client::random_hex;
 use crate::clock;
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Matter, Outcome, Principal, PromptVia, RequestEvent,
-    RequestId, RequestState, RunEvent, RunId, RunName, RunState, StopReason,
+    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Matter, Outcome, Permissions, Principal, PromptVia,
+    RequestEvent, RequestId, RequestState, RunEvent, RunId, RunName, RunState, StopReason,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -36,7 +36,10 @@ fn random<const N: usize>() -> [u8; N] {
 fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
     let agent = AgentSpec {
         name: AgentName::parse("echo").expect("a name"),
-        harness: HarnessKind::Echo,
+        harness: HarnessKind::Vendor,
+        preset: "{}".to_owned(),
+        permissions: Permissions::Read,
+        trust_repo: true,
         command: vec!["x".to_owned()],
         args: vec!["-v".to_owned()],
         prompt: PromptVia::Stdin,
@@ -141,6 +144,8 @@ fn answer(text: &str) -> RequestEvent {
 fn ended(code: i32) -> RunEvent {
     RunEvent::Ended(AttemptEnd {
         exit: Exit::Code(code),
+        verdict: None,
+        again_at: None,
         failure_reported: false,
         blocking_request_open: false,
         checkpoint_left: false,

@@ -103,7 +103,7 @@ pub async fn run(order: &Order, aside: Aside, mut orders: Option<&mut watch::Rec
         let why = if wanted { Some("the run was to stop") } else { (Instant::now() >= over).then_some("its time was used up") };
         if let (Some(why), Stop::Not) = (why, stop) {
             stopped = Some(why);
-            stop = Stop::begin(&worker, grace, Instant::now());
+            stop = Stop::begin(&worker, None, grace, Instant::now());
         }
         tokio::select! {
             biased;

@@ -1,18 +1,21 @@
 //! One attempt whose agent was started: an event is selected, then applied to its end, until the
 //! agent and everything that it started are gone and its last fact is stated.
 
+use super::approve;
 use super::clock::ActiveClock;
 use super::closing::{Closer, HUB_MAX};
+use super::end::{self, Ending};
 use super::journal::Journal;
-use super::output::{Output, Pump};
+use super::output::{Heard, Pump};
+use super::reader::Told;
 use super::stop::Stop;
 use super::worker::{Line, Seen, Worker};
+use crate::client::Client;
 use crate::failpoint::failpoint;
-use crate::harness;
+use crate::harness::dialogue::{Decision, Dialogue, Step};
 use crate::link::{FactKind, FoundText, Order, Orders};
 use crate::signal::Found;
 use crate::view::MessageView;
-use adjutant_core::Exit;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -31,6 +34,10 @@ const SIGNALS_AHEAD_MAX: usize = 16;
 const SIGNALS_MAX: u32 = 2_000;
 /// At most one fact about output in this time.
 const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
+/// How long an agent that has said its last word may take to end by itself, before it is asked to,
+/// and then until it is killed.
+const FINISH_MAX: Duration = Duration::from_millis(1500);
+const FINISH_KILL: Duration = Duration::from_secs(3);
 
 /// An attempt under way.
 #[derive(Debug)]
@@ -50,6 +57,53 @@ pub struct Attempt {
     report_after: Instant,
     /// How many signals were found.
     signals: u32,
+    client: Client,
+    dialogue: Option<Dialogue>,
+    permissions: String,
+    /// Questions about permissions that are open, each with the dialogue's id of it.
+    deciding: JoinSet<(String, Decision)>,
+    /// What the dialogue said about the end of the work, should it have failed.
+    failed: Option<String>,
+    finish: Finish,
+    ending: Ending,
+}
+
+/// How far an agent has come that has said its last word and should end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finish {
+    Working,
+    /// Its input has ended.
+    Closed {
+        ask_at: Instant,
+    },
+    /// It was asked to end.
+    Asked {
+        kill_at: Instant,
+    },
+}
+
+impl Finish {
+    fn due(self) -> Option<Instant> {
+        match self {
+            Self::Working => None,
+            Self::Closed { ask_at } => Some(ask_at),
+            Self::Asked { kill_at } => Some(kill_at),
+        }
+    }
+}
+
+/// What an attempt is begun with, beside the agent itself.
+#[derive(Debug)]
+pub struct Begun {
+    pub journal: Journal,
+    pub worker: Worker,
+    pub orders: watch::Receiver<Orders>,
+    /// Names messages that the agent was given.
+    pub delivered: mpsc::UnboundedReceiver<String>,
+    /// The guard's lifeline.
+    pub guard: Option<pipe::Receiver>,
+    pub client: Client,
+    pub dialogue: Option<Dialogue>,
 }
 
 /// What can happen to it.
@@ -62,21 +116,16 @@ enum Event {
     LimitReached,
     StopStepDue,
     OutputCame(u64),
-    Signal(Found),
+    Heard(Heard),
+    Decided(String, Decision),
+    FinishDue,
 }
 
 impl Attempt {
-    /// Takes over an agent that was just started. `delivered` names messages that it was given,
-    /// `guard` is the guard's lifeline.
+    /// Takes over an agent that was just started.
     #[must_use]
-    pub fn new(
-        order: &Order,
-        journal: Journal,
-        worker: Worker,
-        orders: watch::Receiver<Orders>,
-        delivered: mpsc::UnboundedReceiver<String>,
-        guard: Option<pipe::Receiver>,
-    ) -> Self {
+    pub fn new(order: &Order, begun: Begun) -> Self {
+        let Begun { journal, worker, orders, delivered, guard, client, dialogue } = begun;
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
             clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
@@ -90,6 +139,13 @@ impl Attempt {
             reported_bytes: 0,
             report_after: Instant::now(),
             signals: 0,
+            client,
+            dialogue,
+            permissions: order.permissions.clone(),
+            deciding: JoinSet::new(),
+            failed: None,
+            finish: Finish::Working,
+            ending: Ending::of(order),
         }
     }
 
@@ -98,8 +154,8 @@ impl Attempt {
         let (sender, mut bytes) = watch::channel(0);
         let cut = CancellationToken::new();
         let mut pumping = JoinSet::new();
-        let (found, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
-        pumping.spawn(pump.run(sender, found, cut.clone()));
+        let (heard, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
+        pumping.spawn(pump.run(sender, heard, cut.clone()));
         loop {
             let event = self.select(&mut bytes, &mut signals).await;
             if self.apply(event).is_break() {
@@ -113,8 +169,8 @@ impl Attempt {
         self.drained(&mut bytes, &mut signals).await;
         cut.cancel();
         // The pump ends when everything is read and handed out.
-        while let Some(found) = signals.recv().await {
-            self.state_signal(found);
+        while let Some(heard) = signals.recv().await {
+            self.hear(heard);
         }
         let output = match pumping.join_next().await {
             Some(Ok(output)) => Some(output),
@@ -129,7 +185,7 @@ impl Attempt {
         }
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
-        let mut last = ended(exit, swept, left_open, active_ms, output);
+        let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
         if self.look(closer, &last).await
             && let FactKind::Ended { active_ms, .. } = &mut last
         {
@@ -162,7 +218,7 @@ impl Attempt {
     }
 
     /// Waits for the next event. Dropping it loses nothing.
-    async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Found>) -> Event {
+    async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> Event {
         let limit_at = if self.stop == Stop::Not { self.clock.limit_at() } else { None };
         let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
         let output_came = async {
@@ -181,7 +237,9 @@ impl Attempt {
             () = until(self.stop.due()) => Event::StopStepDue,
             () = until(limit_at) => Event::LimitReached,
             Some(message_id) = self.delivered.recv() => Event::Delivered(message_id),
-            Some(found) = signals.recv() => Event::Signal(found),
+            Some(heard) = signals.recv() => Event::Heard(heard),
+            Some(Ok((id, decision))) = self.deciding.join_next() => Event::Decided(id, decision),
+            () = until(self.finish.due()) => Event::FinishDue,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
             () = output_came => Event::OutputCame(*bytes.borrow_and_update()),
         }
@@ -195,7 +253,15 @@ impl Attempt {
             Event::Processes(_) => {}
             Event::Orders(orders) => self.follow(orders),
             Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
-            Event::Signal(found) => self.state_signal(found),
+            Event::Heard(heard) => self.hear(heard),
+            Event::Decided(id, decision) => self.tell_decision(&id, &decision),
+            Event::FinishDue => match self.finish {
+                Finish::Closed { .. } => {
+                    self.worker.ask_to_end();
+                    self.finish = Finish::Asked { kill_at: Instant::now() + FINISH_KILL };
+                }
+                Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
+            },
             Event::GuardLost => {
                 self.guard = None;
                 self.journal.state(FactKind::GuardLost {});
@@ -203,7 +269,7 @@ impl Attempt {
             Event::LimitReached => {
                 let now = Instant::now();
                 self.journal.state(FactKind::LimitReached { active_ms: self.clock.active_ms(now) });
-                self.stop = Stop::begin(&self.worker, self.grace, now);
+                self.begin_stop(now);
             }
             Event::StopStepDue => match self.stop.next(&self.worker) {
                 Some(next) => self.stop = next,
@@ -219,13 +285,13 @@ impl Attempt {
     }
 
     /// Waits until the output has ended, for a moment. Tells whether it has.
-    async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Found>) -> bool {
+    async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> bool {
         let mut over = tokio::time::Instant::now() + DRAIN_MAX;
         loop {
             tokio::select! {
                 // Reading waits for signals to be stated, which may take longer than the moment.
-                Some(found) = signals.recv() => {
-                    self.state_signal(found);
+                Some(heard) = signals.recv() => {
+                    self.hear(heard);
                     if self.signals <= SIGNALS_MAX {
                         over = tokio::time::Instant::now() + DRAIN_MAX;
                     }
@@ -262,20 +328,79 @@ impl Attempt {
             && self.stop == Stop::Not
         {
             tracing::info!(reason, "the attempt is being stopped");
-            self.stop = Stop::begin(&self.worker, self.grace, now);
+            self.begin_stop(now);
+        }
+    }
+
+    fn begin_stop(&mut self, now: Instant) {
+        self.deciding.abort_all();
+        let cancel = self.dialogue.as_mut().and_then(Dialogue::cancel);
+        self.stop = Stop::begin(&self.worker, cancel, self.grace, now);
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Signal(found) => self.state_signal(found),
+            Heard::Told(Told::Session(session)) => self.journal.state(FactKind::Session { session }),
+            Heard::Told(Told::Line(line)) => {
+                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.hear(&line)).unwrap_or_default();
+                steps.into_iter().for_each(|step| self.take_step(step));
+            }
+        }
+    }
+
+    fn take_step(&mut self, step: Step) {
+        match step {
+            Step::Write(bytes) => self.write(bytes),
+            Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
+            Step::Permission(permission) => match approve::at_once(&permission, &self.permissions) {
+                Some(decision) => self.tell_decision(&permission.id, &decision),
+                None => {
+                    let (client, id) = (self.client.clone(), permission.id.clone());
+                    self.deciding.spawn(async move { (id, approve::ask(client, permission).await) });
+                }
+            },
+            Step::Failed(why) => {
+                self.failed.get_or_insert(why);
+                self.close();
+            }
+            Step::Close => self.close(),
+        }
+    }
+
+    fn tell_decision(&mut self, id: &str, decision: &Decision) {
+        if let Some(bytes) = self.dialogue.as_mut().and_then(|dialogue| dialogue.decide(id, decision)) {
+            self.write(bytes);
+        }
+    }
+
+    /// Puts a line on the agent's input.
+    fn write(&mut self, bytes: Vec<u8>) {
+        let Some(lines) = &self.worker.lines else { return };
+        if let Err(error) = lines.try_send(Line { bytes, message_id: None }) {
+            tracing::warn!(%error, "the agent does not read what it asked for");
+        }
+    }
+
+    /// The work is over: the agent is expected to end.
+    fn close(&mut self) {
+        self.worker.close_input();
+        if self.finish == Finish::Working {
+            self.finish = Finish::Closed { ask_at: Instant::now() + FINISH_MAX };
         }
     }
 
     /// Puts messages on the agent's input, each once. An agent that does not read there gets them
     /// with its next tool call, from the hub.
     fn deliver(&mut self, messages: &[MessageView]) {
-        let Some(lines) = &self.worker.lines else { return };
+        let (Some(lines), Some(dialogue)) = (&self.worker.lines, &mut self.dialogue) else { return };
         self.given.retain(|given| messages.iter().any(|message| message.message_id == *given));
         for message in messages {
             if self.given.contains(&message.message_id) {
                 continue;
             }
-            let line = Line { bytes: harness::message_line(message), message_id: Some(message.message_id.clone()) };
+            let Some((bytes, is_delivered_so)) = dialogue.message(message) else { return };
+            let line = Line { bytes, message_id: is_delivered_so.then(|| message.message_id.clone()) };
             match lines.try_send(line) {
                 Ok(()) => {
                     self.given.insert(message.message_id.clone());
@@ -310,23 +435,4 @@ async fn at_end(pipe: Option<&pipe::Receiver>) {
         },
         None => std::future::pending().await,
     }
-}
-
-fn ended(exit: Option<Exit>, swept: u32, left_open: bool, active_ms: i64, output: Option<Output>) -> FactKind {
-    let (exit_code, signal) = match exit {
-        Some(Exit::Code(code)) => (Some(code), None),
-        Some(Exit::Signal(signal)) => (None, Some(signal)),
-        None => (None, None),
-    };
-    let (result, output_bytes, was_cut) = match output {
-        Some(Output { log, result, left_open }) => {
-            let bytes = log.total_bytes();
-            if let Err(error) = log.finish() {
-                tracing::warn!(%error, "the log stays in parts");
-            }
-            (result, bytes, left_open)
-        }
-        None => (String::new(), 0, true),
-    };
-    FactKind::Ended { exit_code, signal, swept, output_left_open: left_open || was_cut, active_ms, result, output_bytes }
 }

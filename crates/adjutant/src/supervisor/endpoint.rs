@@ -34,12 +34,12 @@ use tokio::task::JoinSet;
 /// Largest call, in bytes: an answer of the largest size and what JSON makes of it.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Opens both ways in, writes down where they are, and serves them in `tasks`. Returns what tells
-/// whether the worker has called.
+/// Opens both ways in, writes down where they are, and serves them in `tasks`. Returns the same, and
+/// what tells whether the worker has called.
 ///
 /// # Errors
 /// A socket cannot be opened or the file cannot be written.
-pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> io::Result<Arc<AtomicBool>> {
+pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> io::Result<(WorkerAccess, Arc<AtomicBool>)> {
     let token = random_hex::<32>();
     let socket = sock::bind(&dir.socket())?;
     let tcp = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -75,7 +75,7 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
             tracing::error!(%error, "the worker's port is gone");
         }
     });
-    Ok(has_called)
+    Ok((access, has_called))
 }
 
 fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {

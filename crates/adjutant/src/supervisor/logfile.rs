@@ -43,7 +43,20 @@ impl LogFile {
     /// # Errors
     /// A file cannot be made.
     pub fn create(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
-        let path = logs::log_path(&order.home, &order.run_id, order.attempt);
+        Self::create_at(logs::log_path(&order.home, &order.run_id, order.attempt), order, dir)
+    }
+
+    /// Begins an attempt's raw stream, laid out as its log is.
+    ///
+    /// # Errors
+    /// A file cannot be made.
+    pub fn create_raw(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
+        let dir = logs::raw_dir(dir);
+        fs::create_dir_all(&dir.0)?;
+        Self::create_at(logs::raw_path(&order.home, &order.run_id, order.attempt), order, &dir)
+    }
+
+    fn create_at(path: PathBuf, order: &Order, dir: &AttemptDir) -> io::Result<Self> {
         let head_bytes_max = order.log_bytes_max / 2;
         Map { head_bytes_max, merged: None }.write(dir)?;
         Ok(Self {
@@ -230,7 +243,13 @@ mod tests {
             attempt: 1,
             agent: "x".to_owned(),
             harness: "plain".to_owned(),
+            preset: None,
+            permissions: "edit".to_owned(),
+            trust_repo: false,
+            session: None,
+            prompt_anew: None,
             argv: Vec::new(),
+            args: Vec::new(),
             prompt_via: "stdin".to_owned(),
             prompt: String::new(),
             cwd: PathBuf::from("/"),

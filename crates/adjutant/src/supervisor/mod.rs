@@ -9,18 +9,21 @@
 //! ```
 //! Before the marker nothing ever ran, and the hub may begin the attempt again; after it, never.
 
+mod approve;
 mod aside;
 mod attempt;
 mod clock;
 mod closing;
 mod decode;
 mod deliverable;
+mod end;
 mod endpoint;
 mod git;
 mod journal;
 mod logfile;
 mod orders;
 mod output;
+mod reader;
 mod stop;
 mod worker;
 
@@ -36,16 +39,17 @@ use crate::process::start::INHERITED;
 use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
 use crate::trace;
 use crate::view::codes;
-use attempt::Attempt;
+use attempt::{Attempt, Begun};
 use closing::Closer;
 use journal::Journal;
 use logfile::LogFile;
+use reader::Reader;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -108,11 +112,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let (orders_sender, orders) = watch::channel(Orders::default());
     tasks.spawn(orders::follow(client.clone(), orders_sender));
 
-    let prepared = match harness::launch(&order) {
-        Ok(launch) => prepare(&order, dir, client.clone(), &mut tasks).await.map(|prepared| (launch, prepared)),
-        Err(refusal) => Err(refusal),
-    };
-    let (launch, (log, has_called)) = match prepared {
+    let Prepared { mut launch, log, lines_of, has_called } = match prepare(&order, dir, client.clone(), &mut tasks).await {
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
@@ -124,39 +124,57 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     }
     failpoint!("supervisor.after_marker");
     let (delivered_sender, delivered) = mpsc::unbounded_channel();
-    let (worker, pump) = match worker::start(&order, &launch, log, delivered_sender, &mut tasks) {
+    let (worker, pump) = match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
         Ok(started) => started,
         Err(error) => return Ok(refused(journal, not_started(&order, &launch, &error)).await),
     };
+    let dialogue = launch.dialogue.take();
     // It may be large, and the agent has its own copy.
     drop((launch, std::mem::take(&mut order.prompt)));
     failpoint!("supervisor.after_spawn");
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let closer = Closer { order: &order, client, has_called };
-    let mut journal = Attempt::new(&order, journal, worker, orders, delivered, guard).run(pump, &closer).await;
+    let closer = Closer { order: &order, client: client.clone(), has_called };
+    let begun = Begun { journal, worker, orders, delivered, guard, client, dialogue };
+    let mut journal = Attempt::new(&order, begun).run(pump, &closer).await;
     tell_last(&mut journal).await;
     tasks.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the prompt, begins the log, opens the worker's way in; tells whether that was used.
-async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<(LogFile, Arc<AtomicBool>), Refusal> {
-    let prepared = async {
-        write_prompt(order)?;
-        let log = LogFile::create(order, dir)?;
-        let has_called = endpoint::serve(order, dir, client, tasks).await?;
-        Ok((log, has_called))
-    };
-    prepared.await.map_err(|error: io::Error| not_prepared(dir, &error))
+/// What stands ready before the agent is started.
+struct Prepared {
+    launch: Launch,
+    log: LogFile,
+    /// The reader of its structured stream, and where that is kept as it comes.
+    lines_of: Option<(Reader, LogFile)>,
+    /// The worker has called.
+    has_called: Arc<AtomicBool>,
 }
 
-fn write_prompt(order: &Order) -> io::Result<()> {
-    let path = logs::prompt_path(&order.home, &order.run_id, order.attempt);
+/// Opens the worker's way in, says how the agent is started, writes the prompt and its files, begins
+/// the log and the raw stream.
+async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<Prepared, Refusal> {
+    let failed = |error: io::Error| not_prepared(dir, &error);
+    let (access, has_called) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
+    let launch = harness::launch(order, dir, &access)?;
+    write_private(&logs::prompt_path(&order.home, &order.run_id, order.attempt), &order.prompt).map_err(failed)?;
+    for (path, text) in &launch.files {
+        write_private(path, text).map_err(failed)?;
+    }
+    let log = LogFile::create(order, dir).map_err(failed)?;
+    let lines_of = match &launch.stream {
+        Some(stream) => Some((Reader::new(stream), LogFile::create_raw(order, dir).map_err(failed)?)),
+        None => None,
+    };
+    Ok(Prepared { launch, log, lines_of, has_called })
+}
+
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(order.prompt.as_bytes())
+    file.write_all(text.as_bytes())
 }
 
 /// Makes the marker after which the attempt is never begun again, durable before it returns.

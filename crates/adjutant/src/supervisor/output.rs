@@ -6,6 +6,7 @@
 
 use super::decode::Decoder;
 use super::logfile::LogFile;
+use super::reader::{Part, Reader, Summary, Told};
 use crate::signal::{Found, Scanner};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,8 +29,12 @@ const STDERR_PREFIX: &[u8] = b"stderr: ";
 #[derive(Debug)]
 pub struct Output {
     pub log: LogFile,
-    /// The end of standard output: whole characters.
+    /// The agent's last answer, or the end of standard output: whole characters.
     pub result: String,
+    /// What the agent's stream said at its end, where it has one.
+    pub summary: Option<Summary>,
+    /// The end of standard error.
+    pub complaint: String,
     /// Somebody still held a stream open when it was cut off.
     pub left_open: bool,
 }
@@ -38,6 +43,14 @@ pub struct Output {
 enum Source {
     Out,
     Err,
+}
+
+/// What the attempt is told while output comes.
+#[derive(Debug)]
+pub enum Heard {
+    /// Something in the agent's own words looks like a signal.
+    Signal(Found),
+    Told(Told),
 }
 
 #[derive(Debug)]
@@ -60,7 +73,10 @@ pub struct Pump {
     at_line_start: bool,
     scanner: Scanner,
     /// Found in the last read.
-    found: Vec<Found>,
+    heard: Vec<Heard>,
+    /// The structured stream on standard output, and where it is kept as it came.
+    lines_of: Option<(Reader, LogFile)>,
+    complaint: Vec<u8>,
 }
 
 impl Pump {
@@ -68,7 +84,7 @@ impl Pump {
     ///
     /// # Errors
     /// They cannot be read without blocking.
-    pub fn new(out: OwnedFd, err: OwnedFd, log: LogFile) -> io::Result<Self> {
+    pub fn new(out: OwnedFd, err: OwnedFd, log: LogFile, lines_of: Option<(Reader, LogFile)>) -> io::Result<Self> {
         let stream = |fd| Ok::<_, io::Error>(Stream { pipe: Some(pipe::Receiver::from_owned_fd(fd)?), decoder: Decoder::default() });
         Ok(Self {
             out: stream(out)?,
@@ -81,13 +97,15 @@ impl Pump {
             last: Source::Out,
             at_line_start: true,
             scanner: Scanner::default(),
-            found: Vec::new(),
+            heard: Vec::new(),
+            lines_of,
+            complaint: Vec::new(),
         })
     }
 
     /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log, and
     /// what in the agent's own words looks like a signal. A receiver that is slow slows reading.
-    pub async fn run(mut self, progress: watch::Sender<u64>, signals: mpsc::Sender<Found>, cut: CancellationToken) -> Output {
+    pub async fn run(mut self, progress: watch::Sender<u64>, heard: mpsc::Sender<Heard>, cut: CancellationToken) -> Output {
         let mut reads = 0;
         let mut left_open = false;
         while self.out.pipe.is_some() || self.err.pipe.is_some() {
@@ -104,33 +122,68 @@ impl Pump {
             if self.read(source) > 0 {
                 progress.send_replace(self.log.total_bytes());
             }
-            self.hand_out(&signals).await;
+            self.hand_out(&heard).await;
             reads += 1;
             if reads % READS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
         }
+        let summary = self.end_lines();
         self.text.clear();
         self.out.decoder.finish(&mut self.text);
         self.take(Source::Out);
-        let found = &mut self.found;
-        self.scanner.end(&mut |block| found.push(block));
-        self.hand_out(&signals).await;
+        let heard_now = &mut self.heard;
+        self.scanner.end(&mut |block| heard_now.push(Heard::Signal(block)));
+        self.hand_out(&heard).await;
         self.text.clear();
         self.err.decoder.finish(&mut self.text);
         self.take(Source::Err);
         progress.send_replace(self.log.total_bytes());
-        let from = self.last_words.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
-        let result = String::from_utf8_lossy(&self.last_words[from..]).trim_end().to_owned();
-        Output { log: self.log, result, left_open }
+        let result = match &summary {
+            Some(summary) => summary.result.trim_end().to_owned(),
+            None => end_of(&self.last_words),
+        };
+        Output { log: self.log, result, summary, complaint: end_of(&self.complaint), left_open }
     }
 
-    async fn hand_out(&mut self, signals: &mpsc::Sender<Found>) {
-        for found in self.found.drain(..) {
-            if signals.send(found).await.is_err() {
-                tracing::debug!("a signal came after the end");
+    async fn hand_out(&mut self, to: &mpsc::Sender<Heard>) {
+        for heard in self.heard.drain(..) {
+            if to.send(heard).await.is_err() {
+                tracing::debug!("something was heard after the end");
             }
         }
+    }
+
+    /// The structured stream has ended.
+    fn end_lines(&mut self) -> Option<Summary> {
+        let (reader, raw) = self.lines_of.take()?;
+        let mut told = Vec::new();
+        let summary = reader.finish(&mut |part| self.take_part(&part), &mut told);
+        self.heard.extend(told.into_iter().map(Heard::Told));
+        if let Err(error) = raw.finish() {
+            tracing::warn!(%error, "the raw stream stays in parts");
+        }
+        Some(summary)
+    }
+
+    /// Takes lines of the structured stream: kept as they are, and written readable to the log.
+    fn take_lines(&mut self, bytes: &[u8]) {
+        let Some((mut reader, mut raw)) = self.lines_of.take() else { return };
+        raw.append(bytes);
+        let mut told = Vec::new();
+        reader.push(bytes, &mut |part| self.take_part(&part), &mut told);
+        self.heard.extend(told.into_iter().map(Heard::Told));
+        self.lines_of = Some((reader, raw));
+    }
+
+    fn take_part(&mut self, part: &Part<'_>) {
+        let (text, are_own_words) = match part {
+            Part::Words(text) => (text, true),
+            Part::Note(text) => (text, false),
+        };
+        self.text.clear();
+        self.out.decoder.push(text.as_bytes(), &mut self.text);
+        self.take_out(are_own_words);
     }
 
     /// Reads what is there in a stream that is about to be cut off.
@@ -156,6 +209,12 @@ impl Pump {
                 stream.pipe = None;
                 0
             }
+            Ok(read) if source == Source::Out && self.lines_of.is_some() => {
+                let buffer = std::mem::take(&mut self.buffer);
+                self.take_lines(&buffer[..read]);
+                self.buffer = buffer;
+                read
+            }
             Ok(read) => {
                 self.text.clear();
                 stream.decoder.push(&self.buffer[..read], &mut self.text);
@@ -176,26 +235,14 @@ impl Pump {
         if self.text.is_empty() {
             return;
         }
-        self.lines.clear();
-        if self.last != source && !self.at_line_start {
-            self.lines.push(b'\n');
-            self.at_line_start = true;
-        }
-        self.last = source;
         match source {
             Source::Out => {
-                self.keep_last_words();
-                let found = &mut self.found;
-                match std::str::from_utf8(&self.text) {
-                    Ok(text) => self.scanner.feed(text, &mut |block| found.push(block)),
-                    Err(error) => tracing::error!(%error, "decoded text is no text"),
-                }
-                if !self.lines.is_empty() {
-                    self.log.append(&self.lines);
-                }
-                self.log.append(&self.text);
+                keep_end(&mut self.last_words, &self.text);
+                self.take_out(true);
             }
             Source::Err => {
+                keep_end(&mut self.complaint, &self.text);
+                self.begin(Source::Err);
                 let mut begins = self.at_line_start;
                 for line in self.text.split_inclusive(|byte| *byte == b'\n') {
                     if begins {
@@ -205,17 +252,53 @@ impl Pump {
                     begins = true;
                 }
                 self.log.append(&self.lines);
+                self.at_line_start = self.text.ends_with(b"\n");
             }
         }
+    }
+
+    /// Takes decoded text of standard output, the agent's own words or not.
+    fn take_out(&mut self, are_own_words: bool) {
+        if self.text.is_empty() {
+            return;
+        }
+        self.begin(Source::Out);
+        if are_own_words {
+            let heard = &mut self.heard;
+            match std::str::from_utf8(&self.text) {
+                Ok(text) => self.scanner.feed(text, &mut |block| heard.push(Heard::Signal(block))),
+                Err(error) => tracing::error!(%error, "decoded text is no text"),
+            }
+        }
+        if !self.lines.is_empty() {
+            self.log.append(&self.lines);
+        }
+        self.log.append(&self.text);
         self.at_line_start = self.text.ends_with(b"\n");
     }
 
-    fn keep_last_words(&mut self) {
-        let text = &self.text[self.text.len().saturating_sub(RESULT_BYTES_MAX)..];
-        let excess = (self.last_words.len() + text.len()).saturating_sub(RESULT_BYTES_MAX);
-        self.last_words.drain(..excess.min(self.last_words.len()));
-        self.last_words.extend_from_slice(text);
+    /// Where the streams change within a line, the line is ended first.
+    fn begin(&mut self, source: Source) {
+        self.lines.clear();
+        if self.last != source && !self.at_line_start {
+            self.lines.push(b'\n');
+            self.at_line_start = true;
+        }
+        self.last = source;
     }
+}
+
+/// Keeps the end of what came.
+fn keep_end(kept: &mut Vec<u8>, text: &[u8]) {
+    let text = &text[text.len().saturating_sub(RESULT_BYTES_MAX)..];
+    let excess = (kept.len() + text.len()).saturating_sub(RESULT_BYTES_MAX);
+    kept.drain(..excess.min(kept.len()));
+    kept.extend_from_slice(text);
+}
+
+fn end_of(kept: &[u8]) -> String {
+    let from = kept.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+    String::from_utf8_lossy(&kept[from..]).trim_end().to_owned()
 }
 
 /// Returns when there is something to read, or the stream has ended.

@@ -1,9 +1,8 @@
-//! The stop ladder: the agent's own cancel, TERM (and CONT) to everything, grace, KILL to
-//! everything. One step after the other, each with its deadline; the whole lasts the grace and what
+//! The stop ladder: the agent's own cancel, its signal (INT to itself, or TERM and CONT to
+//! everything), grace, KILL to everything. One step after the other, each with its deadline; the whole lasts the grace and what
 //! killing takes.
 
 use super::worker::{Line, Worker};
-use crate::harness;
 use std::time::{Duration, Instant};
 
 /// The longest that an agent has to follow its own cancel, before it is sent TERM.
@@ -16,23 +15,23 @@ pub enum Stop {
     Not,
     /// The agent was asked in its own words.
     Asked { until: Instant, kill_at: Instant },
-    /// Everything was sent TERM.
+    /// The agent was sent its signal.
     Terminating { kill_at: Instant },
 }
 
 impl Stop {
-    /// Begins a stop.
+    /// Begins a stop. `cancel` is what asks the agent in its own words.
     #[must_use]
-    pub fn begin(worker: &Worker, grace: Duration, now: Instant) -> Self {
+    pub fn begin(worker: &Worker, cancel: Option<Vec<u8>>, grace: Duration, now: Instant) -> Self {
         let kill_at = now + grace;
-        if let Some(lines) = &worker.lines {
-            let line = Line { bytes: harness::cancel_line(), message_id: None };
+        if let (Some(lines), Some(bytes)) = (&worker.lines, cancel) {
+            let line = Line { bytes, message_id: None };
             match lines.try_send(line) {
                 Ok(()) => return Self::Asked { until: now + CANCEL_MAX.min(grace / 2), kill_at },
                 Err(error) => tracing::info!(%error, "the agent takes no cancel"),
             }
         }
-        worker.terminate();
+        worker.ask_to_end();
         Self::Terminating { kill_at }
     }
 
@@ -52,7 +51,7 @@ impl Stop {
         match self {
             Self::Not => Some(Self::Not),
             Self::Asked { kill_at, .. } => {
-                worker.terminate();
+                worker.ask_to_end();
                 Some(Self::Terminating { kill_at })
             }
             Self::Terminating { .. } => None,

@@ -2,6 +2,7 @@
 
 use super::logfile::LogFile;
 use super::output::Pump;
+use super::reader::Reader;
 use crate::harness::{Input, Launch};
 use crate::link::Order;
 use crate::process::containment::{self, Contained, Failed, Namespace, Wanted};
@@ -56,6 +57,8 @@ pub struct Worker {
     pub seen: watch::Receiver<Seen>,
     /// Takes lines where the agent goes on reading.
     pub lines: Option<mpsc::Sender<Line>>,
+    /// It ends by INT.
+    interrupt: bool,
     lifeline: Option<Lifeline>,
     reaper: AbortHandle,
 }
@@ -76,6 +79,7 @@ pub fn start(
     order: &Order,
     launch: &Launch,
     log: LogFile,
+    lines_of: Option<(Reader, LogFile)>,
     delivered: mpsc::UnboundedSender<String>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Worker, Pump), Failed> {
@@ -85,7 +89,8 @@ pub fn start(
         Input::Nothing => None,
         Input::Whole(_) | Input::Open(_) => Some(pipe_pair()?),
     };
-    let env = environment(order);
+    let mut env = environment(order);
+    env.extend(launch.env.iter().filter(|(name, _)| !order.env.contains_key(name)).map(|(name, value)| (name.into(), value.into())));
     let spawn = Spawn {
         program: &launch.program,
         argv: launch.argv.clone(),
@@ -99,7 +104,7 @@ pub fn start(
     };
     let mut worker = hold(order, spawn, tasks)?;
     drop((out_theirs, err_theirs));
-    let pump = Pump::new(out, err, log).map_err(Failed::Worker)?;
+    let pump = Pump::new(out, err, log, lines_of).map_err(Failed::Worker)?;
     let lines = stdin.map(|(theirs, ours)| {
         drop(theirs);
         ours
@@ -109,6 +114,7 @@ pub fn start(
         None => None,
     };
     worker.lines = lines;
+    worker.interrupt = launch.interrupt;
     Ok((worker, pump))
 }
 
@@ -142,12 +148,26 @@ pub fn hold(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<
             (reaper, Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline }))
         }
     };
-    Ok(Worker { pid, containment, seen, lines: None, lifeline, reaper })
+    Ok(Worker { pid, containment, seen, lines: None, interrupt: false, lifeline, reaper })
 }
 
 impl Worker {
+    /// Sends the agent the signal that it ends by: INT to itself, or TERM to everything.
+    pub fn ask_to_end(&self) {
+        if !self.interrupt {
+            self.terminate();
+        } else if let Err(error) = rustix::process::kill_process(self.pid, Signal::INT) {
+            tracing::debug!(%error, "the agent has ended");
+        }
+    }
+
+    /// Ends the agent's input.
+    pub fn close_input(&mut self) {
+        self.lines = None;
+    }
+
     /// Sends TERM to everything that the agent has started and to itself.
-    pub fn terminate(&self) {
+    fn terminate(&self) {
         tree::terminate(rustix::process::getpid());
     }
 

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     // What both ends of every connection agree on.
     ("view", &[]),
-    ("link", &["view"]),
+    // Vendors' CLIs, as data.
+    ("preset", &[]),
+    ("link", &["view", "preset"]),
     ("failpoint", &[]),
     ("text", &[]),
     ("clock", &[]),
     ("sock", &[]),
     // The outside world.
-    ("config", &["view", "link"]),
+    ("config", &["view", "link", "preset"]),
     ("trace", &["config"]),
     // Where the output of an attempt lies, for who writes it and who reads it.
     ("logs", &["link"]),
@@ -26,21 +28,55 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("client", &["view", "text", "clock", "sock", "link", "config", "process"]),
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
-    ("harness", &["view", "text", "sock", "link", "config", "process"]),
+    ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
     // The use cases, and the hub that serves them.
-    ("ops", &["view", "signal", "link", "config", "clock", "logs", "store", "client"]),
+    ("ops", &["view", "preset", "signal", "link", "config", "clock", "logs", "store", "client"]),
     ("hub", &["view", "sock", "link", "config", "clock", "trace", "store", "process", "client", "ops", "failpoint"]),
     // The interfaces.
     ("mcp", &["view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",
-        &["view", "signal", "text", "clock", "trace", "logs", "sock", "link", "config", "process", "client", "harness", "guard", "mcp", "failpoint"],
+        &[
+            "view",
+            "preset",
+            "signal",
+            "text",
+            "clock",
+            "trace",
+            "logs",
+            "sock",
+            "link",
+            "config",
+            "process",
+            "client",
+            "harness",
+            "guard",
+            "mcp",
+            "failpoint",
+        ],
     ),
     ("echo", &["view", "link", "client"]),
     (
         "cli",
-        &["view", "text", "clock", "sock", "link", "config", "process", "client", "mcp", "hub", "guard", "supervisor", "echo", "ops", "failpoint"],
+        &[
+            "view",
+            "preset",
+            "text",
+            "clock",
+            "sock",
+            "link",
+            "config",
+            "process",
+            "client",
+            "mcp",
+            "hub",
+            "guard",
+            "supervisor",
+            "echo",
+            "ops",
+            "failpoint",
+        ],
     ),
 ];
 

@@ -118,6 +118,8 @@ impl Stage<'_> {
             let dispatch = Dispatch {
                 criteria: None,
                 accept: Vec::new(),
+                permissions: None,
+                trust_repo: false,
                 agent: "echo".to_owned(),
                 prompt: part.prompt(self.pace),
                 cwd,

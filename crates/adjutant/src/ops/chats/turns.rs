@@ -132,7 +132,8 @@ impl Ops {
                         return Ok(());
                     }
                     let owner = chat.scope.owner.clone();
-                    let input = RunInput { prompt, agent, env: turn.env.clone(), accept: Vec::new(), criteria: None };
+                    let env = agents::own_env(&agent, turn.env.clone());
+                    let input = RunInput { prompt, agent, env, accept: Vec::new(), criteria: None };
                     let new = NewRun { id, name: None, name_seed, cwd: turn.cwd.clone(), owner: owner.clone(), retry_of: None, by: owner, input };
                     tx.dispatch(&new)?;
                     tx.place_in_root(id, chat.scope.root)

@@ -15,7 +15,7 @@ use super::StoreError;
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::report::Claim;
 use adjutant_core::run::OpenRequests;
-use adjutant_core::{AttemptNo, Denied, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunName, RunState, StopReason, Time};
+use adjutant_core::{AttemptNo, Cause, Denied, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunName, RunState, StopReason, Time};
 use rusqlite::{Connection, Row, params};
 
 /// One run as the store has it, without its prompt.
@@ -63,6 +63,10 @@ pub struct Run {
     pub swept: Option<u32>,
     pub output_left_open: bool,
     pub active_ms: i64,
+    /// The vendor's session: a later attempt can go on in it.
+    pub session: Option<String>,
+    /// What all attempts used up together.
+    pub usage: Option<Usage>,
     pub pending: i64,
     pub blocking_pending: i64,
     pub unread: i64,
@@ -77,6 +81,20 @@ impl Run {
     pub fn open_requests(&self) -> OpenRequests {
         OpenRequests { blocking_pending: self.blocking_pending > 0, answered_unread: self.unread > 0 }
     }
+}
+
+/// What was used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    /// In millionths of a dollar.
+    pub cost_micros: Option<u64>,
+    /// The tokens are the whole session's, earlier attempts included.
+    pub of_session: bool,
+    /// The cost is.
+    pub cost_of_session: bool,
 }
 
 /// What a dispatch makes.
@@ -114,7 +132,7 @@ pub const FINISHED_PAGE: u32 = 50;
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
-  choice, eta FROM runs";
+  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -143,6 +161,7 @@ impl StateRow {
                         Failure::Exit(Exit::Signal(signal)) => format!("signal {signal}"),
                         Failure::Unanswered => "unanswered".to_owned(),
                         Failure::Reported => "reported".to_owned(),
+                        Failure::Agent(cause) => format!("agent {}", cause.word()),
                         Failure::NotResumed(reason) => format!("not_resumed {}", reason.word()),
                     });
                 }
@@ -167,6 +186,7 @@ impl StateRow {
                 "failed" => Outcome::Failed(match self.failure.as_deref()?.split_once(' ') {
                     Some(("exit", code)) => Failure::Exit(Exit::Code(code.parse().ok()?)),
                     Some(("signal", signal)) => Failure::Exit(Exit::Signal(signal.parse().ok()?)),
+                    Some(("agent", word)) => Failure::Agent(Cause::from_word(word)?),
                     Some(("not_resumed", word)) => Failure::NotResumed(StopReason::from_word(word)?),
                     None if self.failure.as_deref() == Some("unanswered") => Failure::Unanswered,
                     None if self.failure.as_deref() == Some("reported") => Failure::Reported,
@@ -191,6 +211,18 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
     let checkpoint = row.get::<_, Option<String>>(39)?.and_then(|text| serde_json::from_str::<CheckpointRow>(&text).ok()).map(CheckpointRow::decode);
     let (checkpoint, checkpoint_attempt) = checkpoint.unzip();
+    let count = |index| row.get::<_, Option<i64>>(index).map(|count| count.map(|count| u64::try_from(count).unwrap_or(0)));
+    let usage = match (count(45)?, count(46)?, count(47)?) {
+        (None, None, None) => None,
+        (input, cached, output) => Some(Usage {
+            input_tokens: input.unwrap_or(0),
+            cached_tokens: cached.unwrap_or(0),
+            output_tokens: output.unwrap_or(0),
+            cost_micros: count(48)?,
+            of_session: true,
+            cost_of_session: true,
+        }),
+    };
     let run_id = |text: &str| RunId::parse(text).ok();
     let (Some(run), Some(owner), Some(root), Some(state), Some(prompt_via)) =
         (run_id(&id), Principal::parse(&owner), run_id(&root), state.state(), prompt_from_word(&row.get::<_, String>(38)?))
@@ -233,6 +265,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         swept: row.get(29)?,
         output_left_open: row.get(30)?,
         active_ms: row.get(31)?,
+        session: row.get(44)?,
+        usage,
         pending: row.get(32)?,
         blocking_pending: row.get(33)?,
         unread: row.get(34)?,
@@ -430,7 +464,10 @@ mod tests {
         for outcome in [Outcome::Succeeded, Outcome::Cancelled, Outcome::SpawnFailed, Outcome::Lost] {
             states.push(RunState::Finished(outcome));
         }
-        for failure in [Failure::Exit(Exit::Code(3)), Failure::Exit(Exit::Signal(9)), Failure::Unanswered, Failure::Reported] {
+        let of_agents = Cause::ALL.into_iter().map(Failure::Agent);
+        for failure in
+            [Failure::Exit(Exit::Code(3)), Failure::Exit(Exit::Signal(9)), Failure::Unanswered, Failure::Reported].into_iter().chain(of_agents)
+        {
             states.push(RunState::Finished(Outcome::Failed(failure)));
         }
         for state in states {

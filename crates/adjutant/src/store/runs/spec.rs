@@ -2,7 +2,7 @@
 
 use crate::store::StoreError;
 use adjutant_core::checkpoint::{Checkpoint, MadeBy};
-use adjutant_core::{AgentName, AgentSpec, AttemptNo, HarnessKind, PromptVia, RunId};
+use adjutant_core::{AgentName, AgentSpec, AttemptNo, HarnessKind, Permissions, PromptVia, RunId};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -132,6 +132,9 @@ impl CheckpointRow {
 pub(super) struct SpecRow {
     name: String,
     harness: String,
+    preset: String,
+    permissions: String,
+    trust_repo: bool,
     command: Vec<String>,
     args: Vec<String>,
     prompt: String,
@@ -149,6 +152,7 @@ pub fn harness_word(harness: HarnessKind) -> &'static str {
     match harness {
         HarnessKind::Echo => "echo",
         HarnessKind::Plain => "plain",
+        HarnessKind::Vendor => "vendor",
     }
 }
 
@@ -173,10 +177,14 @@ pub(super) fn prompt_from_word(word: &str) -> Option<PromptVia> {
 
 impl SpecRow {
     pub(super) fn of(input: &RunInput) -> Self {
-        let AgentSpec { name, harness, command, args, prompt, env, description, timeout_ms, patience_ms, grace_ms } = &input.agent;
+        let AgentSpec { name, harness, preset, permissions, trust_repo, command, args, prompt, env, description, timeout_ms, patience_ms, grace_ms } =
+            &input.agent;
         Self {
             name: name.to_string(),
             harness: harness_word(*harness).to_owned(),
+            preset: preset.clone(),
+            permissions: permissions.word().to_owned(),
+            trust_repo: *trust_repo,
             command: command.clone(),
             args: args.clone(),
             prompt: prompt_word(*prompt).to_owned(),
@@ -190,14 +198,43 @@ impl SpecRow {
     }
 
     pub(super) fn decode(self) -> Option<(AgentSpec, BTreeMap<String, String>)> {
-        let Self { name, harness, command, args, prompt, agent_env, description, timeout_ms, patience_ms, grace_ms, dispatch_env } = self;
+        let Self {
+            name,
+            harness,
+            preset,
+            permissions,
+            trust_repo,
+            command,
+            args,
+            prompt,
+            agent_env,
+            description,
+            timeout_ms,
+            patience_ms,
+            grace_ms,
+            dispatch_env,
+        } = self;
         let harness = match harness.as_str() {
             "echo" => HarnessKind::Echo,
             "plain" => HarnessKind::Plain,
+            "vendor" => HarnessKind::Vendor,
             _ => return None,
         };
-        let prompt = prompt_from_word(&prompt)?;
-        let name = AgentName::parse(&name).ok()?;
-        Some((AgentSpec { name, harness, command, args, prompt, env: agent_env, description, timeout_ms, patience_ms, grace_ms }, dispatch_env))
+        let spec = AgentSpec {
+            name: AgentName::parse(&name).ok()?,
+            harness,
+            preset,
+            permissions: Permissions::from_word(&permissions)?,
+            trust_repo,
+            command,
+            args,
+            prompt: prompt_from_word(&prompt)?,
+            env: agent_env,
+            description,
+            timeout_ms,
+            patience_ms,
+            grace_ms,
+        };
+        Some((spec, dispatch_env))
     }
 }

@@ -41,7 +41,9 @@ async fn a_plain_agent_runs_from_its_prompt_to_its_last_words() {
         let mut order = case.order("cat; echo to stderr >&2; printf '%s' \"$ADJ_RUN\" > run; umask > umask; echo the end; exit 3");
         order.containment = containment.to_owned();
         let last = case.run(&order).await;
-        let FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, output_bytes } = last else { panic!("{last:?}") };
+        let FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, output_bytes, verdict: None, usage: None } = last else {
+            panic!("{last:?}")
+        };
         assert_eq!((exit_code, signal, swept, output_left_open), (Some(3), None, 0, false), "{}", case.supervisor_log());
         assert_eq!(result, "the prompt\nthe end");
         assert!(active_ms < 10_000);

@@ -1,0 +1,340 @@
+//! The Agent Client Protocol, version 1, as its client: one session, one prompt.
+//!
+//! ```text
+//!  initialize ─ (authenticate) ─ session/new or session/load ─ (session/set_mode) ─ session/prompt ─ close
+//! ```
+//! JSON-RPC is written by hand: it is four requests of ours and one of the agent's.
+
+use super::dialogue::{Decision, Permission, Step, line};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a session begins with.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    pub cwd: PathBuf,
+    /// To go on in.
+    pub session: Option<String>,
+    /// What to say instead, in a new session, should that one be gone.
+    pub anew: Option<String>,
+    pub mode: Option<String>,
+    pub authenticate: Option<String>,
+    pub mcp_url: String,
+    pub mcp_token: String,
+    /// Instead, for an agent that takes no MCP over HTTP: a program and its arguments.
+    pub mcp_command: Vec<String>,
+}
+
+/// What the last request of ours was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Initialize,
+    Authenticate,
+    Session,
+    Mode,
+    Prompt,
+    Over,
+}
+
+impl At {
+    fn id(self) -> u64 {
+        match self {
+            Self::Initialize => 1,
+            Self::Authenticate => 2,
+            Self::Session => 3,
+            Self::Mode => 4,
+            Self::Prompt => 5,
+            Self::Over => 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Acp {
+    begin: Begin,
+    at: At,
+    prompt: String,
+    session: String,
+    http: bool,
+    /// Permissions that it waits for: the id as it gave it, and its options.
+    asked: BTreeMap<String, (Value, Value)>,
+}
+
+impl Acp {
+    #[must_use]
+    pub fn new(begin: Begin) -> Self {
+        Self { begin, at: At::Initialize, prompt: String::new(), session: String::new(), http: false, asked: BTreeMap::new() }
+    }
+
+    /// Up to the reply with this id its words are no answer: an earlier attempt's, told again, or
+    /// remarks about the mode.
+    #[must_use]
+    pub fn answers_after(&self) -> u64 {
+        if self.begin.mode.is_some() { At::Mode.id() } else { At::Session.id() }
+    }
+
+    pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
+        prompt.clone_into(&mut self.prompt);
+        let capabilities = json!({ "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false });
+        request(
+            At::Initialize,
+            "initialize",
+            &json!({ "protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": { "name": "adjutant", "version": env!("CARGO_PKG_VERSION") } }),
+        )
+    }
+
+    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+        if let Some(method) = said["method"].as_str() {
+            return self.asked(method, said);
+        }
+        if said["id"].as_u64() != Some(self.at.id()) {
+            return Vec::new();
+        }
+        if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
+            if self.at == At::Mode {
+                // It works in its own mode then, and asks for what it may not do.
+                return vec![Step::Write(self.send_prompt())];
+            }
+            if self.at == At::Session
+                && let Some(anew) = self.begin.session.as_ref().and(self.begin.anew.take())
+            {
+                return self.begin_anew(anew);
+            }
+            self.at = At::Over;
+            return vec![Step::Failed(describe(error)), Step::Close];
+        }
+        self.goes_on(&said["result"])
+    }
+
+    fn goes_on(&mut self, result: &Value) -> Vec<Step> {
+        match self.at {
+            At::Initialize => {
+                let can = &result["agentCapabilities"];
+                self.http = can["mcpCapabilities"]["http"] == true;
+                if self.begin.session.is_some() && can["loadSession"] != true {
+                    let Some(anew) = self.begin.anew.take() else {
+                        self.at = At::Over;
+                        return vec![Step::Failed("session not found: this version cannot load one".to_owned()), Step::Close];
+                    };
+                    self.begin.session = None;
+                    self.prompt = anew;
+                }
+                match self.begin.authenticate.clone() {
+                    Some(method) => {
+                        self.at = At::Authenticate;
+                        vec![Step::Write(request(self.at, "authenticate", &json!({ "methodId": method })))]
+                    }
+                    None => vec![Step::Write(self.begin_session())],
+                }
+            }
+            At::Authenticate => vec![Step::Write(self.begin_session())],
+            At::Session => {
+                if let Some(id) = result["sessionId"].as_str().or(self.begin.session.as_deref()) {
+                    self.session = id.to_owned();
+                }
+                match &self.begin.mode {
+                    // Its reply comes behind everything that loading has told again.
+                    Some(mode) => {
+                        let params = json!({ "sessionId": self.session, "modeId": mode });
+                        self.at = At::Mode;
+                        vec![Step::Write(request(self.at, "session/set_mode", &params))]
+                    }
+                    None => vec![Step::Write(self.send_prompt())],
+                }
+            }
+            At::Mode => vec![Step::Write(self.send_prompt())],
+            At::Prompt => {
+                self.at = At::Over;
+                vec![Step::Close]
+            }
+            At::Over => Vec::new(),
+        }
+    }
+
+    /// The session is gone: the whole task is told, in a new one.
+    fn begin_anew(&mut self, prompt: String) -> Vec<Step> {
+        self.begin.session = None;
+        self.prompt = prompt;
+        vec![Step::Write(self.begin_session())]
+    }
+
+    fn begin_session(&mut self) -> Vec<u8> {
+        self.at = At::Session;
+        let Begin { cwd, session, mcp_url, mcp_token, mcp_command, .. } = &self.begin;
+        let server = match mcp_command.split_first() {
+            Some((program, args)) if !self.http => json!({ "name": "adj", "command": program, "args": args, "env": [] }),
+            _ => json!({
+                "type": "http", "name": "adj", "url": mcp_url,
+                "headers": [{ "name": "Authorization", "value": format!("Bearer {mcp_token}") }],
+            }),
+        };
+        let mut params = json!({ "cwd": cwd, "mcpServers": [server] });
+        match session {
+            Some(session) => {
+                params["sessionId"] = session.as_str().into();
+                request(self.at, "session/load", &params)
+            }
+            None => request(self.at, "session/new", &params),
+        }
+    }
+
+    fn send_prompt(&mut self) -> Vec<u8> {
+        self.at = At::Prompt;
+        let prompt = std::mem::take(&mut self.prompt);
+        request(self.at, "session/prompt", &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }))
+    }
+
+    fn asked(&mut self, method: &str, said: &Value) -> Vec<Step> {
+        let Some(id) = said.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
+        if method != "session/request_permission" {
+            let error = json!({ "code": -32601, "message": "not supported by this client" });
+            return vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))];
+        }
+        let (call, options) = (&said["params"]["toolCall"], &said["params"]["options"]);
+        let title = call["title"].as_str().unwrap_or("a tool").to_owned();
+        let kind = call["kind"].as_str().unwrap_or("");
+        let input = match call.get("rawInput").filter(|input| !input.is_null()) {
+            Some(input) => input.to_string(),
+            None => call.get("content").map(ToString::to_string).unwrap_or_default(),
+        };
+        // A title can hold an agent's own words where the kind says that it runs or changes something.
+        let is_ours = matches!(kind, "" | "other" | "read" | "think") && is_our_tool(&title);
+        self.asked.insert(id.to_string(), (id.clone(), options.clone()));
+        vec![Step::Permission(Permission { id: id.to_string(), tool: title, input, is_ours })]
+    }
+
+    pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
+        if self.session.is_empty() {
+            return None;
+        }
+        let mut bytes = line(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }));
+        for (id, _) in std::mem::take(&mut self.asked).into_values() {
+            bytes.extend(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } })));
+        }
+        Some(bytes)
+    }
+
+    pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
+        let (id, options) = self.asked.remove(id)?;
+        let wanted: &[&str] = match decision {
+            Decision::Allow => &["allow_once", "allow_always"],
+            Decision::Deny(_) => &["reject_once", "reject_always"],
+        };
+        let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+        let chosen = wanted.iter().find_map(|kind| options.iter().find(|option| option["kind"] == *kind));
+        let outcome = match chosen {
+            Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
+            None => json!({ "outcome": "cancelled" }),
+        };
+        Some(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": outcome } })))
+    }
+}
+
+/// How agents call a tool of ours in a title: `adj__ask_parent`, `adj: ask_parent`, `ask_parent (adj MCP Server)`.
+fn is_our_tool(title: &str) -> bool {
+    let known = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    ["adj__", "adj: ", "adj/", "adj_", "adj-"].iter().any(|beginning| title.strip_prefix(beginning).is_some_and(known))
+        || title.strip_suffix(" (adj MCP Server)").is_some_and(known)
+}
+
+fn describe(error: &Value) -> String {
+    let message = error["message"].as_str().unwrap_or("an error without a message");
+    match error.get("data").filter(|data| !data.is_null()) {
+        Some(data) => format!("{message} (code {}): {}", error["code"], data.as_str().map_or_else(|| data.to_string(), str::to_owned)),
+        None => format!("{message} (code {})", error["code"]),
+    }
+}
+
+fn request(at: At, method: &str, params: &Value) -> Vec<u8> {
+    line(&json!({ "jsonrpc": "2.0", "id": at.id(), "method": method, "params": params }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(session: Option<&str>) -> Begin {
+        Begin {
+            cwd: PathBuf::from("/w"),
+            session: session.map(str::to_owned),
+            anew: None,
+            mode: Some("yolo".to_owned()),
+            authenticate: None,
+            mcp_url: "http://127.0.0.1:1/mcp".to_owned(),
+            mcp_token: "t".to_owned(),
+            mcp_command: vec!["/adj".to_owned(), "mcp".to_owned()],
+        }
+    }
+
+    fn written(steps: &[Step]) -> Value {
+        let [Step::Write(bytes)] = steps else { panic!("{steps:?}") };
+        serde_json::from_slice(bytes).expect("one JSON object")
+    }
+
+    #[test]
+    fn a_session_begins_with_our_server_and_its_mode() {
+        let mut acp = Acp::new(begin(None));
+        assert_eq!(acp.answers_after(), 4);
+        let opening: Value = serde_json::from_slice(&acp.opening("/quit @/etc/passwd")).expect("JSON");
+        assert_eq!(opening["params"]["protocolVersion"], 1);
+        let new = written(&acp.hear(&json!({"id": 1, "result": {"agentCapabilities": {"mcpCapabilities": {"http": true}}}})));
+        assert_eq!((&new["method"], &new["params"]["mcpServers"][0]["type"]), (&json!("session/new"), &json!("http")));
+        let mode = written(&acp.hear(&json!({"id": 3, "result": {"sessionId": "s", "modes": {"availableModes": [{"id": "yolo"}]}}})));
+        assert_eq!(mode["params"], json!({"sessionId": "s", "modeId": "yolo"}));
+        let prompt = written(&acp.hear(&json!({"id": 4, "result": {}})));
+        assert_eq!(prompt["params"]["prompt"], json!([{"type": "text", "text": "/quit @/etc/passwd"}]));
+        assert_eq!(acp.hear(&json!({"id": 5, "result": {"stopReason": "end_turn"}})), [Step::Close]);
+    }
+
+    #[test]
+    fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
+        let mut acp = Acp::new(begin(None));
+        acp.opening("x");
+        let new = written(&acp.hear(&json!({"id": 1, "result": {}})));
+        assert_eq!(new["params"]["mcpServers"][0], json!({"name": "adj", "command": "/adj", "args": ["mcp"], "env": []}));
+        let mut acp = Acp::new(begin(Some("old")));
+        acp.opening("x");
+        assert!(
+            matches!(acp.hear(&json!({"id": 1, "result": {}})).as_slice(), [Step::Failed(why), Step::Close] if why.contains("session not found"))
+        );
+    }
+
+    #[test]
+    fn a_session_that_is_gone_begins_anew_with_the_whole_task() {
+        let mut acp = Acp::new(Begin { anew: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
+        acp.opening("go on");
+        let load = written(&acp.hear(&json!({"id": 1, "result": {"agentCapabilities": {"loadSession": true}}})));
+        assert_eq!((&load["method"], &load["params"]["sessionId"]), (&json!("session/load"), &json!("old")));
+        let new = written(&acp.hear(&json!({"id": 3, "error": {"code": -32603, "message": "Internal error"}})));
+        assert_eq!(new["method"], "session/new");
+        let prompt = written(&acp.hear(&json!({"id": 3, "result": {"sessionId": "new"}})));
+        assert_eq!((&prompt["params"]["sessionId"], &prompt["params"]["prompt"][0]["text"]), (&json!("new"), &json!("the whole task")));
+    }
+
+    #[test]
+    fn a_permission_is_answered_with_one_of_its_options() {
+        let mut acp = Acp::new(begin(None));
+        let options =
+            json!([{"optionId": "a", "kind": "allow_always"}, {"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
+        let ask = |id: u64, title: &str, kind: &str| json!({"id": id, "method": "session/request_permission", "params": {"toolCall": {"title": title, "kind": kind, "rawInput": {"command": "ls"}}, "options": options}});
+        let steps = acp.hear(&ask(0, "ls", "execute"));
+        let expected = Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false };
+        assert_eq!(steps, [Step::Permission(expected)]);
+        let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
+        assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
+        let is_ours =
+            |acp: &mut Acp, title: &str, kind: &str| matches!(acp.hear(&ask(1, title, kind)).as_slice(), [Step::Permission(asked)] if asked.is_ours);
+        assert!(is_ours(&mut acp, "ask_parent (adj MCP Server)", "other"));
+        assert!(!is_ours(&mut acp, "rm -rf / # (adj MCP Server)", "other"));
+        assert!(!is_ours(&mut acp, "adj__ask_parent", "execute"));
+    }
+
+    #[test]
+    fn an_error_of_the_model_is_the_runs_failure() {
+        let mut acp = Acp::new(begin(None));
+        acp.opening("x");
+        let steps = acp.hear(&json!({"id": 1, "error": {"code": -32000, "message": "Authentication required"}}));
+        assert_eq!(steps, [Step::Failed("Authentication required (code -32000)".to_owned()), Step::Close]);
+    }
+}

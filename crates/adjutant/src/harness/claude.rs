@@ -1,0 +1,129 @@
+//! Claude Code's stream-json, the way in: messages of the user, the control requests that it sends
+//! and those that are sent to it.
+
+use super::dialogue::{Decision, Permission, Step, line};
+use crate::view::MessageView;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The beginning of the names under which it knows our tools.
+const OUR_TOOLS: &str = "mcp__adj__";
+
+#[derive(Debug, Default)]
+pub struct Claude {
+    /// Messages that it was given and has not read.
+    given: BTreeSet<String>,
+    /// What it waits for a decision about: the input that it is to go on with.
+    asked: BTreeMap<String, Value>,
+}
+
+impl Claude {
+    pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
+        user(prompt, None)
+    }
+
+    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+        match said["type"].as_str() {
+            Some("control_request") => self.asked(said),
+            // It says a message again when it has read it.
+            Some("user") => match said["uuid"].as_str() {
+                Some(id) if self.given.remove(id) => vec![Step::Delivered(id.to_owned())],
+                _ => Vec::new(),
+            },
+            // It would try for minutes; a key does not become good by that.
+            Some("system") if matches!(said["error_status"].as_u64(), Some(401 | 403)) => {
+                vec![Step::Failed(format!("{} (HTTP status {})", said["error"].as_str().unwrap_or("refused"), said["error_status"]))]
+            }
+            // With a message under way there is another turn, and another result.
+            Some("result") if self.given.is_empty() => vec![Step::Close],
+            _ => Vec::new(),
+        }
+    }
+
+    fn asked(&mut self, said: &Value) -> Vec<Step> {
+        let Some(id) = said["request_id"].as_str() else { return Vec::new() };
+        let request = &said["request"];
+        if request["subtype"] != "can_use_tool" {
+            let response = json!({ "subtype": "error", "request_id": id, "error": "not supported" });
+            return vec![Step::Write(line(&json!({ "type": "control_response", "response": response })))];
+        }
+        let (tool, input) = (request["tool_name"].as_str().unwrap_or("a tool").to_owned(), request["input"].clone());
+        let permission = Permission { id: id.to_owned(), is_ours: tool.starts_with(OUR_TOOLS), tool, input: input.to_string() };
+        self.asked.insert(id.to_owned(), input);
+        vec![Step::Permission(permission)]
+    }
+
+    pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
+        self.given.insert(message.message_id.clone());
+        // Words before it, so that it is a message and never a command.
+        user(&format!("A message from {}:\n{}", message.from, message.text), Some(&message.message_id))
+    }
+
+    pub(super) fn cancel(&mut self) -> Vec<u8> {
+        self.given.clear();
+        line(&json!({ "type": "control_request", "request_id": "stop", "request": { "subtype": "interrupt" } }))
+    }
+
+    pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
+        let input = self.asked.remove(id)?;
+        let decided = match decision {
+            Decision::Allow => json!({ "behavior": "allow", "updatedInput": input }),
+            Decision::Deny(why) => json!({ "behavior": "deny", "message": why }),
+        };
+        Some(line(&json!({ "type": "control_response", "response": { "subtype": "success", "request_id": id, "response": decided } })))
+    }
+}
+
+fn user(text: &str, id: Option<&str>) -> Vec<u8> {
+    let mut message = json!({
+        "type": "user",
+        "message": { "role": "user", "content": [{ "type": "text", "text": text }] },
+        "parent_tool_use_id": null,
+        "session_id": "",
+    });
+    if let Some(id) = id {
+        message["uuid"] = id.into();
+    }
+    line(&message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).expect("one JSON object")
+    }
+
+    #[test]
+    fn a_permission_is_asked_for_and_decided_once() {
+        let mut claude = Claude::default();
+        let asked = json!({"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"rm -rf /"}}});
+        let steps = claude.hear(&asked);
+        let expected = Permission { id: "r1".to_owned(), tool: "Bash".to_owned(), input: "{\"command\":\"rm -rf /\"}".to_owned(), is_ours: false };
+        assert_eq!(steps, [Step::Permission(expected)]);
+        let answer = text(&claude.decide("r1", &Decision::Deny("no".to_owned())).expect("it was asked"));
+        assert_eq!(answer["response"]["response"], json!({"behavior": "deny", "message": "no"}));
+        assert_eq!(claude.decide("r1", &Decision::Allow), None);
+    }
+
+    #[test]
+    fn its_input_ends_with_its_result_unless_a_message_is_under_way() {
+        let mut claude = Claude::default();
+        let message = MessageView { message_id: "m1".to_owned(), from: "person".to_owned(), text: "/exit".to_owned(), ..MessageView::default() };
+        let given = text(&claude.message(&message));
+        assert_eq!(given["message"]["content"][0]["text"], "A message from person:\n/exit");
+        let result = json!({"type": "result", "subtype": "success"});
+        assert_eq!(claude.hear(&result), []);
+        assert_eq!(claude.hear(&json!({"type": "user", "isReplay": true, "uuid": "m1"})), [Step::Delivered("m1".to_owned())]);
+        assert_eq!(claude.hear(&result), [Step::Close]);
+    }
+
+    #[test]
+    fn a_key_that_is_refused_is_not_tried_again() {
+        let retry = json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});
+        assert!(matches!(Claude::default().hear(&retry).as_slice(), [Step::Failed(why)] if why.contains("401")));
+        let retry = json!({"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"});
+        assert_eq!(Claude::default().hear(&retry), []);
+    }
+}

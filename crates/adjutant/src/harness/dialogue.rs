@@ -1,0 +1,108 @@
+//! What is said to an agent while it lives, and how what it asks is answered: pure state machines,
+//! a line in, steps out.
+
+use super::acp::Acp;
+use super::claude::Claude;
+use crate::view::MessageView;
+use serde_json::{Value, json};
+
+/// One way of speaking with a live agent.
+#[derive(Debug)]
+pub enum Dialogue {
+    /// Ours: one object a line, no answers.
+    Lines,
+    Claude(Claude),
+    Acp(Box<Acp>),
+}
+
+/// What follows from a line of the agent's.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// This goes to its input.
+    Write(Vec<u8>),
+    /// It has read a message.
+    Delivered(String),
+    /// It wants to do something that is not its to decide.
+    Permission(Permission),
+    /// Its work has failed, in these words.
+    Failed(String),
+    /// There is nothing more to be said: its input ends, and it should.
+    Close,
+}
+
+/// Something that an agent may not do by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permission {
+    /// The protocol's id of the question.
+    pub id: String,
+    pub tool: String,
+    /// What it wants to do with it, whole.
+    pub input: String,
+    /// It is one of our own tools.
+    pub is_ours: bool,
+}
+
+/// What was decided about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    Allow,
+    /// Why not, for the agent.
+    Deny(String),
+}
+
+impl Dialogue {
+    /// What has to be said before anything else.
+    #[must_use]
+    pub fn opening(&mut self, prompt: &str) -> Vec<u8> {
+        match self {
+            Self::Lines => line(&json!({ "type": "prompt", "text": prompt })),
+            Self::Claude(claude) => claude.opening(prompt),
+            Self::Acp(acp) => acp.opening(prompt),
+        }
+    }
+
+    /// Takes a line that its rules told to listen to.
+    pub fn hear(&mut self, line: &str) -> Vec<Step> {
+        let Ok(line) = serde_json::from_str::<Value>(line) else { return Vec::new() };
+        match self {
+            Self::Lines => Vec::new(),
+            Self::Claude(claude) => claude.hear(&line),
+            Self::Acp(acp) => acp.hear(&line),
+        }
+    }
+
+    /// The line that gives it a message, and whether writing it is all there is to know about its
+    /// delivery. `None`: it takes none while it works.
+    pub fn message(&mut self, message: &MessageView) -> Option<(Vec<u8>, bool)> {
+        match self {
+            Self::Lines => Some((line(&json!({ "type": "message", "from": message.from, "text": message.text })), true)),
+            Self::Claude(claude) => Some((claude.message(message), false)),
+            Self::Acp(_) => None,
+        }
+    }
+
+    /// The line that asks it to stop by itself.
+    pub fn cancel(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Lines => Some(line(&json!({ "type": "cancel" }))),
+            Self::Claude(claude) => Some(claude.cancel()),
+            Self::Acp(acp) => acp.cancel(),
+        }
+    }
+
+    /// The line that tells it what was decided.
+    pub fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
+        match self {
+            Self::Lines => None,
+            Self::Claude(claude) => claude.decide(id, decision),
+            Self::Acp(acp) => acp.decide(id, decision),
+        }
+    }
+}
+
+/// One line: JSON escapes every newline within.
+pub fn line(value: &Value) -> Vec<u8> {
+    let mut bytes = value.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}

@@ -1,0 +1,174 @@
+//! Starting a vendor's CLI as its preset says: the argv, the files, the environment, the dialogue.
+
+use super::acp::{Acp, Begin};
+use super::dialogue::Dialogue;
+use super::plain::{self, PROMPT_ARG_BYTES_MAX};
+use super::{Input, Launch, Refusal, StreamOf};
+use crate::link::{AttemptDir, Order, WorkerAccess};
+use crate::preset::{Driver, Preset, PromptForm};
+use crate::process::start::SELF_EXE;
+use crate::view::codes;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Prepares a vendor's CLI.
+pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<Launch, Refusal> {
+    let Some(preset) = &order.preset else { return Err(invalid(order, "has no preset")) };
+    let program = plain::program(order)?;
+    let values = Values::new(order, preset, dir, access)?;
+    let profile = preset.permissions.of(&order.permissions);
+    let (begin, behind) = match order.session {
+        Some(_) => (&preset.resume_args, None),
+        None => (&preset.args, Some(&preset.new_args)),
+    };
+    let untrusted = if order.trust_repo { None } else { Some(&preset.untrusted_args) };
+    let parts = [Some(begin), Some(&profile.args), untrusted, Some(&order.args), behind];
+    let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
+    for (n, arg) in parts.into_iter().enumerate().flat_map(|(n, part)| part.into_iter().flatten().map(move |arg| (n, arg))) {
+        // The user's own arguments are nobody's template.
+        argv.push(if n == 3 { arg.into() } else { values.fill(order, arg)?.into() });
+    }
+    let mut env = Vec::new();
+    for (name, value) in preset.env.iter().chain(&profile.env) {
+        env.push((name.clone(), values.fill_secret(order, value)?));
+    }
+    let mut files = Vec::new();
+    for (name, text) in &preset.files {
+        files.push((file(dir, name), values.fill_secret(order, text)?));
+    }
+    let mut dialogue = match preset.driver {
+        Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::default())),
+        Driver::Acp => Some(Dialogue::Acp(Box::new(Acp::new(Begin {
+            cwd: order.cwd.clone(),
+            session: order.session.clone(),
+            anew: order.prompt_anew.clone(),
+            mode: profile.mode.clone(),
+            authenticate: preset.acp.authenticate.clone(),
+            mcp_url: access.mcp_url.clone(),
+            mcp_token: access.token.clone(),
+            mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],
+        })))),
+        Driver::Jsonl | Driver::Plain => None,
+    };
+    let answers_after = if let Some(Dialogue::Acp(acp)) = &dialogue { Some(acp.answers_after()) } else { None };
+    let input = match &mut dialogue {
+        Some(dialogue) => Input::Open(dialogue.opening(&order.prompt)),
+        None => prompt(order, preset, &mut argv)?,
+    };
+    let stream = (preset.driver != Driver::Plain).then(|| StreamOf { stream: preset.stream.clone(), answers_after });
+    Ok(Launch { program, argv, input, env, files, dialogue, stream, interrupt: preset.stop.interrupt })
+}
+
+fn prompt(order: &Order, preset: &Preset, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {
+    if preset.prompt == PromptForm::Stdin {
+        return Ok(Input::Whole(order.prompt.clone().into_bytes()));
+    }
+    if order.prompt.len() > PROMPT_ARG_BYTES_MAX {
+        return Err(invalid(
+            order,
+            &format!("takes its prompt as an argument, of {PROMPT_ARG_BYTES_MAX} bytes at most; this one has {}", order.prompt.len()),
+        ));
+    }
+    if order.prompt.contains('\0') {
+        return Err(invalid(order, "takes its prompt as an argument, and this one contains a NUL character"));
+    }
+    argv.extend(preset.prompt_args.iter().map(|arg| OsString::from(arg.replace("{prompt}", &order.prompt))));
+    Ok(Input::Nothing)
+}
+
+fn invalid(order: &Order, problem: &str) -> Refusal {
+    Refusal { code: codes::INVALID, message: format!("agent {} {problem}", order.agent) }
+}
+
+fn file(dir: &AttemptDir, name: &str) -> PathBuf {
+    dir.0.join(format!("agent-{name}"))
+}
+
+/// Our own program by a name that a process elsewhere can start.
+fn own_program() -> String {
+    std::fs::read_link(SELF_EXE).map_or_else(|_| "adj".to_owned(), |path| path.display().to_string())
+}
+
+/// What the placeholders stand for.
+struct Values {
+    open: BTreeMap<String, String>,
+    token: String,
+}
+
+impl Values {
+    fn new(order: &Order, preset: &Preset, dir: &AttemptDir, access: &WorkerAccess) -> Result<Self, Refusal> {
+        let session = match &order.session {
+            Some(session) => session.clone(),
+            None => {
+                let mut random = [0; 16];
+                getrandom::fill(&mut random).map_err(|error| invalid(order, &format!("gets no session: {error}")))?;
+                uuid::Builder::from_random_bytes(random).into_uuid().to_string()
+            }
+        };
+        let mut open = BTreeMap::from([
+            ("cwd".to_owned(), order.cwd.display().to_string()),
+            ("session".to_owned(), session),
+            ("dir".to_owned(), dir.0.display().to_string()),
+            ("adj".to_owned(), own_program()),
+            ("access".to_owned(), dir.worker_access().display().to_string()),
+            ("mcp_url".to_owned(), access.mcp_url.clone()),
+        ]);
+        open.extend(preset.files.keys().map(|name| (format!("file:{name}"), file(dir, name).display().to_string())));
+        Ok(Self { open, token: access.token.clone() })
+    }
+
+    fn fill(&self, order: &Order, text: &str) -> Result<String, Refusal> {
+        fill(text, &|name| self.open.get(name).cloned()).map_err(|problem| invalid(order, &problem))
+    }
+
+    fn fill_secret(&self, order: &Order, text: &str) -> Result<String, Refusal> {
+        let value = |name: &str| if name == "mcp_token" { Some(self.token.clone()) } else { self.open.get(name).cloned() };
+        fill(text, &value).map_err(|problem| invalid(order, &problem))
+    }
+}
+
+/// Fills in the placeholders. A brace that begins none stays as it is.
+fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        filled.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let inner = rest[1..].find(['{', '}']).filter(|end| rest.as_bytes()[end + 1] == b'}').map(|end| &rest[1..=end]);
+        let is_name = |name: &str| {
+            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:.-".contains(&b))
+        };
+        let Some(inner) = inner.filter(|inner| is_name(inner)) else {
+            filled.push('{');
+            rest = &rest[1..];
+            continue;
+        };
+        let (name, as_json) = inner.strip_suffix(":json").map_or((inner, false), |name| (name, true));
+        let Some(value) = value(name) else { return Err(format!("has a preset with an unknown placeholder {{{inner}}} in {text:?}")) };
+        if as_json {
+            filled.push_str(&serde_json::Value::String(value).to_string());
+        } else {
+            filled.push_str(&value);
+        }
+        rest = &rest[inner.len() + 2..];
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_and_braces_stay() {
+        let value = |name: &str| (name == "cwd").then(|| "/a \"b\"".to_owned());
+        assert_eq!(
+            fill(r#"projects={ {cwd:json} = { level = "x" } } {cwd}"#, &value),
+            Ok(r#"projects={ "/a \"b\"" = { level = "x" } } /a "b""#.to_owned())
+        );
+        assert_eq!(fill(r#"{"a":{"b":1}}"#, &value), Ok(r#"{"a":{"b":1}}"#.to_owned()));
+        assert!(fill("{mcp_token}", &value).is_err());
+    }
+}

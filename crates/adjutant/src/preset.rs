@@ -1,0 +1,401 @@
+//! What is known about a vendor's CLI, as data: how it is started, fed, listened to, stopped and
+//! resumed. The built-in ones lie beside the harnesses; a user's configuration can declare more.
+//!
+//! Texts may hold placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
+//! `{file:NAME}` (a file of `files`), `{adj}`, `{access}` (for `adj mcp --token-file`), `{mcp_url}`,
+//! `{mcp_token}` (in files and environment only: never in an argument). `:json` behind a name
+//! writes it as a JSON (and TOML) string, quotes included.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// How one CLI is driven.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// Its own name: set by whoever reads it.
+    #[serde(default)]
+    pub name: String,
+    /// The product's name, for people.
+    pub title: String,
+    pub driver: Driver,
+    /// The program and what always comes first.
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Behind `args`, for a new session.
+    #[serde(default)]
+    pub new_args: Vec<String>,
+    /// Instead of `args` and `new_args`, to go on in a session. Empty: it cannot be resumed so.
+    #[serde(default)]
+    pub resume_args: Vec<String>,
+    /// Added unless the directory is trusted: what keeps its configuration from being honoured.
+    #[serde(default)]
+    pub untrusted_args: Vec<String>,
+    /// How the prompt goes in; a protocol's driver has its own way.
+    #[serde(default)]
+    pub prompt: PromptForm,
+    /// With `prompt = "arg"`: the arguments that carry it, with `{prompt}`.
+    #[serde(default)]
+    pub prompt_args: Vec<String>,
+    /// Set for the agent.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Variables of the dispatcher that the agent gets; a name may end in `*`.
+    #[serde(default)]
+    pub env_pass: Vec<String>,
+    /// Written into the attempt's directory, 0600.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    #[serde(default)]
+    pub permissions: Profiles,
+    #[serde(default)]
+    pub acp: Acp,
+    #[serde(default)]
+    pub stop: StopForm,
+    #[serde(default)]
+    pub stream: Stream,
+    /// What a failure's text means; the first that matches counts.
+    #[serde(default)]
+    pub failures: Vec<FailurePattern>,
+    pub can: Capabilities,
+    pub about: About,
+}
+
+/// The code that speaks with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Driver {
+    /// Stream-json in both directions.
+    Claude,
+    /// The Agent Client Protocol.
+    Acp,
+    /// It writes one JSON object a line, and is only listened to.
+    Jsonl,
+    /// Text.
+    Plain,
+}
+
+impl Driver {
+    /// Returns the word of the configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Acp => "acp",
+            Self::Jsonl => "jsonl",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptForm {
+    #[default]
+    Stdin,
+    Arg,
+}
+
+/// What each profile of permissions adds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profiles {
+    #[serde(default)]
+    pub read: Profile,
+    #[serde(default)]
+    pub edit: Profile,
+    #[serde(default)]
+    pub full: Profile,
+}
+
+impl Profiles {
+    /// Returns the profile of a word.
+    #[must_use]
+    pub fn of(&self, word: &str) -> &Profile {
+        match word {
+            "read" => &self.read,
+            "full" => &self.full,
+            _ => &self.edit,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    #[serde(default)]
+    pub args: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// ACP's session mode.
+    #[serde(default)]
+    pub mode: Option<String>,
+}
+
+/// What differs among those who speak ACP.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acp {
+    /// Begin with this `authenticate` method, where it has to be named.
+    #[serde(default)]
+    pub authenticate: Option<String>,
+}
+
+/// How it is stopped, once its protocol's own way has not helped.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopForm {
+    /// INT first, to the agent itself: with TERM some leave what they started.
+    #[serde(default)]
+    pub interrupt: bool,
+}
+
+/// What its lines mean.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    #[serde(default)]
+    pub rules: Vec<Rule>,
+    /// Success has to be stated by an event. Otherwise the exit status decides, unless an event
+    /// stated a failure.
+    #[serde(default)]
+    pub end_is_stated: bool,
+    /// The usage that it states is that of the whole session, resumed ones included.
+    #[serde(default)]
+    pub usage_of_session: bool,
+}
+
+/// What one kind of line means. Every path is a row of field names with dots; with `each` it begins
+/// at the element, and `$.` in front takes it back to the line.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Paths of the line and what has to be there: words separated by `|`, `*` for anything, `-`
+    /// for nothing.
+    #[serde(default)]
+    pub when: BTreeMap<String, String>,
+    /// A list in the line: the rule is for each of its elements.
+    #[serde(default)]
+    pub each: Option<String>,
+    /// As `when`, of the element.
+    #[serde(default)]
+    pub r#where: BTreeMap<String, String>,
+    /// The session's id.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// A whole message of the agent.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// A piece of a message.
+    #[serde(default)]
+    pub delta: Option<String>,
+    /// With `delta`: whose pieces belong together.
+    #[serde(default)]
+    pub delta_of: Option<String>,
+    /// A tool's name, as it is called.
+    #[serde(default)]
+    pub tool: Option<String>,
+    #[serde(default)]
+    pub input: Option<String>,
+    /// What a tool returned.
+    #[serde(default)]
+    pub output: Option<String>,
+    /// The agent's last answer.
+    #[serde(default)]
+    pub result: Option<String>,
+    /// What went wrong, for people; kept for the case that the work fails.
+    #[serde(default)]
+    pub error: Option<String>,
+    #[serde(default)]
+    pub usage: Option<UsagePaths>,
+    #[serde(default)]
+    pub end: Option<End>,
+    /// The driver has to see this line.
+    #[serde(default)]
+    pub listen: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsagePaths {
+    /// Several paths, separated by blanks, are added up.
+    #[serde(default)]
+    pub input: Option<String>,
+    #[serde(default)]
+    pub cached: Option<String>,
+    #[serde(default)]
+    pub output: Option<String>,
+    #[serde(default)]
+    pub cost_usd: Option<String>,
+    /// Each such event counts by itself; otherwise the last one holds.
+    #[serde(default)]
+    pub add: bool,
+    /// The cost is that of the whole session all the same.
+    #[serde(default)]
+    pub cost_is_total: bool,
+}
+
+/// How the work ended, by the stream's own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Success,
+    Failure,
+}
+
+/// A text of a failure and what it means.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailurePattern {
+    /// One of these is in the text, in lower case.
+    pub any: Vec<String>,
+    /// The stable word of a cause.
+    pub cause: String,
+    pub hint: String,
+}
+
+/// What it can do here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capabilities {
+    /// It has our tools.
+    #[serde(default)]
+    pub tools: bool,
+    /// It goes on in its own session.
+    #[serde(default)]
+    pub resume: bool,
+    /// It takes messages while it works.
+    #[serde(default)]
+    pub live: bool,
+    /// What it may not do by itself becomes an approval request.
+    #[serde(default)]
+    pub approvals: bool,
+    #[serde(default)]
+    pub usage: bool,
+}
+
+/// What people want to know about it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    pub vendor: String,
+    pub install: String,
+    pub sign_in: String,
+    /// Files of which one is there when somebody has signed in; never read. `~` is the home.
+    #[serde(default)]
+    pub sign_in_files: Vec<String>,
+    /// Variables of which one is set instead.
+    #[serde(default)]
+    pub sign_in_env: Vec<String>,
+    #[serde(default)]
+    pub version_args: Vec<String>,
+    /// The versions that were tried. Empty: from its documentation only.
+    #[serde(default)]
+    pub versions_tried: String,
+    /// What the repository can say about agents, and whether it is kept out.
+    #[serde(default)]
+    pub directory_files: Vec<String>,
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl Preset {
+    /// Reads a preset as it was written down for a run.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// Writes a preset down for a run.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("a preset is plain data")
+    }
+
+    /// Gives a preset its name and what its driver's protocol says anyway.
+    #[must_use]
+    pub fn complete(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        if self.driver == Driver::Acp && self.stream.rules.is_empty() {
+            self.stream = toml::from_str(ACP_STREAM).expect("the built-in rules are good ones");
+        }
+        self
+    }
+
+    /// Tells whether the agent gets this variable of the dispatcher.
+    #[must_use]
+    pub fn passes(&self, name: &str) -> bool {
+        self.env_pass.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == pattern,
+        })
+    }
+}
+
+/// The built-in presets, by name.
+const SOURCES: &[(&str, &str)] = &[
+    ("claude", include_str!("harness/presets/claude.toml")),
+    ("codex", include_str!("harness/presets/codex.toml")),
+    ("gemini", include_str!("harness/presets/gemini.toml")),
+    ("goose", include_str!("harness/presets/goose.toml")),
+];
+
+/// What every agent that speaks ACP says.
+const ACP_STREAM: &str = include_str!("harness/presets/acp.stream.toml");
+
+/// Returns the names of the built-in presets.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SOURCES.iter().map(|(name, _)| *name)
+}
+
+/// Reads a built-in preset.
+#[must_use]
+pub fn builtin(name: &str) -> Option<Preset> {
+    all().iter().find(|preset| preset.name == name).cloned()
+}
+
+/// Returns the built-in presets.
+#[must_use]
+pub fn all() -> &'static [Preset] {
+    static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
+        let read = |(name, text): &(&str, &str)| toml::from_str::<Preset>(text).expect("a built-in preset is a good one").complete(name);
+        SOURCES.iter().map(read).collect()
+    });
+    &ALL
+}
+
+/// Tells whether a variable belongs to some vendor: only that vendor's CLI gets it.
+#[must_use]
+pub fn is_vendors_variable(name: &str) -> bool {
+    all().iter().any(|preset| preset.passes(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adjutant_core::Cause;
+
+    #[test]
+    fn the_built_in_presets_are_good_ones() {
+        for name in names() {
+            let preset = builtin(name).expect("it is there");
+            assert_eq!(Preset::from_text(&preset.to_text()).as_ref(), Some(&preset), "{name}");
+            assert!(!preset.command.is_empty(), "{name}");
+            for pattern in &preset.failures {
+                assert!(Cause::from_word(&pattern.cause).is_some(), "{name}: {}", pattern.cause);
+                assert!(pattern.any.iter().all(|text| *text == text.to_lowercase()), "{name}: patterns are lower case");
+            }
+            let args = [&preset.args, &preset.new_args, &preset.resume_args, &preset.untrusted_args, &preset.prompt_args];
+            assert!(!args.into_iter().flatten().any(|arg| arg.contains("{mcp_token")), "{name}: no token in an argument");
+            assert_eq!(preset.can.resume, !preset.resume_args.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_the_named_variables_pass() {
+        let claude = builtin("claude").expect("it is there");
+        assert!(claude.passes("ANTHROPIC_API_KEY") && !claude.passes("AWS_SECRET_ACCESS_KEYS_OF_OTHERS") && !claude.passes("GEMINI_API_KEY"));
+    }
+}

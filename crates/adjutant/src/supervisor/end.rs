@@ -1,0 +1,100 @@
+//! How an attempt ended, as its last fact says it: the exit, the stream's own verdict, the result.
+
+use super::output::Output;
+use super::reader::Summary;
+use crate::clock;
+use crate::harness::failure;
+use crate::link::{FactKind, Order, UsageText, VerdictText};
+use crate::preset::{End, FailurePattern};
+use adjutant_core::{Cause, Exit};
+
+/// So much of what went wrong is told, in bytes.
+const COMPLAINT_BYTES_MAX: usize = 2 * 1024;
+
+/// What has to be known about an agent to understand its end.
+#[derive(Debug, Default)]
+pub struct Ending {
+    patterns: Vec<FailurePattern>,
+    end_is_stated: bool,
+    usage_of_session: bool,
+}
+
+impl Ending {
+    #[must_use]
+    pub fn of(order: &Order) -> Self {
+        order.preset.as_ref().map_or_else(Self::default, |preset| Self {
+            patterns: preset.failures.clone(),
+            end_is_stated: preset.stream.end_is_stated,
+            usage_of_session: preset.stream.usage_of_session,
+        })
+    }
+}
+
+/// Makes an attempt's last fact. `failed` is what the dialogue said should the work have failed.
+pub fn ended(
+    exit: Option<Exit>,
+    swept: u32,
+    left_open: bool,
+    active_ms: i64,
+    output: Option<Output>,
+    failed: Option<String>,
+    ending: &Ending,
+) -> FactKind {
+    let (exit_code, signal) = match exit {
+        Some(Exit::Code(code)) => (Some(code), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    let Some(Output { log, result, summary, complaint, left_open: was_cut }) = output else {
+        let (result, verdict, usage) = (String::new(), None, None);
+        return FactKind::Ended { exit_code, signal, swept, output_left_open: true, active_ms, result, output_bytes: 0, verdict, usage };
+    };
+    let output_bytes = log.total_bytes();
+    if let Err(error) = log.finish() {
+        tracing::warn!(%error, "the log stays in parts");
+    }
+    let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &complaint, ending);
+    let usage = summary.and_then(|summary| summary.usage).map(|usage| UsageText {
+        input_tokens: usage.input_tokens,
+        cached_tokens: usage.cached_tokens,
+        output_tokens: usage.output_tokens,
+        cost_micros: usage.cost_usd.map(micros),
+        of_session: ending.usage_of_session,
+        cost_of_session: usage.cost_is_total || ending.usage_of_session,
+    });
+    FactKind::Ended { exit_code, signal, swept, output_left_open: left_open || was_cut, active_ms, result, output_bytes, verdict, usage }
+}
+
+fn verdict(
+    exit: Option<Exit>,
+    summary: Option<&Summary>,
+    failed: Option<&str>,
+    result: &str,
+    complaint: &str,
+    ending: &Ending,
+) -> Option<VerdictText> {
+    let failure = |otherwise, text: &str| {
+        let text = crate::text::tail(text, COMPLAINT_BYTES_MAX);
+        let failure = failure::explain(&ending.patterns, otherwise, text, clock::now());
+        Some(VerdictText { cause: Some(failure.cause.word().to_owned()), message: failure.message, again_at_ms: failure.again_at.map(|at| at.0) })
+    };
+    let Some(summary) = summary else {
+        // Text alone: its exit status counts, and what it complained about may say why.
+        let is_failure = exit != Some(Exit::Code(0)) && !ending.patterns.is_empty();
+        return if is_failure { failure(Cause::Agent, if complaint.is_empty() { result } else { complaint }) } else { None };
+    };
+    let error = [summary.error.as_str(), complaint].into_iter().find(|text| !text.trim().is_empty()).unwrap_or("");
+    match (failed, summary.end) {
+        (Some(why), _) => failure(Cause::Agent, why),
+        (None, Some(End::Success)) => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
+        (None, Some(End::Failure)) => failure(Cause::Agent, error),
+        (None, None) if ending.end_is_stated => failure(Cause::NoWord, error),
+        (None, None) if exit == Some(Exit::Code(0)) => None,
+        (None, None) => failure(Cause::Agent, error),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of money; what is absurd becomes the nearest bound")]
+fn micros(dollars: f64) -> u64 {
+    (dollars * 1_000_000.0).round() as u64
+}

@@ -1,0 +1,368 @@
+//! An agent's stream of JSON lines while it flows: cut into lines, understood by the preset's rules,
+//! written out readable; what counts at the end is kept.
+
+use crate::harness::StreamOf;
+use crate::harness::stream::{Rules, Said, Usage};
+use crate::preset::End;
+use crate::text;
+use memchr::memchr;
+
+/// Longest line that is looked into, in bytes. A longer one is kept raw, and nothing else.
+const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest answer that is kept for the result, in bytes.
+const RESULT_BYTES_MAX: usize = 16 * 1024;
+/// Longest text of a failure, in bytes.
+const ERROR_BYTES_MAX: usize = 4 * 1024;
+/// So much of a tool's input and output stands in the log, in bytes.
+const TOOL_BYTES_MAX: usize = 2 * 1024;
+
+/// A piece of what came, for the log.
+#[derive(Debug, PartialEq)]
+pub enum Part<'a> {
+    /// The agent's own words: signals are looked for in these.
+    Words(&'a str),
+    /// What it does, what is returned to it, what goes wrong.
+    Note(&'a str),
+}
+
+/// What the attempt has to know at once.
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    Session(String),
+    /// A line for the dialogue.
+    Line(String),
+}
+
+/// What counts at the end.
+#[derive(Debug, Default, PartialEq)]
+pub struct Summary {
+    /// The agent's last answer.
+    pub result: String,
+    pub end: Option<End>,
+    /// What went wrong last.
+    pub error: String,
+    pub usage: Option<Usage>,
+}
+
+/// Reads one stream.
+#[derive(Debug)]
+pub struct Reader {
+    rules: Rules,
+    answers_after: Option<u64>,
+    line: Vec<u8>,
+    /// The line is too long to be looked into.
+    is_overlong: bool,
+    /// The message that is being said.
+    message: String,
+    message_of: Option<String>,
+    /// The last one that was said.
+    last: String,
+    /// The log stands within a line.
+    within_line: bool,
+    session: String,
+    summary: Summary,
+}
+
+impl Reader {
+    #[must_use]
+    pub fn new(of: &StreamOf) -> Self {
+        Self {
+            rules: Rules::new(&of.stream),
+            answers_after: of.answers_after,
+            line: Vec::new(),
+            is_overlong: false,
+            message: String::new(),
+            message_of: None,
+            last: String::new(),
+            within_line: false,
+            session: String::new(),
+            summary: Summary::default(),
+        }
+    }
+
+    /// Takes what was read.
+    pub fn push(&mut self, bytes: &[u8], part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+        let mut rest = bytes;
+        while let Some(end) = memchr(b'\n', rest) {
+            let (line, after) = rest.split_at(end);
+            rest = &after[1..];
+            if self.is_overlong {
+                self.is_overlong = false;
+                continue;
+            }
+            if self.line.is_empty() {
+                self.read(line, part, told);
+            } else {
+                let mut whole = std::mem::take(&mut self.line);
+                whole.extend_from_slice(line);
+                self.read(&whole, part, told);
+                whole.clear();
+                if whole.capacity() <= 64 * 1024 {
+                    self.line = whole;
+                }
+            }
+        }
+        if self.is_overlong {
+            return;
+        }
+        if self.line.len() + rest.len() > LINE_BYTES_MAX {
+            self.is_overlong = true;
+            self.line = Vec::new();
+            note(part, &mut self.within_line, "(a line of more than 4 MiB is only in the raw stream)");
+            return;
+        }
+        self.line.extend_from_slice(rest);
+    }
+
+    /// Takes the end of the stream.
+    pub fn finish(mut self, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) -> Summary {
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.read(&line, part, told);
+        }
+        self.end_message(part);
+        if self.within_line {
+            part(Part::Words("\n"));
+        }
+        if self.summary.result.trim().is_empty() {
+            self.summary.result = std::mem::take(&mut self.last);
+        }
+        self.summary
+    }
+
+    fn read(&mut self, line: &[u8], part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+        let line = String::from_utf8_lossy(line);
+        if line.trim().is_empty() {
+            return;
+        }
+        let rules = std::mem::replace(&mut self.rules, Rules::none());
+        if let Some(id) = self.answers_after {
+            // Nothing of an earlier attempt is said anew.
+            let mut listen = false;
+            let is_known = rules.read(&line, &mut |said| match said {
+                Said::Listen | Said::Session(_) => listen |= self.take(said, part, told),
+                _ => {}
+            });
+            if !is_known {
+                note(part, &mut self.within_line, &line);
+            }
+            if listen {
+                if is_reply_to(&line, id) {
+                    self.answers_after = None;
+                }
+                told.push(Told::Line(line.into_owned()));
+            }
+        } else {
+            let mut listen = false;
+            let is_known = rules.read(&line, &mut |said| listen |= self.take(said, part, told));
+            if !is_known {
+                self.end_message(part);
+                note(part, &mut self.within_line, &line);
+            }
+            if listen {
+                told.push(Told::Line(line.into_owned()));
+            }
+        }
+        self.rules = rules;
+    }
+
+    /// Takes one thing that was said. `true`: the dialogue has to see the line.
+    fn take(&mut self, said: Said<'_>, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) -> bool {
+        match said {
+            Said::Listen => return true,
+            Said::Session(id) if id == self.session => {}
+            Said::Session(id) => {
+                self.session = id.into_owned();
+                told.push(Told::Session(self.session.clone()));
+            }
+            Said::Text(text) => {
+                self.end_message(part);
+                self.say(&text, part);
+                self.end_message(part);
+            }
+            Said::Delta { of, text } => {
+                if of.as_deref() != self.message_of.as_deref() {
+                    self.end_message(part);
+                    self.message_of = of.map(std::borrow::Cow::into_owned);
+                }
+                self.say(&text, part);
+            }
+            Said::Tool { name, input } => {
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
+            }
+            Said::Output(output) => {
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
+            }
+            Said::Error(error) => {
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
+                self.summary.error = text::head(&error, ERROR_BYTES_MAX).to_owned();
+            }
+            Said::Result(result) => self.summary.result = tail(&result).to_owned(),
+            Said::Usage(usage) => {
+                let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
+                self.summary.usage = Some(Usage {
+                    input_tokens: before.input_tokens + usage.input_tokens,
+                    cached_tokens: before.cached_tokens + usage.cached_tokens,
+                    output_tokens: before.output_tokens + usage.output_tokens,
+                    cost_usd: match (before.cost_usd.filter(|_| !usage.cost_is_total), usage.cost_usd) {
+                        (Some(before), Some(cost)) => Some(before + cost),
+                        (before, cost) => cost.or(before),
+                    },
+                    add: usage.add,
+                    cost_is_total: usage.cost_is_total,
+                });
+            }
+            Said::End(end) => {
+                self.end_message(part);
+                self.summary.end = Some(end);
+            }
+        }
+        false
+    }
+
+    fn say(&mut self, text: &str, part: &mut impl FnMut(Part<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        part(Part::Words(text));
+        self.within_line = !text.ends_with('\n');
+        if self.message.len() < RESULT_BYTES_MAX * 2 {
+            self.message.push_str(text);
+        } else {
+            let kept = tail(&self.message).to_owned();
+            self.message = kept + text;
+        }
+    }
+
+    /// The message that was being said is whole.
+    fn end_message(&mut self, part: &mut impl FnMut(Part<'_>)) {
+        if self.within_line {
+            part(Part::Words("\n"));
+            self.within_line = false;
+        }
+        if !self.message.trim().is_empty() {
+            tail(&self.message).trim_end().clone_into(&mut self.last);
+        }
+        self.message.clear();
+        self.message_of = None;
+    }
+}
+
+fn note(part: &mut impl FnMut(Part<'_>), within_line: &mut bool, text: &str) {
+    if *within_line {
+        part(Part::Note("\n"));
+    }
+    part(Part::Note(&format!("{}\n", text.trim_end())));
+    *within_line = false;
+}
+
+/// The last bytes of a text that fit into a result, whole characters.
+fn tail(text: &str) -> &str {
+    text::tail(text, RESULT_BYTES_MAX)
+}
+
+fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.len() <= TOOL_BYTES_MAX { text.into() } else { format!("{} …", text::head(text, TOOL_BYTES_MAX)).into() }
+}
+
+fn is_reply_to(line: &str, id: u64) -> bool {
+    serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line["id"].as_u64() == Some(id) && line.get("method").is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preset;
+
+    fn reader(name: &str, answers_after: Option<u64>) -> Reader {
+        Reader::new(&StreamOf { stream: preset::builtin(name).expect("it is there").stream, answers_after })
+    }
+
+    fn read(mut reader: Reader, pieces: &[&[u8]]) -> (String, String, Vec<Told>, Summary) {
+        let (mut log, mut words, mut told) = (String::new(), String::new(), Vec::new());
+        let mut part = |part: Part<'_>| match part {
+            Part::Words(text) => {
+                log.push_str(text);
+                words.push_str(text);
+            }
+            Part::Note(text) => log.push_str(text),
+        };
+        for piece in pieces {
+            reader.push(piece, &mut part, &mut told);
+        }
+        let summary = reader.finish(&mut part, &mut told);
+        (log, words, told, summary)
+    }
+
+    const CODEX: &str = concat!(
+        r#"{"type":"thread.started","thread_id":"t1"}"#,
+        "\n",
+        r#"{"type":"item.started","item":{"type":"command_execution","command":"ls ä"}}"#,
+        "\nReading additional input from stdin...\n",
+        r#"{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"one\ntwo\n"}}"#,
+        "\n",
+        r#"{"type":"item.completed","item":{"type":"agent_message","text":"All done."}}"#,
+        "\n",
+        r#"{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":4,"output_tokens":2}}"#,
+    );
+
+    #[test]
+    fn a_stream_is_readable_and_its_last_answer_is_the_result_wherever_it_is_cut() {
+        let whole = read(reader("codex", None), &[CODEX.as_bytes()]);
+        assert_eq!(whole.0, "→ command_execution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
+        assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
+        assert_eq!(whole.2, [Told::Session("t1".to_owned())]);
+        assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
+        for at in 0..CODEX.len() {
+            assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_a_message_are_put_together_and_history_is_not_said_anew() {
+        let chunk = |text: &str| {
+            format!(
+                "{{\"method\":\"session/update\",\"params\":{{\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}}}}}\n"
+            )
+        };
+        let stream = [
+            chunk("of yesterday"),
+            "{\"id\":3,\"result\":{}}\n".to_owned(),
+            chunk("Hel"),
+            chunk("lo"),
+            "{\"method\":\"session/update\",\"params\":{\"update\":{\"sessionUpdate\":\"tool_call\",\"title\":\"ls\"}}}\n".to_owned(),
+            chunk("Bye"),
+            "{\"id\":5,\"result\":{\"stopReason\":\"end_turn\"}}\n".to_owned(),
+        ]
+        .concat();
+        let (log, words, told, summary) = read(reader("gemini", Some(3)), &[stream.as_bytes()]);
+        assert_eq!(log, "Hello\n→ ls\nBye\n");
+        assert_eq!(words, "Hello\nBye\n");
+        assert_eq!((summary.result.as_str(), summary.end), ("Bye", Some(End::Success)));
+        assert_eq!(told.len(), 2, "{told:?}");
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_memory_and_what_follows_is_read() {
+        let mut reader = reader("codex", None);
+        let (mut log, mut told) = (String::new(), Vec::new());
+        for _ in 0..100 {
+            reader.push(
+                &[b'x'; 100_000],
+                &mut |part| {
+                    log.push_str(match part {
+                        Part::Words(text) | Part::Note(text) => text,
+                    })
+                },
+                &mut told,
+            );
+            assert!(reader.line.capacity() <= 2 * LINE_BYTES_MAX);
+        }
+        reader.push(b"\n{\"type\":\"thread.started\",\"thread_id\":\"t\"}\n", &mut |_| {}, &mut told);
+        assert_eq!(told, [Told::Session("t".to_owned())]);
+        assert!(log.len() < 200, "{log}");
+    }
+}
