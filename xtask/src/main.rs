@@ -5,6 +5,7 @@ mod agent;
 mod bench;
 mod campaign;
 mod floor;
+mod fuzz;
 mod lab;
 mod mcp;
 mod random;
@@ -16,7 +17,7 @@ use clap::{Parser, Subcommand};
 use lab::Result;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -46,12 +47,23 @@ enum What {
         /// Repeats the random choices of an earlier campaign
         #[arg(long)]
         seed: Option<u64>,
+        /// How long the reader of signals is fuzzed first, in seconds
+        #[arg(long, default_value_t = 60)]
+        fuzz_s: u64,
         /// Leaves the failpoints out
         #[arg(long)]
         no_failpoints: bool,
         /// Takes this binary (with debug assertions, for the failpoints) and builds none
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
+    },
+    /// Fuzzes the reader of signals
+    Fuzz {
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Repeats an earlier one
+        #[arg(long)]
+        seed: Option<u64>,
     },
     /// Load from within a run (started by a benchmark)
     #[command(hide = true)]
@@ -68,11 +80,13 @@ fn main() -> ExitCode {
             let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
             adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref())))
         }
-        What::Campaign { kills, seed, no_failpoints, adj } => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
+        What::Fuzz { seconds, seed } => fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds)),
+        What::Campaign { kills, seed, fuzz_s, no_failpoints, adj } => {
+            let now = now_s();
             // Only a build with debug assertions has failpoints.
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);
-            adj.and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed.unwrap_or(now), !no_failpoints)))
+            let fuzzed = fuzz::run(seed.unwrap_or(now), Duration::from_secs(fuzz_s));
+            fuzzed.and(adj).and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed.unwrap_or(now), !no_failpoints)))
         }
     };
     match result {
@@ -82,6 +96,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

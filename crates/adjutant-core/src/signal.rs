@@ -334,6 +334,9 @@ fn clarification(fields: &Field) -> Result<Signal, Malformed> {
 
 fn question(item: &Field) -> Result<Question, Malformed> {
     if let Field::Text(text) = item {
+        if text.trim().is_empty() {
+            return Err(Malformed::Missing("questions.text"));
+        }
         return Ok(Question { id: None, text: text.trim().to_owned(), context: None, options: Vec::new(), assumption: None, blocking: true });
     }
     let blocking = match optional(item, "type").as_deref() {

@@ -6,6 +6,8 @@ use saphyr_parser::{Event, Parser};
 use serde_json::Value;
 use std::borrow::Cow;
 
+/// What stands before the payload of the JSON form.
+const HEAD: [&str; 3] = ["signal_type", "agent_id", "timestamp"];
 /// Deepest nesting of a block.
 const DEPTH_MAX: usize = 16;
 
@@ -63,19 +65,24 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, Malformed> {
     root.ok_or_else(|| unreadable("it is empty"))
 }
 
-/// Reads the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`
-/// or beside it.
+/// Reads the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`,
+/// or beside these where there is no payload.
 pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), Malformed> {
     let value: Value = serde_json::from_str(text).map_err(|error| Malformed::Unreadable(error.to_string()))?;
     let Value::Object(mut object) = value else { return Err(Malformed::Unreadable("it is no object".to_owned())) };
     let kind = object.get("signal_type").and_then(Value::as_str).ok_or(Malformed::Missing("signal_type"))?;
     let kind = SignalKind::from_tag(kind).ok_or_else(|| Malformed::Unusable { field: "signal_type", given: kind.chars().take(80).collect() })?;
-    let payload = object.remove("payload");
-    let mut pairs: Vec<(String, Field)> = object.into_iter().map(|(name, value)| (name, field(value))).collect();
-    if let Some(Value::Object(payload)) = payload {
-        pairs.extend(payload.into_iter().map(|(name, value)| (name, field(value))));
+    match object.remove("payload") {
+        None => {}
+        Some(Value::Object(payload)) => {
+            object.retain(|name, _| HEAD.contains(&name.as_str()));
+            for (name, value) in payload.into_iter().filter(|(name, _)| !HEAD.contains(&name.as_str())) {
+                object.insert(name, value);
+            }
+        }
+        Some(_) => return Err(Malformed::Unusable { field: "payload", given: "no object".to_owned() }),
     }
-    Ok((kind, Field::Map(pairs)))
+    Ok((kind, Field::Map(object.into_iter().map(|(name, value)| (name, field(value))).collect())))
 }
 
 fn field(value: Value) -> Field {

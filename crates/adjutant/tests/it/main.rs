@@ -16,8 +16,10 @@ mod main_job;
 mod mcp;
 #[expect(dead_code, reason = "the turns that the drivers of these CLIs will be shown with")]
 mod model;
+mod protocol;
 mod reports;
 mod signals;
+mod speaking;
 mod supervise;
 mod support;
 mod vendors;

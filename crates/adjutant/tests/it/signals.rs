@@ -5,7 +5,7 @@ use serde_json::json;
 
 /// A home with the agent `scribe`: a program that knows nothing of us but its prompt. `$id` is its
 /// run, and `told` tells whether the prompt holds a text.
-fn home_with(script: &str) -> TestHome {
+pub fn home_with(script: &str) -> TestHome {
     let home = TestHome::with_config("[agents.scribe]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"SCRIPT\"]\ngrace = \"1s\"\n");
     let path = home.work().join("scribe.sh");
     let head = "prompt=$(cat)\nid=$(printf '%s' \"$prompt\" | sed -n 's/.*(id \\([0-9a-f-]*\\)).*/\\1/p' | head -n 1)\ntold() { printf '%s' \"$prompt\" | grep -qF \"$1\"; }\n";
@@ -16,7 +16,7 @@ fn home_with(script: &str) -> TestHome {
     home
 }
 
-const REPORT: &str = "printf '[COMPLETION_REPORT]\\nagent_id: %s\\nstatus: %s\\nsummary: %s\\n[/COMPLETION_REPORT]\\n' \"$id\"";
+pub const REPORT: &str = "printf '[COMPLETION_REPORT]\\nagent_id: %s\\nstatus: %s\\nsummary: %s\\n[/COMPLETION_REPORT]\\n' \"$id\"";
 
 #[test]
 fn a_run_that_asks_in_a_block_is_parked_and_goes_on_with_the_answers() {
