@@ -76,7 +76,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         home.ensure().map_err(|error| error.to_string())?;
         put_log_aside(&home);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
+            .worker_threads(2)
             .max_blocking_threads(16)
             .thread_keep_alive(Duration::from_secs(5))
             .enable_all()

@@ -64,7 +64,7 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
-             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY;",
+             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 1000; PRAGMA temp_store = MEMORY;",
         )
         .map_err(opening)?;
     prepare_once(&connection, 256)?;
