@@ -14,7 +14,6 @@ mod kills;
 mod layering;
 mod main_job;
 mod mcp;
-#[expect(dead_code, reason = "the turns that the drivers of these CLIs will be shown with")]
 mod model;
 mod protocol;
 mod reports;

@@ -143,7 +143,10 @@ impl Model {
                 return found;
             }
             let rest = end.saturating_duration_since(Instant::now());
-            assert!(!rest.is_zero(), "the model was not {what} within {PATIENCE:?}: {}", summary(&story));
+            if rest.is_zero() {
+                drop(story);
+                panic!("the model was not {what} within {PATIENCE:?}");
+            }
             story = self.stage.changed.wait_timeout(story, rest).expect("no test panics while it holds this").0;
         }
     }

@@ -98,9 +98,21 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
     }
 }
 
-/// What is said on the side; some of the CLIs want it in JSON.
+/// What is said on the side: a text, or what fills the schema that the CLI wants it in.
 fn side(body: &Value) -> String {
-    if body.to_string().contains("next_speaker") { r#"{"reasoning":"done","next_speaker":"user"}"#.into() } else { "A test".into() }
+    let config = &body["generationConfig"];
+    let schema = [&config["responseJsonSchema"], &config["responseSchema"]].into_iter().find(|schema| schema.is_object());
+    schema.map_or_else(|| "A test".to_owned(), |schema| filled(schema).to_string())
+}
+
+fn filled(schema: &Value) -> Value {
+    match schema["type"].as_str().unwrap_or_default().to_ascii_lowercase().as_str() {
+        "object" => schema["properties"].as_object().map(|all| all.iter().map(|(name, each)| (name.clone(), filled(each))).collect()).unwrap_or_default(),
+        "number" | "integer" => 1.into(),
+        "boolean" => false.into(),
+        "array" => Value::Array(Vec::new()),
+        _ => schema["enum"].get(0).cloned().unwrap_or_else(|| "a test".into()),
+    }
 }
 
 fn offered(dialect: Dialect, body: &Value) -> Vec<Offered> {

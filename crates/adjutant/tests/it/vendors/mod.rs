@@ -3,6 +3,9 @@
 //! empty but for what a user would have there, and everything is on loopback.
 
 mod bare;
+mod case;
+mod driven;
+mod recorded;
 mod user;
 
 use crate::support::skip;

@@ -17,7 +17,7 @@ pub fn settle(home: &Path, model: &Model) {
         std::fs::write(path, text).expect("the home can be written");
     };
     let url = model.url();
-    let provider = format!("name = \"test\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\nenv_key = \"TEST_KEY\"\n");
+    let provider = format!("name = \"test\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n");
     // Its plugins come from the network.
     let features = "[features]\nplugins = false\n";
     let retries = "request_max_retries = 0\nstream_max_retries = 0\n";
@@ -48,7 +48,6 @@ pub fn environment(clis: &Turnstile, model: &Model) -> Vec<(&'static str, String
         ("DISABLE_AUTOUPDATER", "1"),
         ("DISABLE_ERROR_REPORTING", "1"),
         ("DISABLE_TELEMETRY", "1"),
-        ("TEST_KEY", "test-key"),
         ("GEMINI_API_KEY", "test-key"),
         ("GOOSE_DISABLE_KEYRING", "1"),
         ("GOOSE_MODEL", GOOSE_MODEL),

@@ -1,0 +1,178 @@
+//! One real CLI, driven by `adj`, with the model behind it.
+
+use super::user::{environment, settle};
+use super::{Cli, Turnstile, recorded};
+use crate::model::{Model, PATIENCE, Seen, Turn};
+use crate::support::{Ran, TestHome, kill, lock_pid};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// The run's name in every case.
+const RUN: &str = "job";
+
+#[derive(Debug)]
+pub struct Case {
+    pub home: TestHome,
+    pub model: Model,
+    cli: Cli,
+    clis: Turnstile,
+}
+
+impl Case {
+    /// A home, a signed-in user and a model that plays these turns. `None`: skipped.
+    pub fn new(cli: Cli, turns: impl Into<Vec<Turn>>) -> Option<Self> {
+        let clis = Turnstile::enter()?;
+        let model = Model::plays(turns);
+        let home = TestHome::new();
+        settle(home.home.dir.parent().expect("a directory"), &model);
+        Some(Self { home, model, cli, clis })
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(args);
+        command.envs(environment(&self.clis, &self.model));
+        command
+    }
+
+    /// Dispatches the one run.
+    pub fn starts(&self, permissions: &str) {
+        let args = ["run", "--detach", "--agent", self.cli.name(), "--name", RUN, "--permissions", permissions, "do what the model says"];
+        let ran: Ran = self.command(&args).output().expect("adj starts").into();
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+
+    /// Says something about the run that succeeds.
+    pub fn says(&self, args: &[&str]) -> String {
+        let ran: Ran = self.command(args).output().expect("adj starts").into();
+        assert_eq!(ran.code, 0, "adj {args:?}: {ran:?}\n{}", self.story());
+        ran.out
+    }
+
+    pub fn view(&self) -> Value {
+        self.home.show(RUN)
+    }
+
+    /// Waits for the end.
+    pub fn ends(&self) -> Value {
+        let seconds = format!("{}s", PATIENCE.as_secs());
+        let waited = self.home.adj(&["wait", RUN, "--until", "all", "--timeout", &seconds]);
+        let view = self.view();
+        assert_eq!(view["state"], "finished", "{waited:?} {view}\n{}", self.story());
+        view
+    }
+
+    /// Waits until the run is over or needs somebody, and that it is this status.
+    pub fn becomes(&self, status: &str) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let waited = self.home.adj(&["wait", RUN, "--until", "attention", "--timeout", "5s"]);
+            let view = self.view();
+            if view["status"] == status {
+                return view;
+            }
+            assert!(view["state"] != "finished" && Instant::now() < end, "not {status}: {waited:?} {view}\n{}", self.story());
+        }
+    }
+
+    /// The end, which is a success with this as its result.
+    pub fn succeeds(&self, result: &str) -> Value {
+        let view = self.ends();
+        assert_eq!(view["outcome"], "succeeded", "{view}\n{}", self.story());
+        assert_eq!(view["result"], result, "{view}\n{}", self.story());
+        view
+    }
+
+    /// What the model was asked, when it was asked that many times.
+    pub fn asked(&self, times: usize) -> Vec<Seen> {
+        let seen = self.model.seen();
+        assert_eq!(seen.len(), times, "{}", self.story());
+        seen
+    }
+
+    pub fn made(&self, file: &str) -> Option<String> {
+        std::fs::read_to_string(self.home.work().join(file)).ok()
+    }
+
+    /// Answers the question that is open.
+    pub fn replies(&self, answer: &str) {
+        self.says(&["reply", RUN, answer]);
+    }
+
+    pub fn cancels(&self) {
+        self.says(&["cancel", RUN]);
+    }
+
+    /// SIGKILL for the hub.
+    pub fn kills_the_hub(&self) {
+        kill(self.home.hub_pid());
+    }
+
+    /// SIGKILL for the supervisor of the latest attempt.
+    pub fn kills_the_supervisor(&self) {
+        kill(lock_pid(&self.home.attempt_dir(RUN).supervisor_lock()));
+    }
+
+    /// Waits until nothing of the run is left, within what is promised, and a bit for a loaded machine.
+    pub fn nothing_is_left(&self) {
+        let run = self.home.run_id(RUN);
+        self.home.until("nothing of the run is left", || {
+            let work = self.home.work().display().to_string();
+            let here = |pid: u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.display().to_string().starts_with(&work));
+            let left = self.home.processes().into_iter().filter(|(pid, _)| TestHome::is_alive(*pid) && here(*pid)).count();
+            (left == 0 && self.home.processes_of(&run).is_empty()).then_some(())
+        });
+    }
+
+    /// Keeps what the CLI wrote in its latest attempt as a fixture, when `ADJ_RECORD_STREAMS` is set:
+    /// scrubbed of this machine, and without the long lists that say nothing about the run.
+    pub fn records(&self, name: &str) {
+        if std::env::var_os("ADJ_RECORD_STREAMS").is_none() {
+            return;
+        }
+        let view = self.view();
+        let log = view["log_path"].as_str().expect("a run has a log");
+        let stream = std::fs::read_to_string(Path::new(log).with_extension("jsonl")).expect("it has a stream");
+        let home = self.home.home.dir.parent().expect("a directory").display().to_string();
+        let address = self.model.url().replace("http://", "");
+        let clean = stream.replace(&home, "/home/user").replace(&self.clis.bin.display().to_string(), "/usr/bin").replace(&address, "127.0.0.1:1");
+        let lines: String = clean.lines().map(|line| format!("{}\n", without_lists(line))).collect();
+        let file = recorded::directory().join(self.cli.name()).join(format!("{name}.jsonl"));
+        std::fs::create_dir_all(file.parent().expect("a directory")).expect("the fixtures can be written");
+        std::fs::write(file, lines).expect("the fixtures can be written");
+    }
+
+    /// What a failed test has to say.
+    pub fn story(&self) -> String {
+        let seen: Vec<_> = self.model.seen().into_iter().map(|seen| (seen.tools, seen.results)).collect();
+        let logs = self.home.adj(&["logs", RUN]);
+        let directory = self.home.home.dir.join("logs");
+        let mut files = String::new();
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            let end: String = text.chars().rev().take(6000).collect::<Vec<_>>().into_iter().rev().collect();
+            files.push_str(&format!("\n== {}\n{end}", entry.path().display()));
+        }
+        format!("log: {}{}\nthe model saw: {seen:#?}\n{files}", logs.out, logs.err)
+    }
+}
+
+/// Empties the lists of everything that a CLI has to offer: commands, skills, models.
+fn without_lists(line: &str) -> String {
+    const LISTS: [&str; 8] =
+        ["slash_commands", "terminal_slash_commands", "agents", "skills", "plugins", "capabilities", "availableCommands", "availableModels"];
+    fn empty(value: &mut Value) {
+        match value {
+            Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| match value {
+                Value::Array(list) if LISTS.contains(&name.as_str()) => list.clear(),
+                value => empty(value),
+            }),
+            Value::Array(values) => values.iter_mut().for_each(empty),
+            _ => {}
+        }
+    }
+    let Ok(mut value) = serde_json::from_str::<Value>(line) else { return line.to_owned() };
+    empty(&mut value);
+    value.to_string()
+}

@@ -1,0 +1,161 @@
+//! What a user sees of each real CLI, driven by `adj`.
+
+use super::Cli;
+use super::case::Case;
+use crate::model::Turn;
+use serde_json::{Value, json};
+
+/// A command that leaves a process behind, in a session of its own, as agents' shells do.
+const LEAVE_ONE_BEHIND: &str = "setsid sleep 600 >/dev/null 2>&1 & echo started";
+
+/// A command that the CLIs count neither as reading nor as editing.
+const FORBIDDEN: &str = "python3 -c \"open('forbidden.txt', 'w')\"";
+
+/// One test for each CLI.
+macro_rules! each {
+    ($($scenario:ident),* $(,)?) => {$(
+        mod $scenario {
+            use crate::vendors::Cli;
+
+            #[test]
+            fn claude() {
+                super::scenario::$scenario(Cli::Claude);
+            }
+
+            #[test]
+            fn codex() {
+                super::scenario::$scenario(Cli::Codex);
+            }
+
+            #[test]
+            fn gemini() {
+                super::scenario::$scenario(Cli::Gemini);
+            }
+
+            #[test]
+            fn goose() {
+                super::scenario::$scenario(Cli::Goose);
+            }
+        }
+    )*};
+}
+
+each! {
+    asks_writes_and_reports,
+    is_denied_what_it_may_not_do,
+    is_cancelled_with_all_it_started,
+    goes_on_in_its_session,
+    is_told_to_come_again_later,
+    does_not_notice_that_the_hub_dies,
+    ends_with_its_supervisor,
+}
+
+mod scenario {
+    use super::*;
+
+    pub fn asks_writes_and_reports(cli: Cli) {
+        let turns = [
+            Turn::call("ask_parent", json!({ "question": "Which colour?" })),
+            Turn::write("paint.txt", "blue\n"),
+            Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it blue" })),
+            Turn::say("The paint is blue."),
+        ];
+        let Some(case) = Case::new(cli, turns) else { return };
+        case.starts("edit");
+        case.becomes("waiting_parent_reply");
+        case.replies("blue");
+        let view = case.ends();
+        assert_eq!(view["outcome"], "succeeded", "{view}\n{}", case.story());
+        assert_eq!(view["summary"], "painted it blue", "{view}\n{}", case.story());
+        assert_eq!(case.made("paint.txt").as_deref(), Some("blue\n"), "{}", case.story());
+        // One call for the question: the answer is that call's result, and nothing was asked in between.
+        let seen = case.asked(4);
+        assert!(seen[1].last_result().contains("blue"), "{}", case.story());
+        assert!(case.home.log("job").contains("The paint is blue."), "{}", case.story());
+        assert!(view["usage"]["input_tokens"].as_u64() >= Some(100), "{view}");
+        case.records("asks");
+    }
+
+    pub fn is_denied_what_it_may_not_do(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::shell(FORBIDDEN), Turn::say("So be it.")]) else { return };
+        let relays = cli != Cli::Codex;
+        case.starts(if relays { "edit" } else { "read" });
+        if relays {
+            let view = case.becomes("waiting_parent_reply");
+            assert!(view["pending"].to_string().contains("forbidden.txt"), "the whole command is shown: {view}");
+            case.replies("deny");
+        }
+        case.succeeds("So be it.");
+        assert_eq!(case.made("forbidden.txt"), None);
+        assert!(!case.asked(2)[1].last_result().is_empty(), "the model is told");
+        case.records("denied");
+    }
+
+    pub fn is_cancelled_with_all_it_started(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::shell(LEAVE_ONE_BEHIND), Turn::hang("I am about to")]) else { return };
+        case.starts("full");
+        case.model.until_asked(2);
+        case.cancels();
+        let view = case.ends();
+        assert_eq!(view["outcome"], "cancelled", "{view}\n{}", case.story());
+        case.model.until_left();
+        case.nothing_is_left();
+        case.records("cancelled");
+    }
+
+    pub fn goes_on_in_its_session(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::write("first.txt", "one\n"), Turn::hang("I am about to")]) else { return };
+        case.starts("full");
+        case.model.until_asked(2);
+        case.says(&["pause", "job"]);
+        case.becomes("stopped");
+        case.model.until_left();
+        case.model.goes_on([Turn::say("It is done now.")]);
+        case.says(&["resume", "job", "finish it"]);
+        let view = case.succeeds("It is done now.");
+        assert_eq!(view["attempt"], 2, "{view}");
+        let seen = case.asked(3);
+        assert!(seen[2].body.to_string().contains("finish it"), "{}", case.story());
+        if cli != Cli::Gemini {
+            assert_eq!(seen[2].results.len(), 1, "it still knows that it has written: {}", case.story());
+        }
+        case.records("resumed");
+    }
+
+    pub fn is_told_to_come_again_later(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")]) else { return };
+        case.starts("edit");
+        match cli {
+            // They try again by themselves.
+            Cli::Gemini | Cli::Goose => drop(case.succeeds("Now it works.")),
+            Cli::Claude | Cli::Codex => {
+                let view = case.ends();
+                assert_eq!(view["outcome"], "failed", "{view}\n{}", case.story());
+                assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate limited")), "{view}\n{}", case.story());
+            }
+        }
+        case.records("limited");
+    }
+
+    pub fn does_not_notice_that_the_hub_dies(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::say("I went on.")]) else { return };
+        case.starts("edit");
+        case.becomes("waiting_parent_reply");
+        case.kills_the_hub();
+        case.replies("yes, go on");
+        let view: Value = case.succeeds("I went on.");
+        assert_eq!(view["attempt"], 1, "{view}");
+        assert!(case.asked(2)[1].last_result().contains("yes, go on"), "{}", case.story());
+    }
+
+    pub fn ends_with_its_supervisor(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::shell(LEAVE_ONE_BEHIND), Turn::hang("I am about to")]) else { return };
+        case.starts("full");
+        case.model.until_asked(2);
+        case.kills_the_supervisor();
+        case.model.until_left();
+        case.nothing_is_left();
+        let view = case.becomes("stopped");
+        assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("supervisor")), "{view}");
+    }
+}
