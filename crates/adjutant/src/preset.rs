@@ -141,6 +141,9 @@ pub struct Acp {
     /// Begin with this `authenticate` method, where it has to be named.
     #[serde(default)]
     pub authenticate: Option<String>,
+    /// It does not say which permissions are about edits: how the titles of those begin.
+    #[serde(default)]
+    pub edit_titles: Vec<String>,
 }
 
 /// How it is stopped, once its protocol's own way has not helped.

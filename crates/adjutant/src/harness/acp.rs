@@ -8,7 +8,7 @@
 use super::dialogue::{Decision, Permission, Step, line};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
@@ -20,6 +20,8 @@ pub struct Begin {
     pub anew: Option<String>,
     pub mode: Option<String>,
     pub authenticate: Option<String>,
+    /// How titles of edits begin, for an agent that says it in no other way.
+    pub edit_titles: Vec<String>,
     pub mcp_url: String,
     pub mcp_token: String,
     /// Instead, for an agent that takes no MCP over HTTP: a program and its arguments.
@@ -200,8 +202,23 @@ impl Acp {
         };
         // A title can hold an agent's own words where the kind says that it runs or changes something.
         let is_ours = matches!(kind, "" | "other" | "read" | "think") && is_our_tool(&title);
+        let is_edit = self.is_edit(call, kind, &title);
         self.asked.insert(id.to_string(), (id.clone(), options.clone()));
-        vec![Step::Permission(Permission { id: id.to_string(), tool: title, input, is_ours })]
+        vec![Step::Permission(Permission { id: id.to_string(), tool: title, input, is_ours, is_edit })]
+    }
+
+    /// Only where every file is named, and lies in the run's directory.
+    fn is_edit(&self, call: &Value, kind: &str, title: &str) -> bool {
+        let says_so = kind == "edit" || kind == "other" && self.begin.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str()));
+        let located = call["locations"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(|location| &location["path"]);
+        let given = ["path", "file_path", "filePath"].iter().filter_map(|name| call["rawInput"].get(name));
+        let files: Vec<&Value> = located.chain(given).collect();
+        says_so && !files.is_empty() && files.iter().all(|file| file.as_str().is_some_and(|file| self.is_within(Path::new(file))))
+    }
+
+    fn is_within(&self, file: &Path) -> bool {
+        let steps_out = file.components().any(|part| part == Component::ParentDir);
+        !steps_out && self.begin.cwd.join(file).starts_with(&self.begin.cwd)
     }
 
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
@@ -231,9 +248,9 @@ impl Acp {
     }
 }
 
-/// How agents call a tool of ours in a title: `adj__ask_parent`, `adj: ask_parent`, `ask_parent (adj MCP Server)`.
+/// How agents call a tool of ours in a title: `adj__ask_parent`, `adj: ask parent`, `ask_parent (adj MCP Server)`.
 fn is_our_tool(title: &str) -> bool {
-    let known = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let known = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b' '));
     ["adj__", "adj: ", "adj/", "adj_", "adj-"].iter().any(|beginning| title.strip_prefix(beginning).is_some_and(known))
         || title.strip_suffix(" (adj MCP Server)").is_some_and(known)
 }
@@ -261,6 +278,7 @@ mod tests {
             anew: None,
             mode: Some("yolo".to_owned()),
             authenticate: None,
+            edit_titles: Vec::new(),
             mcp_url: "http://127.0.0.1:1/mcp".to_owned(),
             mcp_token: "t".to_owned(),
             mcp_command: vec!["/adj".to_owned(), "mcp".to_owned()],
@@ -319,15 +337,34 @@ mod tests {
             json!([{"optionId": "a", "kind": "allow_always"}, {"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
         let ask = |id: u64, title: &str, kind: &str| json!({"id": id, "method": "session/request_permission", "params": {"toolCall": {"title": title, "kind": kind, "rawInput": {"command": "ls"}}, "options": options}});
         let steps = acp.hear(&ask(0, "ls", "execute"));
-        let expected = Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false };
+        let expected =
+            Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false, is_edit: false };
         assert_eq!(steps, [Step::Permission(expected)]);
         let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
         assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
         let is_ours =
             |acp: &mut Acp, title: &str, kind: &str| matches!(acp.hear(&ask(1, title, kind)).as_slice(), [Step::Permission(asked)] if asked.is_ours);
         assert!(is_ours(&mut acp, "ask_parent (adj MCP Server)", "other"));
+        assert!(is_ours(&mut acp, "adj: ask parent", "other"));
         assert!(!is_ours(&mut acp, "rm -rf / # (adj MCP Server)", "other"));
         assert!(!is_ours(&mut acp, "adj__ask_parent", "execute"));
+    }
+
+    #[test]
+    fn an_edit_is_one_within_the_runs_directory() {
+        let mut acp = Acp::new(Begin { edit_titles: vec!["write · ".to_owned()], ..begin(None) });
+        let mut is_edit = |title: &str, kind: &str, path: Value| {
+            let call = json!({"title": title, "kind": kind, "rawInput": {"path": path}});
+            let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
+            matches!(acp.hear(&asked).as_slice(), [Step::Permission(asked)] if asked.is_edit)
+        };
+        assert!(is_edit("write · a.txt", "other", json!("a.txt")));
+        assert!(is_edit("Writing to a.txt", "edit", json!("/w/b/a.txt")));
+        assert!(!is_edit("write · a.txt", "execute", json!("a.txt")), "its kind says what it is");
+        assert!(!is_edit("shell · write · a.txt", "other", json!("a.txt")));
+        for outside in [json!("../a.txt"), json!("/w/../etc/passwd"), json!("/wide/a.txt"), json!(null)] {
+            assert!(!is_edit("write · a.txt", "edit", outside.clone()), "{outside}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Claude {
             return vec![Step::Write(line(&json!({ "type": "control_response", "response": response })))];
         }
         let (tool, input) = (request["tool_name"].as_str().unwrap_or("a tool").to_owned(), request["input"].clone());
-        let permission = Permission { id: id.to_owned(), is_ours: tool.starts_with(OUR_TOOLS), tool, input: input.to_string() };
+        let permission = Permission { id: id.to_owned(), is_ours: tool.starts_with(OUR_TOOLS), is_edit: false, tool, input: input.to_string() };
         self.asked.insert(id.to_owned(), input);
         vec![Step::Permission(permission)]
     }
@@ -100,7 +100,13 @@ mod tests {
         let mut claude = Claude::default();
         let asked = json!({"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"rm -rf /"}}});
         let steps = claude.hear(&asked);
-        let expected = Permission { id: "r1".to_owned(), tool: "Bash".to_owned(), input: "{\"command\":\"rm -rf /\"}".to_owned(), is_ours: false };
+        let expected = Permission {
+            id: "r1".to_owned(),
+            tool: "Bash".to_owned(),
+            input: "{\"command\":\"rm -rf /\"}".to_owned(),
+            is_ours: false,
+            is_edit: false,
+        };
         assert_eq!(steps, [Step::Permission(expected)]);
         let answer = text(&claude.decide("r1", &Decision::Deny("no".to_owned())).expect("it was asked"));
         assert_eq!(answer["response"]["response"], json!({"behavior": "deny", "message": "no"}));

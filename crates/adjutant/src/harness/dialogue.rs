@@ -40,6 +40,8 @@ pub struct Permission {
     pub input: String,
     /// It is one of our own tools.
     pub is_ours: bool,
+    /// It changes a file in the run's directory, and does nothing else.
+    pub is_edit: bool,
 }
 
 /// What was decided about it.

@@ -45,6 +45,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<
             anew: order.prompt_anew.clone(),
             mode: profile.mode.clone(),
             authenticate: preset.acp.authenticate.clone(),
+            edit_titles: preset.acp.edit_titles.clone(),
             mcp_url: access.mcp_url.clone(),
             mcp_token: access.token.clone(),
             mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],

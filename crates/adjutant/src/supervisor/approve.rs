@@ -8,10 +8,11 @@ use crate::view::{ReadRequest, RequestApproval};
 /// How long one look at a question lasts; the next one follows at once.
 const LOOK_MS: u64 = 10 * 60 * 1000;
 
-/// Decides what needs nobody: our own tools, and everything for a run that may do everything.
+/// Decides what needs nobody: our own tools, edits for a run that may edit, and everything for one that
+/// may do everything.
 #[must_use]
 pub fn at_once(permission: &Permission, permissions: &str) -> Option<Decision> {
-    (permission.is_ours || permissions == "full").then_some(Decision::Allow)
+    (permission.is_ours || permissions == "full" || permissions == "edit" && permission.is_edit).then_some(Decision::Allow)
 }
 
 /// Asks, and waits for as long as it takes. Whatever is not a clear yes is a no.

@@ -83,7 +83,6 @@ pub fn refusal(refusal: Refusal) -> Value {
         Refusal::RateLimited { .. } => "rate_limit_error",
         Refusal::Unauthorized => "authentication_error",
         Refusal::TooLong => "invalid_request_error",
-        Refusal::Overloaded => "overloaded_error",
     };
     json!({ "type": "error", "error": { "type": kind, "message": refusal.message() } })
 }

@@ -51,7 +51,6 @@ pub fn refusal(refusal: Refusal) -> Value {
         Refusal::RateLimited { .. } => (429, "RESOURCE_EXHAUSTED"),
         Refusal::Unauthorized => (401, "UNAUTHENTICATED"),
         Refusal::TooLong => (400, "INVALID_ARGUMENT"),
-        Refusal::Overloaded => (503, "UNAVAILABLE"),
     };
     let mut details = json!([]);
     if let Refusal::RateLimited { after_s } = refusal {

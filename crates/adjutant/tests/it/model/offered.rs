@@ -40,14 +40,12 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
     let said = match turn {
         Turn::Say(text) => (Say::Text(text.clone()), End::Whole),
         Turn::Hang(text) => (Say::Text(text.clone()), End::Hang),
-        Turn::Cut(text) => (Say::Text(text.clone()), End::Cut),
         Turn::Call { tool, arguments } => (call(tool, arguments, offered), End::Whole),
         Turn::Write { path, content } => (write(path, content, offered), End::Whole),
         Turn::Shell { command } => (shell(command, offered), End::Whole),
         Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
         Turn::Unauthorized => return Err(Refusal::Unauthorized),
         Turn::TooLong => return Err(Refusal::TooLong),
-        Turn::Overloaded => return Err(Refusal::Overloaded),
     };
     Ok(said)
 }

@@ -107,7 +107,9 @@ fn side(body: &Value) -> String {
 
 fn filled(schema: &Value) -> Value {
     match schema["type"].as_str().unwrap_or_default().to_ascii_lowercase().as_str() {
-        "object" => schema["properties"].as_object().map(|all| all.iter().map(|(name, each)| (name.clone(), filled(each))).collect()).unwrap_or_default(),
+        "object" => {
+            schema["properties"].as_object().map(|all| all.iter().map(|(name, each)| (name.clone(), filled(each))).collect()).unwrap_or_default()
+        }
         "number" | "integer" => 1.into(),
         "boolean" => false.into(),
         "array" => Value::Array(Vec::new()),
@@ -134,7 +136,7 @@ fn results(dialect: Dialect, body: &Value) -> Vec<String> {
 }
 
 fn refuse(dialect: Dialect, refusal: Refusal) -> Response {
-    let status = StatusCode::from_u16(refusal.status(dialect)).expect("a status");
+    let status = StatusCode::from_u16(refusal.status()).expect("a status");
     let body = match dialect {
         Dialect::Messages => anthropic::refusal(refusal),
         Dialect::Responses | Dialect::Chat => openai::refusal(refusal),
@@ -170,7 +172,6 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
     let said = stream::iter(chunks.into_iter().map(|chunk| Ok::<_, io::Error>(Bytes::from(chunk))));
     let body = match end {
         End::Whole => Body::from_stream(said),
-        End::Cut => Body::from_stream(said.chain(stream::iter([Err(io::Error::other("cut"))]))),
         End::Hang => {
             let left = Left(stage.clone());
             Body::from_stream(said.chain(stream::once(async move {

@@ -15,16 +15,12 @@ pub enum Turn {
     Shell { command: String },
     /// Begins to say a text and never goes on.
     Hang(String),
-    /// Begins to say a text and drops the connection.
-    Cut(String),
     /// Refuses because too much was asked, and says when to come again.
     RateLimited { after_s: u32 },
     /// Refuses the key.
     Unauthorized,
     /// Refuses because the conversation is longer than the model takes.
     TooLong,
-    /// Refuses because it is overloaded.
-    Overloaded,
 }
 
 impl Turn {
@@ -79,7 +75,6 @@ pub enum Say {
 pub enum End {
     Whole,
     Hang,
-    Cut,
 }
 
 /// A refusal, before anything is streamed.
@@ -88,17 +83,14 @@ pub enum Refusal {
     RateLimited { after_s: u32 },
     Unauthorized,
     TooLong,
-    Overloaded,
 }
 
 impl Refusal {
-    pub fn status(self, dialect: super::Dialect) -> u16 {
+    pub fn status(self) -> u16 {
         match self {
             Self::RateLimited { .. } => 429,
             Self::Unauthorized => 401,
             Self::TooLong => 400,
-            Self::Overloaded if dialect == super::Dialect::Messages => 529,
-            Self::Overloaded => 503,
         }
     }
 
@@ -107,7 +99,6 @@ impl Refusal {
             Self::RateLimited { .. } => "too many requests: come again later",
             Self::Unauthorized => "invalid api key",
             Self::TooLong => "prompt is too long: 250000 tokens > 200000 maximum",
-            Self::Overloaded => "overloaded",
         }
     }
 }

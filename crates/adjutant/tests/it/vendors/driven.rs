@@ -46,8 +46,20 @@ each! {
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
     is_told_to_come_again_later,
+    is_not_let_in,
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
+}
+
+#[test]
+fn a_conversation_that_is_too_long_is_named_so() {
+    for cli in [Cli::Claude, Cli::Codex] {
+        let Some(case) = Case::new(cli, [Turn::TooLong]) else { return };
+        case.starts("edit");
+        let view = case.ends();
+        assert_eq!(view["outcome"], "failed", "{view}\n{}", case.story());
+        assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("context")), "{view}\n{}", case.story());
+    }
 }
 
 mod scenario {
@@ -83,11 +95,15 @@ mod scenario {
         if relays {
             let view = case.becomes("waiting_parent_reply");
             assert!(view["pending"].to_string().contains("forbidden.txt"), "the whole command is shown: {view}");
-            case.replies("deny");
+            case.says(&["deny", "job", "not in this house"]);
         }
         case.succeeds("So be it.");
         assert_eq!(case.made("forbidden.txt"), None);
-        assert!(!case.asked(2)[1].last_result().is_empty(), "the model is told");
+        let told = case.asked(2)[1].last_result().to_owned();
+        assert!(!told.is_empty(), "the model is told");
+        if cli == Cli::Claude {
+            assert!(told.contains("not in this house"), "and why, where the CLI passes that on: {told}");
+        }
         case.records("denied");
     }
 
@@ -135,6 +151,14 @@ mod scenario {
             }
         }
         case.records("limited");
+    }
+
+    pub fn is_not_let_in(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::Unauthorized, Turn::Unauthorized, Turn::Unauthorized]) else { return };
+        case.starts("edit");
+        let view = case.ends();
+        assert_eq!(view["outcome"], "failed", "{view}\n{}", case.story());
+        assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("not signed in")), "{view}\n{}", case.story());
     }
 
     pub fn does_not_notice_that_the_hub_dies(cli: Cli) {

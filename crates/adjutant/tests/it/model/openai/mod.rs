@@ -11,7 +11,6 @@ pub fn refusal(refusal: Refusal) -> Value {
         Refusal::RateLimited { .. } => ("rate_limit_exceeded", "rate_limit_exceeded"),
         Refusal::Unauthorized => ("invalid_request_error", "invalid_api_key"),
         Refusal::TooLong => ("invalid_request_error", "context_length_exceeded"),
-        Refusal::Overloaded => ("server_error", "server_is_overloaded"),
     };
     json!({ "error": { "message": refusal.message(), "type": kind, "code": code, "param": null } })
 }
