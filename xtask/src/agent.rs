@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "asking is all that these agents do")]
 pub enum Task {
     /// Fills the run with questions, and measures asking at each of these numbers.
     AskAt { levels: Vec<u64>, samples: u32, adj: PathBuf, out: PathBuf },
     /// Asks again and again, each time waiting for the answer.
     AskAndWait { count: u32, adj: PathBuf, out: PathBuf },
+    /// Prints questions in blocks, and says when each was written.
+    PrintBlocks { count: u32, out: PathBuf },
     /// Asks and waits until `stop` is there.
     AskUntil { adj: PathBuf, out: PathBuf, stop: PathBuf },
 }
@@ -40,6 +41,13 @@ pub struct Level {
 pub struct Returned {
     pub message_id: String,
     /// When the blocked call returned, by the clock that all processes share.
+    pub at_ns: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Printed {
+    pub question: String,
+    /// When its last byte was written.
     pub at_ns: u64,
 }
 
@@ -67,6 +75,23 @@ pub fn main() -> Result<()> {
                 returned.push(Returned { message_id, at_ns });
             }
             write(&out, &returned)
+        }
+        Task::PrintBlocks { count, out } => {
+            let access = std::env::var_os("ADJ_WORKER").ok_or("ADJ_WORKER is not set")?;
+            let access: adjutant::link::WorkerAccess = serde_json::from_str(&std::fs::read_to_string(access)?)?;
+            let mut printed = Vec::new();
+            let mut stdout = std::io::stdout();
+            for number in 0..count {
+                let question = format!("number {number}?");
+                let fields = format!("agent_id: {}\nquestions:\n  - text: {question}\n    type: optional\n", access.run_id);
+                let block = format!("[CLARIFICATION_NEEDED]\n{fields}[/CLARIFICATION_NEEDED]\n");
+                stdout.write_all(block.as_bytes())?;
+                stdout.flush()?;
+                printed.push(Printed { question, at_ns: monotonic_ns() });
+                // The parent has seen to it and waits again by then.
+                std::thread::sleep(Duration::from_millis(40));
+            }
+            write(&out, &printed)
         }
         Task::AskUntil { adj, out, stop } => {
             let mut server = worker(&adj)?;

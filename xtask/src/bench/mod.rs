@@ -3,6 +3,7 @@
 
 mod chat;
 mod load;
+mod signals;
 mod size;
 mod start;
 
@@ -86,6 +87,10 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("ask", chat::ask(&bench));
     measure!("answer", chat::answer(&bench));
     measure!("dispatch", start::dispatch(&bench));
+    measure!("signal: block", signals::block(&bench));
+    measure!("signal: scan", signals::scan(&bench));
+    measure!("signal: resume", signals::resume(&bench));
+    measure!("signal: waiting", signals::waiting(&bench));
     measure!("pairs", load::pairs(&bench));
     measure!("processes", load::processes(&bench));
     measure!("flood", size::flood(&bench));

@@ -55,7 +55,7 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-async fn wait_for_log(lab: &Lab, path: &str) -> Result<()> {
+pub async fn wait_for_log(lab: &Lab, path: &str) -> Result<()> {
     let start = Instant::now();
     while std::fs::metadata(path).map_or(0, |meta| meta.len()) == 0 {
         if start.elapsed() > Duration::from_secs(10) {

@@ -1,0 +1,149 @@
+//! Signals: how soon a block reaches the parent, how fast output is looked through for them, how soon
+//! a resumed run works again, and what runs that wait cost.
+
+use super::chat::read_when_there;
+use super::{Bench, in_lab};
+use crate::agent::{Printed, Task};
+use crate::lab::{Result, cpu_time, monotonic_ns};
+use crate::stats::{Row, Samples};
+use adjutant::signal::Scanner;
+use adjutant::view::{AnswerOne, AnswerRequests, ListRuns, Pause, Resume, RunView, Wait, WaitUntil};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// From a block's last byte written to the waiting parent's call returning.
+pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let client = lab.client();
+        let out = lab.dir.path().join("printed");
+        let count = bench.scale.answers;
+        let run: RunView = client.call(&lab.order("bench", Task::PrintBlocks { count, out: out.clone() }.prompt()?)).await?;
+        let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+        while seen.len() < count as usize {
+            let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::Attention, after: None, wait_ms: 10_000 };
+            let found = client.call(&wait).await?;
+            let at_ns = monotonic_ns();
+            if found.needs.is_empty() && found.working.is_empty() {
+                return Err(format!("the agent ended early: {:?}", found.ended).into());
+            }
+            for request in found.needs {
+                seen.insert(request.question.clone(), at_ns);
+                let one = AnswerOne { message_id: Some(request.message_id), answer: "seen".to_string(), ..AnswerOne::default() };
+                client.call(&AnswerRequests { answers: vec![one] }).await?;
+            }
+        }
+        let printed: Vec<Printed> = read_when_there(&lab, &client, &run, &out, Duration::from_secs(60)).await?;
+        let mut times = Samples::default();
+        for one in &printed {
+            times.push_ns(seen.get(&one.question).ok_or("a block that nobody saw")?.saturating_sub(one.at_ns));
+        }
+        let floor = bench.fdatasync_ms();
+        Ok(vec![Row::latency("a block's last byte to the waiting parent's call returning", &times, Some(floor), floor + 3.0)])
+    })
+    .await
+}
+
+/// Ordinary output, looked through for blocks.
+pub async fn scan(_bench: &Bench) -> Result<Vec<Row>> {
+    const BYTES: usize = 512 * 1024 * 1024;
+    let mut text = String::new();
+    let mut number = 0;
+    while text.len() < 64 * 1024 {
+        let line = match number % 5 {
+            0 => format!("   Compiling crate-{number} v0.{number}.0 (/work/crates/crate-{number})\n"),
+            1 => format!("[INFO] 2026-01-11 line {number} of an ordinary log, as long as such lines are\n"),
+            2 => format!("{{\"level\":\"debug\",\"n\":{number},\"msg\":\"one object on its line\"}}\n"),
+            3 => "\n".to_string(),
+            _ => format!("{number}: what a model says in a sentence or two, and then a bit more of it until the line is full\n"),
+        };
+        text.push_str(&line);
+        number += 1;
+    }
+    let mut scanner = Scanner::default();
+    let mut found = 0_u64;
+    let start = Instant::now();
+    for _ in 0..BYTES / text.len() {
+        scanner.feed(&text, &mut |_| found += 1);
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    if found > 0 {
+        return Err(format!("{found} blocks where there are none").into());
+    }
+    #[expect(clippy::cast_precision_loss, reason = "sizes far below 2^52")]
+    let rate = (BYTES / text.len() * text.len()) as f64 / 1e6 / seconds;
+    Ok(vec![Row::number("ordinary output looked through for blocks", rate, "MB/s", 200.0, false)])
+}
+
+/// From the resuming call to the first thing that the new attempt does.
+pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let client = lab.client();
+        let journal = lab.dir.path().join("journal");
+        let mut times = Samples::default();
+        for number in 0..bench.scale.starts {
+            let run = lab.dispatch(&client, "echo", &format!("say here\nhang\nresume-here\njournal {} {number}", journal.display())).await?;
+            let ended = |until| Wait { runs: vec![run.run_id.clone()], until, after: None, wait_ms: 20_000 };
+            super::size::wait_for_log(&lab, &run.log_path).await?;
+            client.call(&Pause { run: run.run_id.clone() }).await?;
+            client.call(&ended(WaitUntil::All)).await?;
+            let start_ns = monotonic_ns();
+            client.call(&Resume { run: run.run_id.clone(), ..Resume::default() }).await?;
+            let found = client.call(&ended(WaitUntil::All)).await?;
+            if found.ended.first().and_then(|run| run.outcome.as_deref()) != Some("succeeded") {
+                return Err(format!("{}: {:?}", run.name, found.ended).into());
+            }
+            let text = std::fs::read_to_string(&journal)?;
+            let last: Vec<&str> = text.lines().last().unwrap_or_default().split(' ').collect();
+            if last.first() != Some(&run.run_id.as_str()) {
+                return Err(format!("the journal's last line is {last:?}").into());
+            }
+            times.push_ns(last[3].parse::<u64>()? - start_ns);
+        }
+        let floor = bench.floors.spawn.p50() * 3.0 + bench.fdatasync_ms();
+        Ok(vec![Row::latency("resume to the new attempt's first instruction", &times, Some(floor), 50.0)])
+    })
+    .await
+}
+
+/// What runs cost the hub that wait for an answer.
+pub async fn waiting(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "live_runs_max = 5000", |lab| async move {
+        let client = lab.client();
+        let count = bench.scale.live_runs;
+        let mut work = JoinSet::new();
+        for lane in 0..8 {
+            let (client, lab) = (client.clone(), Arc::clone(&lab));
+            work.spawn(async move {
+                for _ in 0..count / 8 + u32::from(lane < count % 8) {
+                    lab.dispatch(&client, "echo", "ask \"Go on?\"").await?;
+                }
+                Result::Ok(())
+            });
+        }
+        while let Some(done) = work.join_next().await {
+            done??;
+        }
+        let start = Instant::now();
+        while asking(&client).await? < count as usize {
+            if start.elapsed() > Duration::from_secs(120) {
+                return Err(format!("only {} of {count} runs wait", asking(&client).await?).into());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let pid = lab.hub().await?.pid;
+        let before = cpu_time(pid)?;
+        let start = Instant::now();
+        tokio::time::sleep(Duration::from_secs(bench.scale.idle_s)).await;
+        let idle = (cpu_time(pid)? - before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
+        Ok(vec![Row::number(&format!("{count} runs that wait for an answer: hub"), idle, "% of a core", 1.0, true)])
+    })
+    .await
+}
+
+async fn asking(client: &adjutant::client::Client) -> Result<usize> {
+    let runs = client.call(&ListRuns { all: false, limit: Some(10_000) }).await?.runs;
+    Ok(runs.iter().filter(|run| run.pending_total > 0).count())
+}
