@@ -139,7 +139,7 @@ fn the_acceptance_command_keeps_to_the_runs_limits_and_leaves_nothing_behind() {
     let hangs = script_file(&home, "hangs.sh", "echo begun; setsid sleep 600 & sleep 600");
     let script = report(&json!({"status": "success", "summary": "x"}));
     let accept = hangs.display().to_string();
-    home.ok(&["run", "--detach", "--agent", "echo", "--name", "late", "--timeout", "2s", "--accept", &accept, &format!("{script}\n")]);
+    home.ok(&["run", "--detach", "--agent", "echo", "--name", "late", "--timeout", "8s", "--accept", &accept, &format!("{script}\n")]);
     let view = home.finished("late");
     assert_eq!(
         (&view["outcome"], &view["acceptance"]["passed"], &view["acceptance"]["output"]),

@@ -167,7 +167,7 @@ fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
 #[test]
 fn a_run_that_used_up_its_time_leaves_a_checkpoint_made_for_it() {
     let home = TestHome::new();
-    home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "2s", "progress 40 half of src\nsay reading b.rs\nhang\n"]);
+    home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "6s", "progress 40 half of src\nsay reading b.rs\nhang\n"]);
     let view = home.until_status("slow", "stopped");
     let checkpoint = &view["checkpoint"];
     assert_eq!((&view["reason"], &checkpoint["made_by"]), (&json!("resource_limit"), &json!("adjutant")), "{view}");
