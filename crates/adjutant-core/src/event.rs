@@ -21,13 +21,14 @@ pub enum EventKind {
     RequestAnswered,
     RequestRetrieved,
     RequestVetoed,
+    DelegationEnded,
     RequestExpired,
     RequestWithdrawn,
     SignalMalformed,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::RunQueued,
         Self::RunStarting,
         Self::RunStarted,
@@ -46,6 +47,7 @@ impl EventKind {
         Self::RequestAnswered,
         Self::RequestRetrieved,
         Self::RequestVetoed,
+        Self::DelegationEnded,
         Self::RequestExpired,
         Self::RequestWithdrawn,
         Self::SignalMalformed,
@@ -73,6 +75,7 @@ impl EventKind {
             Self::RequestAnswered => "request.answered",
             Self::RequestRetrieved => "request.retrieved",
             Self::RequestVetoed => "request.vetoed",
+            Self::DelegationEnded => "delegation.ended",
             Self::RequestExpired => "request.expired",
             Self::RequestWithdrawn => "request.withdrawn",
             Self::SignalMalformed => "signal.malformed",

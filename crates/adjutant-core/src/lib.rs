@@ -20,6 +20,7 @@ pub mod resume;
 pub mod run;
 pub mod signal;
 pub mod time;
+pub mod tree;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 pub use decision::{Changes, Decision};

@@ -88,6 +88,8 @@ impl fmt::Display for Principal {
 pub enum Relation {
     /// The principal is this run.
     Itself,
+    /// The principal is a run, and this one was delegated by it.
+    Child,
     /// The principal is the client that dispatched the run's root.
     Owner,
     /// Anything else.
@@ -252,6 +254,8 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
         },
         Principal::Run(_) => match action {
             A::StartChat | A::ListChats | A::ReadChat | A::Say => Verdict::Yes,
+            // It sees what became of what it delegated; whoever is responsible decides about it.
+            A::See if relation == Relation::Child => Verdict::Yes,
             A::See | A::ReadAnswer | A::Ask | A::Report | A::ReceiveMessages => {
                 if relation == Relation::Itself {
                     Verdict::Yes
@@ -292,6 +296,10 @@ mod tests {
         for action in Action::ALL.into_iter().filter(|action| !chats.contains(action)) {
             assert_ne!(may(&run, action, Relation::Foreign), Verdict::Yes, "{action:?}");
         }
+        for action in Action::ALL.into_iter().filter(|action| *action != Action::See && !chats.contains(action)) {
+            assert_ne!(may(&run, action, Relation::Child), Verdict::Yes, "{action:?}");
+        }
+        assert_eq!(may(&run, Action::See, Relation::Child), Verdict::Yes);
         assert_eq!(may(&run, Action::Answer, Relation::Itself), Verdict::NotAllowed);
         assert_eq!(may(&run, Action::Ask, Relation::Itself), Verdict::Yes);
     }

@@ -37,12 +37,75 @@ pub enum Delegated {
     Denied { task: String, reason: String },
 }
 
+impl Decided {
+    /// Writes it for a run that goes on.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let Self { number, question, became } = self;
+        let answer = match became {
+            Became::Answered(answer) => format!("A: {answer}"),
+            Became::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
+            Became::Withdrawn => "The question was withdrawn.".to_owned(),
+        };
+        format!("{number}: {question}\n{answer}")
+    }
+}
+
+impl Ruled {
+    /// Writes it under its heading.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let Self { number, action, approved, words } = self;
+        let (heading, label) = if *approved { ("## APPROVAL GRANTED", "Note") } else { ("## APPROVAL DENIED", "Reason") };
+        let words = words.as_ref().map_or_else(String::new, |words| format!("\n{label}: {words}"));
+        let bounds =
+            if *approved { "This covers what you showed and nothing else." } else { "Do not do it. Find another way, or report that there is none." };
+        format!("{heading}\n\n{number}: {action}{words}\n{bounds}")
+    }
+}
+
+impl Delegated {
+    /// Writes it under its heading.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Approved { task, child, result } => {
+                let result = result.as_ref().map_or_else(String::new, |result| format!("\nResult: {result}"));
+                format!("## DELEGATION APPROVED\n\nNew agent launched: {child}\nTask: {task}{result}")
+            }
+            Self::Denied { task, reason } => format!("## DELEGATION DENIED\n\nTask: {task}\nReason: {reason}"),
+        }
+    }
+}
+
+/// What became of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    Decided(Decided),
+    Ruled(Ruled),
+    Delegated(Delegated),
+}
+
+impl Told {
+    /// Writes it for a run that is told it on its way.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Decided(decided) => decided.to_text(),
+            Self::Ruled(ruled) => ruled.to_text(),
+            Self::Delegated(delegated) => delegated.to_text(),
+        }
+    }
+}
+
 /// Everything that a new attempt is told beside its task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resumption {
     pub decided: Vec<Decided>,
     pub ruled: Vec<Ruled>,
     pub delegated: Vec<Delegated>,
+    /// What it was sent while it was away, oldest first.
+    pub messages: Vec<String>,
     pub checkpoint: Option<Checkpoint>,
     /// The run stopped because of an error.
     pub after_error: bool,
@@ -68,35 +131,20 @@ pub fn compose_in_session(resumption: &Resumption) -> String {
 }
 
 fn since(resumption: &Resumption) -> String {
-    let Resumption { decided, ruled, delegated, checkpoint, after_error, choice, resolution, working_directory, next_step } = resumption;
+    let Resumption { decided, ruled, delegated, messages, checkpoint, after_error, choice, resolution, working_directory, next_step } = resumption;
     let mut parts = Vec::new();
     if !decided.is_empty() {
         let mut text = "## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned();
-        for Decided { number, question, became } in decided {
-            let answer = match became {
-                Became::Answered(answer) => format!("A: {answer}"),
-                Became::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
-                Became::Withdrawn => "The question was withdrawn.".to_owned(),
-            };
-            text.push_str(&format!("\n\n{number}: {question}\n{answer}"));
+        for one in decided {
+            text.push_str(&format!("\n\n{}", one.to_text()));
         }
         parts.push(text);
     }
-    for Ruled { number, action, approved, words } in ruled {
-        let (heading, label) = if *approved { ("## APPROVAL GRANTED", "Note") } else { ("## APPROVAL DENIED", "Reason") };
-        let words = words.as_ref().map_or_else(String::new, |words| format!("\n{label}: {words}"));
-        let bounds =
-            if *approved { "This covers what you showed and nothing else." } else { "Do not do it. Find another way, or report that there is none." };
-        parts.push(format!("{heading}\n\n{number}: {action}{words}\n{bounds}"));
-    }
-    for delegation in delegated {
-        parts.push(match delegation {
-            Delegated::Approved { task, child, result } => {
-                let result = result.as_ref().map_or_else(String::new, |result| format!("\nResult: {result}"));
-                format!("## DELEGATION APPROVED\n\nNew agent launched: {child}\nTask: {task}{result}")
-            }
-            Delegated::Denied { task, reason } => format!("## DELEGATION DENIED\n\nTask: {task}\nReason: {reason}"),
-        });
+    parts.extend(ruled.iter().map(Ruled::to_text));
+    parts.extend(delegated.iter().map(Delegated::to_text));
+    if !messages.is_empty() {
+        let list: Vec<String> = messages.iter().map(|message| format!("- {}", message.trim().replace('\n', "\n  "))).collect();
+        parts.push(format!("## MESSAGES\n\n{}", list.join("\n")));
     }
     let heading = if *after_error || choice.is_some() { "## ERROR RECOVERY" } else { "## BLOCKER RESOLVED" };
     if checkpoint.is_some() || choice.is_some() || resolution.is_some() {
@@ -254,5 +302,7 @@ mod tests {
         let text = compose("T", &resumption);
         assert!(text.contains("## DELEGATION APPROVED\n\nNew agent launched: calm-newt\nTask: Refactor\nResult: done"));
         assert!(text.contains("## DELEGATION DENIED\n\nTask: Rewrite\nReason: later"));
+        let text = compose("T", &Resumption { messages: vec!["first\nline".to_owned(), "second".to_owned()], ..Resumption::default() });
+        assert!(text.contains("## MESSAGES\n\n- first\n  line\n- second\n\n## RESUME"), "{text}");
     }
 }

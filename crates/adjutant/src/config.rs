@@ -9,6 +9,7 @@ pub use chats::{Chats, Template};
 
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
+use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -228,6 +229,8 @@ pub struct Config {
     pub containment: Containment,
     /// A second live run in one directory is refused.
     pub refuse_shared_directory: bool,
+    /// How large a tree of delegated runs may become.
+    pub tree: TreeLimits,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
     pub chats: Chats,
@@ -304,6 +307,8 @@ struct FileConfig {
     containment: Containment,
     #[serde(default)]
     refuse_shared_directory: bool,
+    #[serde(default)]
+    delegation: FileDelegation,
     default_agent: Option<String>,
     #[serde(default)]
     agents: BTreeMap<String, FileAgent>,
@@ -311,6 +316,28 @@ struct FileConfig {
     chats: chats::FileChats,
     #[serde(default)]
     presets: BTreeMap<String, Preset>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileDelegation {
+    depth_max: Option<u64>,
+    children_max: Option<u64>,
+    live_max: Option<u64>,
+    total_max: Option<u64>,
+}
+
+impl FileDelegation {
+    fn limits(&self) -> TreeLimits {
+        let Self { depth_max, children_max, live_max, total_max } = *self;
+        let built_in = TreeLimits::default();
+        TreeLimits {
+            depth_max: depth_max.unwrap_or(built_in.depth_max),
+            children_max: children_max.unwrap_or(built_in.children_max),
+            live_max: live_max.unwrap_or(built_in.live_max),
+            total_max: total_max.unwrap_or(built_in.total_max),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -486,6 +513,7 @@ impl Config {
             log_bytes_max,
             containment: file.containment,
             refuse_shared_directory: file.refuse_shared_directory,
+            tree: file.delegation.limits(),
             default_agent: file.default_agent,
             agents,
             path,

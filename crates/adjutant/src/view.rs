@@ -320,6 +320,11 @@ pub struct RunView {
     /// Place in the queue, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_place: Option<u64>,
+    /// The name of the run that it was delegated by, and of those that it has delegated to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<String>,
     /// Other live runs in the same directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_directory_with: Vec<String>,
@@ -540,6 +545,64 @@ pub struct RequestApproval {
 }
 call!(RequestApproval = "request-approval", writes true -> RequestView);
 
+/// Asks that somebody else does a task. Committed before it returns; [`ReadRequest`] waits for the
+/// decision, and where the run waits for the task, for its end.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delegate {
+    /// What is to be done, for an agent that sees nothing else.
+    pub task: String,
+    /// The caller's own agent when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Below the caller's own directory unless absolute; that directory when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// `can_proceed_parallel` (when left out), `blocks_current_work` or `optional`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub independence: Option<String>,
+    /// `P0`, `P1` (when left out) or `P2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What the other agent has to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_required: Option<String>,
+    /// How the two are to keep out of each other's way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_duration: Option<String>,
+    /// Deadline of the decision, in seconds from now. 24 hours when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
+}
+call!(Delegate = "delegate", writes true -> RequestView);
+
+/// What a delegation says beside its task, and what it was approved with instead.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelegationView {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// `blocks_current_work`, `can_proceed_parallel` or `optional`.
+    pub independence: String,
+    /// `P0`, `P1` or `P2`.
+    pub priority: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_required: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_duration: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<ChangesView>,
+}
+
 /// A decision about an approval or a delegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -667,6 +730,19 @@ pub struct RequestView {
     pub preview: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<DelegationView>,
+    /// The run that an approved delegation has started, and its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_name: Option<String>,
+    /// How that run ended, with its last words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_result: Option<String>,
+    /// The asker waits until that run has ended.
+    #[serde(default)]
+    pub held: bool,
     /// Stands for everything that is decided about, see [`AnswerOne::content_hash`].
     #[serde(default)]
     pub content_hash: String,

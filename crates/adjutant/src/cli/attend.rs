@@ -110,7 +110,8 @@ pub fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
         let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
         let (number, name) = (text::line(&request.number), text::line(&request.run_name));
         let done = if request.decision.is_none() { format!("answered {number} of {name}: {answer}") } else { format!("{number} of {name} {answer}") };
-        let line = format!("{} {done}", cx.out.paint.apply(Style::Good, "✓"));
+        let started = request.child_name.as_ref().map(|name| format!("; started {}", text::line(name))).unwrap_or_default();
+        let line = format!("{} {done}{started}", cx.out.paint.apply(Style::Good, "✓"));
         cx.out.line(&line)?;
     }
     for run in &answered.runs {

@@ -8,7 +8,7 @@ use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use super::{decide, state};
 use crate::text;
-use crate::view::{AcceptanceView, CheckpointView, EventView, GetRun, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait};
+use crate::view::{AcceptanceView, CheckpointView, DelegationView, EventView, GetRun, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait};
 use std::fmt::Write as _;
 
 /// Most runs that are listed when nothing else is said.
@@ -40,7 +40,7 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
         cx.out.next(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
         return Ok(Exit::Done);
     }
-    let rows: Vec<Vec<Cell>> = list.runs.iter().map(|run| row(run, cx)).collect();
+    let rows: Vec<Vec<Cell>> = tree(&list.runs).into_iter().map(|(depth, run)| row(run, depth, cx)).collect();
     let since = if cx.out.terminal { "AGE" } else { "CREATED" };
     cx.out.text(&render(&["RUN", "AGENT", "STATE", "PROGRESS", since, "TASK"], &rows, cx.out.columns, cx.out.paint))?;
     if list.more > 0 {
@@ -54,11 +54,27 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
     Ok(Exit::Done)
 }
 
-fn row(run: &RunView, cx: &Context) -> Vec<Cell> {
+/// Puts what a run has delegated below it, where both are listed; returns how deep each stands.
+fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
+    fn add<'a>(runs: &'a [RunView], run: &'a RunView, depth: usize, out: &mut Vec<(usize, &'a RunView)>) {
+        out.push((depth, run));
+        for child in runs.iter().filter(|child| child.parent.as_deref() == Some(run.run_id.as_str())) {
+            add(runs, child, depth + 1, out);
+        }
+    }
+    let is_listed = |id: &String| runs.iter().any(|run| run.run_id == *id);
+    let mut out = Vec::with_capacity(runs.len());
+    for run in runs.iter().filter(|run| !run.parent.as_ref().is_some_and(is_listed)) {
+        add(runs, run, 0, &mut out);
+    }
+    out
+}
+
+fn row(run: &RunView, depth: usize, cx: &Context) -> Vec<Cell> {
     let look = state::look(run, now());
     let time = run.ended_at.as_deref().filter(|_| cx.out.terminal).unwrap_or(&run.created_at);
     vec![
-        painted(&run.name, Style::Strong),
+        painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
         plain(&run.agent),
         painted(&look.text, look.style),
         plain(&progress(run.percent.filter(|_| !state::is_over(run)), cx.out.terminal)),
@@ -118,7 +134,8 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("directory", Some(&run.cwd))?;
     field("shared by", Some(&run.shares_directory_with.join(", ")))?;
     field("owner", Some(&run.owner))?;
-    field("parent", run.parent.as_deref())?;
+    field("child of", run.parent_name.as_deref().or(run.parent.as_deref()))?;
+    field("children", Some(&run.children.join(", ")))?;
     field("retry of", run.retry_of.as_deref())?;
     field("created", when(&Some(run.created_at.clone())).as_deref())?;
     field("started", when(&run.started_at).as_deref())?;
@@ -256,6 +273,9 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
     if let Some(risk) = &request.risk {
         out.push_str(&indented(&format!("risk: {risk}"), cx));
     }
+    if let Some(delegation) = &request.delegation {
+        out.push_str(&indented(&delegated(delegation), cx));
+    }
     if let Some(preview) = &request.preview {
         writeln!(out, "{INDENT}{}", cx.out.paint.apply(Style::Dim, "preview"))?;
         for line in indented(preview, cx).lines() {
@@ -273,6 +293,31 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
         writeln!(out, "  when nobody answers: {}", text::line(default))?;
     }
     Ok(out)
+}
+
+/// What a delegation says beside its task.
+fn delegated(delegation: &DelegationView) -> String {
+    let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _ } = delegation;
+    let meaning = match independence.as_str() {
+        "blocks_current_work" => "the run waits for it",
+        "optional" => "when there is room",
+        _ => "the run goes on meanwhile",
+    };
+    let mut text = format!("({meaning}; {priority})");
+    let parts = [
+        ("agent", agent),
+        ("directory", cwd),
+        ("reason", reason),
+        ("context", context_required),
+        ("coordination", coordination),
+        ("takes", estimated_duration),
+    ];
+    for (label, part) in parts {
+        if let Some(part) = part {
+            text.push_str(&format!("\n{label}: {part}"));
+        }
+    }
+    text
 }
 
 fn ago(time: &str, cx: &Context) -> String {

@@ -73,7 +73,7 @@ async fn live(words: &[&str]) -> u8 {
         Err(error) => return stop(1, &format!("the prompt cannot be read: {error}")),
     };
     let (cancel, mut cancelled) = mpsc::channel(1);
-    let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None };
+    let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None, child: None };
     match plan {
         Err(problem) => stop(EXIT_USAGE, &problem),
         Ok(Plan::SayBack(text)) => {
@@ -154,6 +154,8 @@ struct Agent {
     messages: Messages,
     /// The last question that was asked without waiting.
     unread: Option<String>,
+    /// The run that its last delegation started.
+    child: Option<String>,
 }
 
 impl Agent {
@@ -177,6 +179,8 @@ impl Agent {
             Command::AskStdio(question) => self.ask(question, true).await?,
             Command::Approve(leave) => self.put(requests::approve(&leave), leave.nowait).await?,
             Command::ApproveBlock(leave) => out::line(&requests::approve_block(&access()?.run_id, &leave)),
+            Command::Delegate(handout) => self.put(requests::delegate(&handout), handout.nowait).await?,
+            Command::DelegateBlock(handout) => out::line(&requests::delegate_block(&access()?.run_id, &handout)),
             Command::Asks { count, text, wait } => self.ask_many(count, &text, wait).await?,
             Command::Check { wait } => self.check(wait).await?,
             Command::Status => say_result(call("check_subagent_status", json!({})).await),
@@ -201,7 +205,12 @@ impl Agent {
             }
             Command::Adj(args) => say_output(&child::program().args(args).stdin(Stdio::null()).output()?),
             Command::ScrubAdj(args) => scrubbed(&args)?,
-            Command::Tool(tool) => say_result(worker::over_http(&access()?, &tool).await),
+            Command::Tool(mut tool) => {
+                if let Some(child) = &self.child {
+                    tool.arguments = serde_json::from_str(&tool.arguments.to_string().replace("$CHILD", child))?;
+                }
+                say_result(worker::over_http(&access()?, &tool).await);
+            }
             Command::StdioTool(tool) => say_result(blocking(move || worker::over_stdio(&[], &tool)).await),
             Command::Steal { access, call } => {
                 let steal = move || worker::over_stdio(&[OsStr::new("--token-file"), OsStr::new(&access)], &call);
@@ -261,6 +270,7 @@ impl Agent {
             reply = expect(call("check_answer", json!({"message_id": id, "wait_s": 3600})).await)?;
         }
         say_answer(&reply);
+        self.child = reply.structured["child"].as_str().map(str::to_string).or(self.child.take());
         Ok(())
     }
 
@@ -344,6 +354,9 @@ fn settled(reply: &worker::Answer) -> bool {
 
 fn say_answer(reply: &worker::Answer) {
     out::line(&format!("answer: {}", reply.structured["answer"].as_str().unwrap_or_default()));
+    if let Some(result) = reply.structured["child_result"].as_str() {
+        out::line(&format!("child: {result}"));
+    }
 }
 
 fn id_of(reply: &worker::Answer) -> io::Result<String> {

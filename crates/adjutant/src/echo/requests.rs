@@ -1,6 +1,6 @@
 //! What the echo agent asks for: the tool calls, and the same as blocks of its own words.
 
-use super::script::{Leave, Question, ToolCall};
+use super::script::{Handout, Leave, Question, ToolCall};
 use serde_json::{Map, Value, json};
 
 /// The call that asks a question.
@@ -35,6 +35,29 @@ pub fn approve(leave: &Leave) -> ToolCall {
 /// The block that asks for leave.
 pub fn approve_block(run: &str, leave: &Leave) -> String {
     block("APPROVAL_NEEDED", run, &shown(leave))
+}
+
+/// The call that has somebody else do something.
+pub fn delegate(handout: &Handout) -> ToolCall {
+    let mut arguments = task(handout);
+    if handout.nowait {
+        arguments.insert("wait_s".into(), json!(0));
+    }
+    ToolCall { name: "delegate_work".to_string(), arguments: Value::Object(arguments) }
+}
+
+/// The block that does.
+pub fn delegate_block(run: &str, handout: &Handout) -> String {
+    block("DELEGATE_WORK", run, &task(handout))
+}
+
+fn task(handout: &Handout) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("new_task_description".into(), json!(handout.task));
+    for (name, value) in &handout.fields {
+        fields.insert((*name).into(), json!(value));
+    }
+    fields
 }
 
 fn shown(leave: &Leave) -> Map<String, Value> {

@@ -13,6 +13,9 @@ pub enum Command {
     /// Asks for leave, by tool or (where it is so said) in a block of its own words.
     Approve(Leave),
     ApproveBlock(Leave),
+    /// Has somebody else do something, in the same two ways.
+    Delegate(Handout),
+    DelegateBlock(Handout),
     /// Several questions at once.
     Asks {
         count: u32,
@@ -137,6 +140,15 @@ pub struct Leave {
     pub nowait: bool,
 }
 
+/// What a delegation is about.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Handout {
+    pub task: String,
+    /// The protocol's fields and their values.
+    pub fields: Vec<(&'static str, String)>,
+    pub nowait: bool,
+}
+
 /// What a prompt tells the agent to do.
 #[derive(Debug, PartialEq)]
 pub enum Plan {
@@ -194,6 +206,8 @@ pub fn parse(line: &str) -> Result<Command, String> {
         "ask-stdio" => question(rest).map(Command::AskStdio).ok_or_else(|| wrong(ASK)),
         "approve" => leave(rest).map(Command::Approve).ok_or_else(|| wrong(APPROVE)),
         "approve-block" => leave(rest).map(Command::ApproveBlock).ok_or_else(|| wrong(APPROVE)),
+        "delegate" => handout(rest).map(Command::Delegate).ok_or_else(|| wrong(DELEGATE)),
+        "delegate-block" => handout(rest).map(Command::DelegateBlock).ok_or_else(|| wrong(DELEGATE)),
         "asks" => {
             let mut words = rest.splitn(2, ' ');
             let count = words.next().and_then(|n| n.parse().ok()).ok_or_else(|| wrong("asks NUMBER [nowait] [TEXT]"))?;
@@ -291,6 +305,34 @@ fn leave(text: &str) -> Option<Leave> {
         }
     }
     Some(leave)
+}
+
+const DELEGATE: &str =
+    r#"delegate "TASK" [blocks|optional] [agent: x] [directory: x] [priority: P0] [reason: x] [context: x] [coordination: x] [nowait]"#;
+
+/// Reads `"TASK" [blocks] [agent: x] …` in the same way.
+fn handout(text: &str) -> Option<Handout> {
+    let keys = ["blocks", "optional", "agent:", "directory:", "priority:", "reason:", "context:", "coordination:", "nowait"];
+    let (task, parts) = described(text, &keys)?;
+    let mut handout = Handout { task, ..Handout::default() };
+    for (key, value) in parts {
+        let (name, value) = match key {
+            "nowait" => {
+                handout.nowait = true;
+                continue;
+            }
+            "blocks" => ("independence", "blocks_current_work".to_string()),
+            "optional" => ("independence", "optional".to_string()),
+            "agent:" => ("agent", value),
+            "directory:" => ("directory", value),
+            "priority:" => ("priority", value),
+            "context:" => ("context_required", unescape(&value)),
+            "coordination:" => ("coordination", unescape(&value)),
+            _ => ("delegation_reason", unescape(&value)),
+        };
+        handout.fields.push((name, value));
+    }
+    Some(handout)
 }
 
 fn alternatives(text: &str) -> Vec<String> {

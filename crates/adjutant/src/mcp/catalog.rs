@@ -318,7 +318,7 @@ pub const PARENT: [ToolRow; 13] = [
 ];
 
 /// The tools of a worker.
-pub const WORKER: [ToolRow; 10] = [
+pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "ask_parent",
         title: "Ask the parent",
@@ -352,16 +352,16 @@ pub const WORKER: [ToolRow; 10] = [
         title: "Ask for approval",
         about: "Use before anything destructive, costly or outward. Waits for the decision: go on only when approved, and only with what you showed. If it returns pending, call check_answer.",
         params: &[
-            Param::new("action", Kind::Text).required().about("One line"),
+            Param::new("action", Kind::Text).required(),
             Param::new("preview", Kind::Text).about("Exactly what: command, diff, text"),
             Param::new("risk", Kind::Text),
             Param::new("context", Kind::Text).compat_only(),
             Param::new("blocking", Kind::Bool).compat_only(),
             Param::new("options", Kind::Texts),
             Param::new("default", Kind::Word(DECISIONS)).about("If nobody decides; default deny"),
-            Param::new("expires_s", Kind::Integer),
+            Param::new("expires_s", Kind::Integer).compat_only(),
             WAIT,
-            KEY,
+            KEY.compat_only(),
             OWN_RUN,
         ],
         actions: &[Action::Ask],
@@ -377,6 +377,42 @@ pub const WORKER: [ToolRow; 10] = [
             ("next", "string", true),
         ],
         run: |server, caller, args| Box::pin(worker::request_approval(server, caller, args)),
+    },
+    ToolRow {
+        name: "delegate_work",
+        title: "Delegate",
+        about: "Use to hand a separate task to another agent, if your parent approves. Waits for that; with blocks_current_work for the result. If it returns pending, call check_answer.",
+        params: &[
+            Param::new("new_task_description", Kind::Text).also(&["task", "prompt"]).required().about("Must stand alone"),
+            Param::new("independence", Kind::Word(&["can_proceed_parallel", "blocks_current_work", "optional"])),
+            Param::new("context_required", Kind::Text),
+            Param::new("coordination", Kind::Text),
+            Param::new("reason", Kind::Text).also(&["delegation_reason"]),
+            Param::new("agent", Kind::Text).about("Default: yours"),
+            Param::new("directory", Kind::Text).also(&["cwd"]),
+            Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
+            Param::new("estimated_duration", Kind::Text).compat_only(),
+            Param::new("expires_s", Kind::Integer).compat_only(),
+            WAIT,
+            KEY.compat_only(),
+            OWN_RUN,
+        ],
+        actions: &[Action::Ask],
+        effect: Effect::Adds,
+        core: true,
+        output: &[
+            ("message_id", "string", true),
+            ("messageId", "string", true),
+            ("status", "string", true),
+            ("decision", "string", false),
+            ("reason", "string", false),
+            ("child", "string", false),
+            ("child_name", "string", false),
+            ("child_result", "string", false),
+            ("instructions", "string", false),
+            ("next", "string", true),
+        ],
+        run: |server, caller, args| Box::pin(worker::delegate_work(server, caller, args)),
     },
     ToolRow {
         name: "check_answer",
@@ -457,6 +493,10 @@ pub const WORKER: [ToolRow; 10] = [
     SEND_MESSAGE,
 ];
 
+/// Tools that a role can call always, listed only under `--compat`: a worker's other tools bring
+/// along whatever a look at itself would show.
+pub const UNLISTED: [(Role, &str); 1] = [(Role::Worker, "check_subagent_status")];
+
 /// Other names that tools go by: accepted always, listed under `--compat`.
 pub const ALIASES: [(&str, &str); 10] = [
     ("check_status", "check_subagent_status"),
@@ -496,7 +536,8 @@ pub fn find(role: Role, name: &str) -> Option<&'static ToolRow> {
 /// follow, those of the given agents included.
 #[must_use]
 pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> {
-    let mut list: Vec<Tool> = tools(role).iter().map(|row| row.listed(row.name, row.about, compat)).collect();
+    let mut list: Vec<Tool> =
+        tools(role).iter().filter(|row| compat || !UNLISTED.contains(&(role, row.name))).map(|row| row.listed(row.name, row.about, compat)).collect();
     if !compat {
         return list;
     }

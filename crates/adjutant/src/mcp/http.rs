@@ -217,7 +217,8 @@ mod tests {
         assert_eq!(status, StatusCode::OK);
         let reply: Value = serde_json::from_str(&body).expect("JSON");
         let names: Vec<&str> = reply["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
-        assert_eq!(names, super::super::catalog::tools(super::super::Role::Worker).iter().map(|row| row.name).collect::<Vec<_>>());
+        let listed: Vec<_> = super::super::catalog::list(super::super::Role::Worker, false, &[]).into_iter().map(|tool| tool.name).collect();
+        assert_eq!(names, listed);
         assert_eq!(reply["result"]["_meta"][super::super::server::SERVER_INFO]["name"], "adjutant");
 
         let (router_, _dir, _hub) = router();

@@ -342,10 +342,13 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
             "run_id": request.run_id,
             "status": request.status,
             "decision": request.decision,
+            "child": request.child,
+            "child_name": request.child_name,
         })).collect::<Vec<_>>(),
         "runs": answered.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(),
     }))
     .line(message)
+    .lines(answered.requests.iter().filter_map(|request| request.child_name.as_ref()).map(|child| format!("started {}", line(child, 60))))
     .lines(answered.runs.iter().map(show::run_line));
     if let (true, Some(run)) = (server.compat(), answered.runs.first()) {
         shown = shown.with("updatedMetadata", metadata(server, run).await?);

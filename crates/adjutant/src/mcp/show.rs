@@ -2,7 +2,7 @@
 //! Some clients give the model only the one, some only the other, so nothing may be in one alone.
 
 use super::text::{cut, line, quoted};
-use crate::view::{AcceptanceView, CheckpointView, ChoiceView, MessageView, ReportView, RequestView, RunView};
+use crate::view::{AcceptanceView, CheckpointView, ChoiceView, DelegationView, MessageView, ReportView, RequestView, RunView};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -211,6 +211,12 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         let code = run.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
         lines.push(format!("outcome {}{code}", line(outcome, 40)));
     }
+    if let Some(parent) = &run.parent_name {
+        lines.push(format!("delegated by {}", line(parent, 60)));
+    }
+    if !run.children.is_empty() {
+        lines.push(format!("has delegated to {}", line(&run.children.join(", "), 600)));
+    }
     if let Some(retry_of) = &run.retry_of {
         lines.push(format!("retry of {}", line(retry_of, 60)));
     }
@@ -379,6 +385,24 @@ pub fn request_line(request: &RequestView) -> String {
     if let Some(preview) = &request.preview {
         out.push_str(&format!(" preview {}", quoted(preview, QUESTION_CHARS)));
     }
+    if let Some(delegation) = &request.delegation {
+        let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _ } =
+            delegation;
+        out.push_str(&format!(" {} {}", line(independence, 40), line(priority, 10)));
+        let parts = [
+            ("agent", agent),
+            ("directory", cwd),
+            ("reason", reason),
+            ("context", context_required),
+            ("coordination", coordination),
+            ("takes", estimated_duration),
+        ];
+        for (name, text) in parts {
+            if let Some(text) = text {
+                out.push_str(&format!(" {name} {}", quoted(text, 600)));
+            }
+        }
+    }
     if !request.options.is_empty() {
         let options: Vec<String> = request.options.iter().map(|option| quoted(option, 200)).collect();
         out.push_str(&format!(" options {}", options.join(" | ")));
@@ -425,6 +449,14 @@ pub fn request_brief(request: &RequestView) -> Value {
         brief["context"] = json!(cut(context, QUESTION_CHARS));
     }
     for (name, text) in [("risk", &request.risk), ("preview", &request.preview)] {
+        if let Some(text) = text {
+            brief[name] = json!(cut(text, QUESTION_CHARS));
+        }
+    }
+    if let Some(delegation) = &request.delegation {
+        brief["delegation"] = json!(delegation);
+    }
+    for (name, text) in [("child", &request.child), ("child_name", &request.child_name), ("child_result", &request.child_result)] {
         if let Some(text) = text {
             brief[name] = json!(cut(text, QUESTION_CHARS));
         }

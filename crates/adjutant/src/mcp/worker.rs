@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
-use crate::view::{Ask, Call, DecisionWord, GetRun, MessageView, ReadRequest, RequestApproval, RequestView, SetStatus, StopWork, codes};
+use crate::view::{Ask, Call, DecisionWord, Delegate, GetRun, MessageView, ReadRequest, RequestApproval, RequestView, SetStatus, StopWork, codes};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -59,6 +59,27 @@ pub(super) async fn request_approval(server: &Server, caller: &Caller, args: Arg
     put(server, caller, &args, &ask, wait, messages).await
 }
 
+/// Commits a request that somebody else does a task, then waits for the decision; where the run
+/// waits for the task, for its end, too.
+pub(super) async fn delegate_work(server: &Server, caller: &Caller, args: Args) -> Ended {
+    let asked_s = args.count("wait_s")?;
+    let messages = server.check_own_run(args.text("run_id")).await?;
+    let ask = Delegate {
+        task: args.word("new_task_description"),
+        agent: args.owned("agent"),
+        cwd: args.owned("directory"),
+        independence: args.owned("independence"),
+        priority: args.owned("priority"),
+        reason: args.owned("reason"),
+        context_required: args.owned("context_required"),
+        coordination: args.owned("coordination"),
+        estimated_duration: args.owned("estimated_duration"),
+        expires_s: args.count("expires_s")?,
+    };
+    let wait = caller.bounded(asked_s, if server.compat() { Duration::ZERO } else { caller.cap });
+    put(server, caller, &args, &ask, wait, messages).await
+}
+
 /// Commits a request, waits so long for what becomes of it, and says so.
 async fn put<C: Call<Reply = RequestView>>(
     server: &Server,
@@ -88,12 +109,17 @@ fn asked(request: &RequestView) -> Ended {
         return Err(refusal);
     }
     let mut shown = described(request);
-    if let Some(answer) = &request.answer {
+    if let Some(answer) = request.answer.as_ref().filter(|_| !request.held) {
         return done(answer_line(shown.with("answer", answer.as_str()).with("answerContent", answer.as_str()), request, answer));
     }
     let number = line(&request.number, 24);
     let kind = line(&request.kind, 20);
-    let instructions = if request.kind == "approval" {
+    let instructions = if let Some(child) = request.child_name.as_ref().filter(|_| request.held) {
+        format!(
+            "Approved: run {} is at work on it, and you wait for it. Call check_answer with message_id {number}: it returns its result.",
+            line(child, 60)
+        )
+    } else if request.kind == "approval" {
         format!(
             "Your approval {number} is pending and your parent sees it. Do not do it yet: call check_answer with message_id {number}, which waits for the decision."
         )
@@ -121,12 +147,13 @@ pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -
     let message_id = args.word("message_id");
     let mut request = server.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
     request.messages.splice(..0, messages);
-    if request.status != "pending" {
+    if is_settled(&request) {
         server.forget_look(&request.message_id);
         return checked(server, caller, &request);
     }
     let patience = Duration::from_millis(request.patience_ms);
-    let left = patience.saturating_sub(server.first_look(&request.message_id).elapsed());
+    // Patience is for silence: a run that is at work on what was delegated is none.
+    let left = if request.held { caller.cap } else { patience.saturating_sub(server.first_look(&request.message_id).elapsed()) };
     // The original of this name was made for polling.
     let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };
     let wait = caller.bounded(asked_s, default).min(left);
@@ -137,7 +164,7 @@ pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -
         latest = caller.held("waiting for the answer", server.client().call(&read)).await??;
         latest.messages.splice(..0, earlier);
     }
-    if latest.status != "pending" {
+    if is_settled(&latest) || latest.held {
         server.forget_look(&latest.message_id);
         return checked(server, caller, &latest);
     }
@@ -146,6 +173,11 @@ pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -
         return Err(stalled(&latest, patience));
     }
     checked(server, caller, &latest)
+}
+
+/// There is something that the run can go on with.
+fn is_settled(request: &RequestView) -> bool {
+    request.status != "pending" && !request.held
 }
 
 fn stalled(request: &RequestView, patience: Duration) -> Refusal {
@@ -163,10 +195,11 @@ fn checked(server: &Server, caller: &Caller, request: &RequestView) -> Ended {
     if let Some(refusal) = ended_unanswered(request) {
         return Err(refusal);
     }
-    let has_answer = request.answer.is_some();
+    let answer = request.answer.as_ref().filter(|_| !request.held);
+    let has_answer = answer.is_some();
     let mut shown = described(request)
         .with("question", request.question.as_str())
-        .with("answer", json!(request.answer))
+        .with("answer", json!(answer))
         .with("message_status", request.message_status.as_str())
         .with("has_answer", has_answer)
         .with("hasAnswer", has_answer)
@@ -180,9 +213,13 @@ fn checked(server: &Server, caller: &Caller, request: &RequestView) -> Ended {
             .with("messageStatus", request.message_status.as_str());
     }
     shown = shown.line(format!("{} asked at {}: {}", line(&request.number, 24), line(&request.asked_at, 40), quoted(&request.question, 300)));
-    match &request.answer {
-        Some(answer) => done(answer_line(shown, request, answer)),
-        None => {
+    match (answer, &request.child_name) {
+        (Some(answer), _) => done(answer_line(shown, request, answer)),
+        (None, Some(child)) => {
+            let again = format!("check_answer message_id={} again", line(&request.number, 24));
+            done(shown.line(format!("approved: run {} is at work on it", line(child, 60))).next(again))
+        }
+        (None, None) => {
             let again = format!("check_answer message_id={} again, or go on with what does not depend on it", line(&request.number, 24));
             done(shown.line(format!("no answer yet; the question is open until {}", line(&request.expires_at, 40))).next(again))
         }
@@ -220,12 +257,24 @@ fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
         _ => "",
     };
     let told = format!("answer to {} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX));
+    let independence = request.delegation.as_ref().map(|delegation| delegation.independence.as_str());
     let next = match request.decision.as_deref() {
         None => "go on with your task, using this answer",
+        Some("approved") if request.child_result.is_some() => "go on with your task, using that result",
+        Some("approved") if independence == Some("can_proceed_parallel") => "go on with your own task; you are told when that run has ended",
+        Some("approved") if independence.is_some() => "go on with your own task; do not wait for that run",
+        Some(_) if independence.is_some() && request.decision.as_deref() == Some("denied") => "go on without it, as the reason says",
         Some("approved") => "do it as you showed it, and nothing beyond; what differs needs a new approval",
         Some(_) => "do not do it: find another way, or say in your report that there is none",
     };
-    let shown = shown.with("answered_by", by).line(told).next(next);
+    let mut shown = shown.with("answered_by", by).line(told).next(next);
+    if let (Some(child), Some(name)) = (&request.child, &request.child_name) {
+        shown = shown.with("child", child.as_str()).with("child_name", name.as_str());
+        shown = shown.line(format!("run {} was started for it, run_id {}", line(name, 60), line(child, 60)));
+    }
+    if let Some(result) = &request.child_result {
+        shown = shown.with("child_result", result.as_str()).line(format!("it ended: {}", quoted(result, usize::MAX)));
+    }
     match &request.decision {
         None => shown,
         Some(decision) => shown.with("decision", decision.as_str()).with("reason", request.reason.as_deref().unwrap_or_default()),

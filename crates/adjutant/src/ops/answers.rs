@@ -7,12 +7,8 @@ use crate::store::{Connection, NewRequest, Request, StoreError, Topic, Tx, open_
 use crate::view::{
     AnswerOne, AnswerRequests, Answered, Ask, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, RequestList, RequestView,
 };
-use adjutant_core::run::Retention;
 use adjutant_core::signal::{Priority, SignalKind, Source};
-use adjutant_core::{
-    Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId, RunState, StopReason,
-    limits,
-};
+use adjutant_core::{Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -144,18 +140,19 @@ impl Ops {
             Ok((request, messages))
         };
         let (mut request, mut messages) = self.store.read(look)?;
-        if let Some(listener) = listener
-            && !request.state.is_settled()
-        {
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
-                // An answer that is being committed may count on this wait: it is taken along.
-                drop(listener);
-                return self.take_answer(who, id).await;
+        if let Some(listener) = listener {
+            // With a delegation that it waits for, the asker has its answer when the other run has ended.
+            while !request.is_ready() {
+                if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                    // An answer that is being committed may count on this wait: it is taken along.
+                    drop(listener);
+                    return self.take_answer(who, id).await;
+                }
+                (request, messages) = self.store.read(look)?;
             }
-            (request, messages) = self.store.read(look)?;
         }
         let is_news = match request.state {
-            RequestState::Answered(_) => true,
+            RequestState::Answered(_) => !request.held,
             RequestState::Expired { .. } => request.told.is_none(),
             RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
         };
@@ -173,7 +170,7 @@ impl Ops {
             .write(move |tx| {
                 let request = pick::request(tx.connection(), &who, Action::ReadAnswer, &id.to_string())?;
                 let request = match request.state {
-                    RequestState::Answered(_) => tx.settle(&request, RequestEvent::Retrieve)?,
+                    RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve)?,
                     RequestState::Expired { .. } if request.told.is_none() => {
                         let attempt = tx.run(request.run)?.attempt;
                         tx.tell(&request, attempt)?;
@@ -223,12 +220,17 @@ impl Ops {
         if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {
             return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
         }
-        let answers = call.answers.into_iter().map(|one| Ok((decision(&one)?, one))).collect::<Result<Vec<_>, Denied>>()?;
+        let mut answers = Vec::with_capacity(call.answers.len());
+        for one in call.answers {
+            let decision = decision(&one)?;
+            let child = self.child_of(&caller.who, &one, &decision)?;
+            answers.push((decision, child, one));
+        }
         let (home, again_home, retention) = (self.home.clone(), self.home.clone(), self.retention());
         let bells = Arc::clone(self.store.bells());
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
             let mut requests = Vec::with_capacity(answers.len());
-            for (decision, AnswerOne { run, message_id, content_hash, .. }) in answers {
+            for (decision, child, AnswerOne { run, message_id, content_hash, .. }) in answers {
                 let request = match (message_id, run) {
                     (Some(id), within) => {
                         let request = pick::request(tx.connection(), who, Action::Answer, &id)?;
@@ -245,12 +247,15 @@ impl Ops {
                 if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
                     return Err(Denied::NotAsShown.into());
                 }
-                let request = tx.settle(&request, RequestEvent::Answer { by: who.clone(), decision })?;
+                let request = match &request.matter {
+                    Matter::Delegation(_) => super::delegations::decide(tx, who, &request, decision, child)?,
+                    Matter::Question | Matter::Approval { .. } => tx.settle(&request, RequestEvent::Answer { by: who.clone(), decision })?,
+                };
                 // An approval can be taken back until it was read, so nothing else reads it.
                 if request.matter == Matter::Question && bells.hangs(&Topic::Answer(request.run, request.id)) {
                     tx.settle(&request, RequestEvent::Retrieve)?;
                 }
-                hand_over(tx, &request, retention)?;
+                tx.hand_over(&request, retention)?;
                 requests.push(request);
             }
             told(tx, &home, &requests)
@@ -321,28 +326,4 @@ fn decision(one: &AnswerOne) -> Result<Decision, Denied> {
             Ok(Decision::Approved { note: reason, changes: Changes { prompt, agent, directory: cwd, priority } })
         }
     }
-}
-
-/// Gets what became of a request that a block made to its run: onto the input of a process that
-/// takes one; else the process is stopped, and begun anew with it.
-pub(super) fn hand_over(tx: &mut Tx<'_>, request: &Request, retention: Retention) -> Result<(), StoreError> {
-    if !request.by_block || !request.blocking {
-        return Ok(());
-    }
-    let run = tx.run(request.run)?;
-    if run.blocking_pending > 0 || run.state != RunState::Running {
-        return Ok(());
-    }
-    if run.prompt_via == PromptVia::Stream {
-        let became = request.state.answer().map_or_else(|| "nobody answered in time".to_owned(), |answer| answer.decision.to_text());
-        let text = format!("{}: {}\n{became}", request.no, request.question);
-        let id = RequestId::new(tx.now(), super::runs::random());
-        tx.send_message(&run, &Principal::Person, id, &text)?;
-        match request.state {
-            RequestState::Answered(_) => tx.settle(request, RequestEvent::Retrieve).map(|_| ())?,
-            _ => tx.tell(request, run.attempt)?,
-        }
-        return Ok(());
-    }
-    tx.advance(&run, RunEvent::StopAsked(StopReason::Parked), retention, "hub", "to begin anew with the answer").map(|_| ())
 }

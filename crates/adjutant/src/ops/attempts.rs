@@ -6,15 +6,16 @@ use crate::link::{AttemptDir, Closing, Fact, FactKind, FoundText, Order, Orders,
 use crate::preset::Preset;
 use crate::signal::{Found, fields_of, interpret};
 use crate::store::{
-    EndRow, NewRequest, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of,
-    next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
+    self, EndRow, Message, NewRequest, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, harness_word, live_in_dir, live_runs,
+    measure_of, next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
 };
 use adjutant_core::checkpoint::{self, Known};
 use adjutant_core::identity::{Measure, Voice, with_statement};
 use adjutant_core::report::{Claim, named_files};
-use adjutant_core::resume::{Became, Decided, Resumption, Ruled, compose, compose_in_session};
+use adjutant_core::resume::{Resumption, Told, compose, compose_in_session};
 use adjutant_core::run::Retention;
-use adjutant_core::signal::{Signal, SignalKind, Source};
+use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
+use adjutant_core::tree::Rank;
 use adjutant_core::{
     AttemptEnd, AttemptNo, Cause, Decision, Denied, Exit, HarnessKind, Matter, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId,
     RunState, StopReason, Time, Verdict, limits,
@@ -85,10 +86,15 @@ impl Ops {
         let claimed = self
             .store
             .write(move |tx| {
-                if counts(tx.connection())?.live >= live_runs_max {
+                let counts = counts(tx.connection())?;
+                if counts.live.saturating_sub(counts.lent) >= live_runs_max {
                     return Ok(None);
                 }
                 let Some(run) = next_queued(tx.connection())? else { return Ok(None) };
+                // What nobody waits for takes no place that was only lent.
+                if run.rank == Rank::SPARE && counts.live >= live_runs_max {
+                    return Ok(None);
+                }
                 let run = tx.claim(&run, &token_hash, retention)?;
                 let mut input = run_input(tx.connection(), run.id)?;
                 let preset = Preset::from_text(&input.agent.preset);
@@ -317,7 +323,7 @@ impl Ops {
             let Some(run) = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n) else { return Ok(Closing::default()) };
             let (report, _) = report_of(connection, run.id)?;
             let leaves = matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled);
-            let ends = matches!(run.state, RunState::Starting | RunState::Running) && run.blocking_pending == 0;
+            let ends = matches!(run.state, RunState::Starting | RunState::Running) && !run.is_waiting();
             Ok(Closing {
                 files: report.as_ref().filter(|_| ends || leaves).map(|report| named_files(&report.deliverables)),
                 accept: ends && !measure_of(connection, run.id)?.1.is_empty(),
@@ -339,7 +345,7 @@ impl Ops {
             };
             let messages = if run.prompt_via == PromptVia::Stream { queued_messages(connection, run.id)? } else { Vec::new() };
             let messages = messages.iter().map(|message| render::message(message, &run.name)).collect();
-            Ok(Orders { version: 0, stop, waiting: run.blocking_pending > 0, messages })
+            Ok(Orders { version: 0, stop, waiting: run.is_waiting(), messages })
         })?;
         let said = serde_json::to_vec(&orders).map_err(|error| OpError::Io(error.to_string()))?;
         let digest: [u8; 32] = Sha256::digest(&said).into();
@@ -367,6 +373,9 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
                         tx.settle(&request, RequestEvent::Retrieve)?;
                     }
                 }
+                let claimed_at = attempt_row(tx.connection(), run.id, id.n)?.map_or(tx.now(), |row| row.claimed_at);
+                let sent = unsent(tx, &run)?.into_iter().filter(|message| message.sent_at <= claimed_at).map(|message| message.id);
+                tx.deliver_messages(&run, &sent.collect::<Vec<_>>(), "prompt")?;
                 tx.set_resolution(run.id, None, None, None)?;
             }
             let run = tx.run(run.id)?;
@@ -412,7 +421,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
                     None => Verdict::Succeeded,
                 }),
                 failure_reported: run.claim == Some(Claim::Failed),
-                blocking_request_open: run.blocking_pending > 0,
+                blocking_request_open: run.is_waiting(),
                 checkpoint_left: run.checkpoint_attempt == Some(id.n),
                 can_resume: true,
             };
@@ -446,6 +455,11 @@ fn voice(harness: HarnessKind, preset: Option<&Preset>) -> Voice {
     }
 }
 
+/// Messages that a new attempt gets with its prompt, because its process reads none.
+fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError> {
+    if run.prompt_via == PromptVia::Stream { Ok(Vec::new()) } else { queued_messages(tx.connection(), run.id) }
+}
+
 /// What a new attempt of a run is told beside its task.
 fn resumption(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
     let mut resumption = Resumption {
@@ -455,24 +469,15 @@ fn resumption(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, St
         resolution: run.resolution.clone(),
         working_directory: run.cwd.clone(),
         next_step: run.next_step.clone(),
+        messages: unsent(tx, run)?.into_iter().map(|message| message.text).collect(),
         ..Resumption::default()
     };
     for request in told {
-        let (number, question) = (request.no.to_string(), request.question.clone());
-        let became = match (&request.state, request.state.answer().map(|answer| &answer.decision)) {
-            (_, Some(Decision::Text(answer))) => Became::Answered(answer.clone()),
-            (_, Some(Decision::Approved { note, .. })) => {
-                resumption.ruled.push(Ruled { number, action: question, approved: true, words: note.clone() });
-                continue;
-            }
-            (_, Some(Decision::Denied { reason })) => {
-                resumption.ruled.push(Ruled { number, action: question, approved: false, words: Some(reason.clone()) });
-                continue;
-            }
-            (RequestState::Withdrawn { .. }, None) => Became::Withdrawn,
-            (_, None) => Became::Expired,
-        };
-        resumption.decided.push(Decided { number, question, became });
+        match store::told(request) {
+            Told::Decided(decided) => resumption.decided.push(decided),
+            Told::Ruled(ruled) => resumption.ruled.push(ruled),
+            Told::Delegated(delegated) => resumption.delegated.push(delegated),
+        }
     }
     Ok(resumption)
 }
@@ -522,7 +527,22 @@ fn take_signal(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, Strin
             };
             tx.ask(run, &new).map(|_| ())
         }
-        Ok(Signal::Delegation(_)) => return tx.malformed_signal(run, &format!("{tag}: not taken from a block")),
+        Ok(Signal::Delegation(delegation)) => {
+            let blocking = delegation.independence == Independence::Blocks;
+            let new = NewRequest {
+                id: RequestId::new(tx.now(), super::runs::random()),
+                question: delegation.task.clone(),
+                context: None,
+                matter: Matter::Delegation(delegation),
+                options: Vec::new(),
+                default: None,
+                blocking,
+                by_block: true,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(limits::EXPIRY_MS_DEFAULT),
+            };
+            tx.ask(run, &new).map(|_| ())
+        }
     };
     match done {
         Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),

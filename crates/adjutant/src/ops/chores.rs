@@ -29,7 +29,7 @@ impl Ops {
         self.store
             .write(move |tx| {
                 for settled in tx.settle_due()? {
-                    super::answers::hand_over(tx, &settled, retention)?;
+                    tx.hand_over(&settled, retention)?;
                 }
                 for run in due_stopped(tx.connection(), tx.now())? {
                     let event = match run.state {

@@ -7,6 +7,7 @@ mod approvals;
 mod attempts;
 mod chats;
 mod chores;
+mod delegations;
 mod error;
 mod logs;
 mod pick;

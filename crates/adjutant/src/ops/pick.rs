@@ -39,14 +39,20 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
         Principal::Client(_) => run_by_ref(connection, given, Some(who))?,
         Principal::Run(id) => {
             let itself = run_by_id(connection, *id)?.ok_or_else(|| Denied::not_found("run", given))?;
-            let means_itself = given.is_empty() || given == itself.id.to_string() || given == itself.name;
-            if !means_itself {
-                return Err(Denied::not_found("run", given).into());
+            if given.is_empty() || given == itself.id.to_string() || given == itself.name {
+                itself
+            } else {
+                // What it has delegated is all that it sees beside itself.
+                let not_found = || StoreError::from(Denied::not_found("run", given));
+                run_by_ref(connection, given, Some(&itself.owner)).ok().filter(|run| run.parent == Some(itself.id)).ok_or_else(not_found)?
             }
-            itself
         }
     };
-    match may(who, action, relation(who, run.id, &run.owner)) {
+    let relation = match who {
+        Principal::Run(id) if run.parent == Some(*id) => Relation::Child,
+        who => relation(who, run.id, &run.owner),
+    };
+    match may(who, action, relation) {
         Verdict::Yes => Ok(run),
         Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }.into()),
         Verdict::NotFound => Err(Denied::not_found("run", given).into()),

@@ -3,13 +3,15 @@
 use crate::clock::rfc3339;
 use crate::config::Home;
 use crate::store::Connection;
-use crate::store::{Event, Message, Request, Run, StoreError, Usage, live_in_dir, queue_place, requests_of};
-use crate::view::{CheckpointView, EventView, MessageView, RequestView, RunView, UsageView};
+use crate::store::{Event, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, queue_place, requests_of, run_by_id};
+use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, MessageView, RequestView, RunView, UsageView};
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Delegation};
-use adjutant_core::{Decision, Exit, Matter, Outcome, RequestState, RunState, Time};
+use adjutant_core::{Changes, Decision, Exit, Matter, Outcome, RequestState, RunState, Time};
 use sha2::{Digest, Sha256};
 
+/// Most children that a run's view names.
+const CHILDREN_SHOWN_MAX: usize = 50;
 /// As much of a hash as nobody can bend by accident or by trying.
 const CONTENT_HASH_BYTES: usize = 16;
 /// Most open requests that a run's view carries.
@@ -21,6 +23,12 @@ pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<Run
     view.pending = pending.iter().map(request).collect();
     view.checkpoint = super::reports::checkpoint(connection, run)?.as_ref().map(checkpoint);
     super::reports::add_report(connection, run, &mut view)?;
+    if let Some(parent) = run.parent {
+        view.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
+    }
+    for child in children_of(connection, run.id)?.into_iter().take(CHILDREN_SHOWN_MAX) {
+        view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
+    }
     view.queue_place = if run.state == RunState::Queued { Some(queue_place(connection, run)?) } else { None };
     view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
     Ok(view)
@@ -88,6 +96,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         session: run.session.clone(),
         usage: run.usage.map(usage),
         queue_place: None,
+        parent_name: None,
+        children: Vec::new(),
         shares_directory_with: Vec::new(),
         log_path: home.logs_dir().join(log).display().to_string(),
         cursor: run.last_seq.0,
@@ -155,6 +165,15 @@ pub(super) fn request(request: &Request) -> RequestView {
         Matter::Approval { preview, risk } => (preview.clone(), risk.clone()),
         Matter::Question | Matter::Delegation(_) => (None, None),
     };
+    let changes = match answer.map(|answer| &answer.decision) {
+        Some(Decision::Approved { changes, .. }) => changes.clone(),
+        _ => Changes::default(),
+    };
+    let delegation = match &request.matter {
+        Matter::Delegation(asked) => Some(delegation(asked, &changes)),
+        Matter::Question | Matter::Approval { .. } => None,
+    };
+    let (child, child_name) = request.child.clone().map(|(id, name)| (id.to_string(), name)).unzip();
     RequestView {
         message_id: request.id.to_string(),
         number: request.no.to_string(),
@@ -175,6 +194,11 @@ pub(super) fn request(request: &Request) -> RequestView {
         group: request.group.map(|first| first.to_string()),
         preview,
         risk,
+        delegation,
+        child,
+        child_name,
+        child_result: request.outcome.clone(),
+        held: request.held,
         content_hash: content_hash(request),
         decision: answer.and_then(|answer| answer.decision.word()).map(str::to_owned),
         reason: answer.and_then(|answer| match &answer.decision {
@@ -191,6 +215,27 @@ pub(super) fn request(request: &Request) -> RequestView {
         ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &request.state { Some(rfc3339(*at)) } else { None },
         patience_ms: u64::try_from(request.patience_ms).unwrap_or(0),
         messages: Vec::new(),
+    }
+}
+
+fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
+    let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate } = asked.clone();
+    let changed = (!changes.is_empty()).then(|| ChangesView {
+        prompt: changes.prompt.clone(),
+        agent: changes.agent.clone(),
+        cwd: changes.directory.clone(),
+        priority: changes.priority.map(|priority| priority.word().to_owned()),
+    });
+    DelegationView {
+        agent,
+        cwd: directory,
+        independence: independence.word().to_owned(),
+        priority: priority.word().to_owned(),
+        reason,
+        context_required,
+        coordination,
+        estimated_duration: estimate,
+        changes: changed,
     }
 }
 

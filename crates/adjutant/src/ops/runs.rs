@@ -8,6 +8,7 @@ use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
 };
 use adjutant_core::checkpoint::{Choice, choices};
+use adjutant_core::tree::Rank;
 use adjutant_core::{
     Action, AgentName, ClientName, Denied, Permissions, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits,
 };
@@ -35,7 +36,7 @@ pub(super) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied> {
+pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied> {
     if prompt.trim().is_empty() {
         return Err(Denied::invalid("prompt", "is empty: say what the run is to do"));
     }
@@ -138,6 +139,9 @@ impl Ops {
                 cwd,
                 owner: owner_of(who),
                 retry_of: None,
+                under: None,
+                rank: Rank::default(),
+                task: call.prompt.clone(),
                 by: who.clone(),
                 input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept },
             };
@@ -207,6 +211,7 @@ impl Ops {
             }
             let text = call.reason.as_deref().unwrap_or("");
             let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, &who.to_string(), text)?;
+            tx.cancel_below(run.id, retention, &who.to_string())?;
             render::run(tx.connection(), &home, &run)
         })
         .await
@@ -265,7 +270,7 @@ impl Ops {
     pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
-        let (home, retention) = (self.home.clone(), self.retention());
+        let (home, retention, tree) = (self.home.clone(), self.retention(), self.config_or_builtin().tree);
         self.write(caller, move |tx, who| {
             let run = pick::run(tx.connection(), who, Action::Retry, &call.run)?;
             let old = match run.state {
@@ -276,12 +281,24 @@ impl Ops {
                 }
             };
             let mut input = run_input(tx.connection(), old.id)?;
-            if let Some(prompt) = call.prompt {
-                checked_prompt(&prompt, input.agent.prompt)?;
-                input.prompt = prompt;
+            if let Some(prompt) = &call.prompt {
+                checked_prompt(prompt, input.agent.prompt)?;
+                input.prompt.clone_from(prompt);
             }
-            let new =
-                NewRun { id, name: None, name_seed, cwd: old.cwd.clone(), owner: old.owner.clone(), retry_of: Some(old.id), by: who.clone(), input };
+            let task = call.prompt.unwrap_or_else(|| old.task.clone());
+            let new = NewRun {
+                id,
+                name: None,
+                name_seed,
+                cwd: old.cwd.clone(),
+                owner: old.owner.clone(),
+                retry_of: Some(old.id),
+                under: old.parent.map(|parent| (parent, tree)),
+                rank: old.rank,
+                task,
+                by: who.clone(),
+                input,
+            };
             let run = tx.dispatch(&new)?;
             render::run(tx.connection(), &home, &run)
         })

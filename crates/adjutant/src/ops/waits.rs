@@ -1,7 +1,9 @@
 //! Waiting for runs and reading the history: "events after this position that match", pushed.
 
 use super::{Caller, OpError, Ops, pick, render};
-use crate::store::{Request, Run, StoreError, Topic, ended_after, events_after, last_seq, open_requests, requests_of, run_by_id, runs_newest};
+use crate::store::{
+    Request, Run, StoreError, Topic, ended_after, events_after, last_seq, open_below, open_requests, requests_of, run_by_id, runs_newest,
+};
 use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RunId, RunState};
 use tokio::time::Instant;
@@ -25,7 +27,10 @@ struct Look {
 impl Look {
     fn outcome(&self, until: WaitUntil, named: bool) -> Option<&'static str> {
         // Nothing goes on until somebody answers: waiting longer would be waiting for ever.
-        let stuck = !self.working.is_empty() && self.working.iter().all(|run| run.blocking_pending > 0 && !is_stopping(run));
+        // A run that waits for what it has delegated is stuck with it.
+        let asked_below = self.needs.iter().any(|request| request.blocking);
+        let is_stuck = |run: &Run| (run.blocking_pending > 0 || run.holding > 0 && asked_below) && !is_stopping(run);
+        let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
         let nothing_left = self.working.is_empty();
         match until {
             WaitUntil::Attention if !self.needs.is_empty() || !self.ended.is_empty() => Some("event"),
@@ -93,6 +98,8 @@ impl Ops {
                 if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
                     look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
                 }
+                // What was delegated below it is answered where its own questions are.
+                look.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
                 match run.end_seq {
                     Some(end) if after.is_none_or(|after| end > after) => look.ended.push(run),
                     Some(_) => {}
@@ -100,6 +107,8 @@ impl Ops {
                 }
             }
             look.needs.sort_by_key(|request| request.no);
+            look.needs.dedup_by_key(|request| request.no);
+            look.needs.truncate(SHOWN_MAX as usize);
             look.ended.sort_by_key(|run| run.end_seq);
             Ok(look)
         })?)

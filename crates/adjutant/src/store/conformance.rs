@@ -56,6 +56,9 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         cwd: "/tmp".to_owned(),
         owner: owner.clone(),
         retry_of: None,
+        under: None,
+        rank: adjutant_core::tree::Rank::default(),
+        task: "\n first line\nsecond".to_owned(),
         by: owner.clone(),
         input: RunInput {
             prompt: "\n first line\nsecond".to_owned(),

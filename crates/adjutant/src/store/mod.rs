@@ -6,8 +6,10 @@
 
 mod bells;
 mod chats;
+mod delegations;
 mod error;
 mod events;
+mod handover;
 mod keys;
 mod matter;
 mod messages;
@@ -27,8 +29,10 @@ pub use chats::{
     entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, member, members, newest_summary, next_turns, pinned_entries,
     revisions_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread,
 };
+pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq};
+pub use handover::told;
 pub use keys::{KEYS_KEPT_MS, Key};
 pub use messages::{Message, queued_messages};
 pub use requests::{NewRequest, Request, open_requests, request_by_id, request_by_no, requests_of, unread_of, untold_of};

@@ -32,8 +32,10 @@ pub struct Request {
     pub group: Option<RequestNo>,
     /// The attempt that was told the answer with its prompt.
     pub told: Option<AttemptNo>,
-    /// The run that a delegation started.
-    pub child: Option<RunId>,
+    /// The run that a delegation started, with its name.
+    pub child: Option<(RunId, String)>,
+    /// How that run ended, in words.
+    pub outcome: Option<String>,
     /// The asker is held until that run ends.
     pub held: bool,
     pub patience_ms: i64,
@@ -59,7 +61,7 @@ pub struct NewRequest {
 
 const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
   q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
-  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no FROM requests q JOIN runs r ON r.id = q.run";
+  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome FROM requests q JOIN runs r ON r.id = q.run";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     struct Raw {
@@ -74,7 +76,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         matter: Option<String>,
         verdict: Option<String>,
         changes: Option<String>,
-        child: Option<String>,
+        child: Option<(String, String)>,
     }
     let raw = Raw {
         id: row.get(1)?,
@@ -88,13 +90,14 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         matter: row.get(20)?,
         verdict: row.get(21)?,
         changes: row.get(22)?,
-        child: row.get(24)?,
+        child: row.get::<_, Option<String>>(24)?.zip(row.get::<_, Option<String>>(27)?),
     };
     let no = RequestNo(row.get(0)?);
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
     let (answered_at, retrieved_at, ended_at) = (time(16)?, time(17)?, time(18)?);
     let (run_name, question, context): (_, String, _) = (row.get(3)?, row.get(5)?, row.get(6)?);
     let (blocking, patience_ms, by_block) = (row.get(9)?, row.get(10)?, row.get(19)?);
+    let outcome = row.get(28)?;
     let (told, held, group) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?, row.get::<_, Option<i64>>(26)?.map(RequestNo));
     let (asked_at, expires_at) = (Time(row.get(14)?), Time(row.get(15)?));
     let decode = || {
@@ -118,7 +121,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         let default = raw.default.map(|text| if matter == Matter::Question { Decision::Text(text) } else { Decision::approved() });
         let child = match raw.child {
             None => None,
-            Some(child) => Some(RunId::parse(&child).ok()?),
+            Some((child, name)) => Some((RunId::parse(&child).ok()?, name)),
         };
         Some(Request {
             id: RequestId::parse(&raw.id).ok()?,
@@ -136,6 +139,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             group,
             told,
             child,
+            outcome,
             held,
             patience_ms,
             state,
@@ -156,6 +160,25 @@ fn one(connection: &Connection, condition: &str, value: &dyn rusqlite::ToSql) ->
 /// A failure of the store.
 pub fn request_by_id(connection: &Connection, id: RequestId) -> Result<Option<Request>, StoreError> {
     one(connection, "q.id = ?1", &id.to_string())
+}
+
+/// Reads the delegation that started a run.
+pub(super) fn request_by_child(connection: &Connection, child: RunId) -> Result<Option<Request>, StoreError> {
+    one(connection, "q.child = ?1", &child.to_string())
+}
+
+/// Reads the open requests of every run below one, oldest first.
+pub(super) fn requests_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+    connection
+        .prepare_cached(&format!(
+            "{COLUMNS} WHERE q.status = 'pending' AND r.state <> 'stopping' AND q.run IN (
+             WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 UNION SELECT r.id FROM runs r JOIN below b ON r.parent = b.id)
+             SELECT id FROM below) ORDER BY q.no LIMIT ?2"
+        ))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Reads one request by its short number.
@@ -291,6 +314,7 @@ impl Tx<'_> {
             matter::write(&new.matter).map_err(corrupt)?
         ])?;
         let no = RequestNo(self.connection().last_insert_rowid());
+        self.ring_above(run)?;
         let seq = append_event(
             self,
             EventKind::RequestAsked,
@@ -320,6 +344,7 @@ impl Tx<'_> {
             group: None,
             told: None,
             child: None,
+            outcome: None,
             held: false,
             patience_ms: new.patience_ms,
             state: RequestState::Pending,
@@ -404,29 +429,27 @@ impl Tx<'_> {
     /// Begins a parked run anew when nothing that it waits for is open any more.
     pub(super) fn wake_parked(&mut self, run: RunId) -> Result<(), StoreError> {
         let stopped: bool = self
-            .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0)")?
+            .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0 AND holding = 0)")?
             .query_row([run.to_string()], |row| row.get(0))?;
         if !stopped {
             return Ok(());
         }
         let run = self.run(run)?;
-        if run.blocking_pending == 0 && matches!(run.state, RunState::Stopped { reason: StopReason::Parked, .. }) {
+        if !run.is_waiting() && matches!(run.state, RunState::Stopped { reason: StopReason::Parked, .. }) {
             self.advance(&run, RunEvent::Resumed, Retention { stopped_ms: 0 }, "hub", "its questions are settled")?;
         }
         Ok(())
     }
 
-    /// Withdraws every open request of a run that has ended.
-    pub(super) fn withdraw_requests(&mut self, run: RunId) -> Result<(), StoreError> {
-        loop {
-            let open = requests_of(self.connection(), run, false, 500)?;
-            if open.is_empty() {
-                return Ok(());
-            }
-            for request in open {
+    /// Withdraws the open requests of a run that has ended; `all`, or those that make no sense
+    /// without it.
+    pub(super) fn withdraw_requests(&mut self, run: RunId, all: bool) -> Result<(), StoreError> {
+        for request in requests_of(self.connection(), run, false, limits::OPEN_REQUESTS_MAX as u32)? {
+            if all || !request.matter.outlives_its_run() {
                 self.settle(&request, RequestEvent::Withdraw)?;
             }
         }
+        Ok(())
     }
 
     /// Settles every request whose deadline has come, and returns them as they are then.

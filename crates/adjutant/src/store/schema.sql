@@ -48,15 +48,18 @@ CREATE TABLE runs (
   pending          INTEGER NOT NULL DEFAULT 0,
   blocking_pending INTEGER NOT NULL DEFAULT 0,
   unread           INTEGER NOT NULL DEFAULT 0,
+  -- Delegations that it waits for; its place in the queue's order.
+  holding          INTEGER NOT NULL DEFAULT 0,
+  rank             INTEGER NOT NULL DEFAULT 1,
   last_seq         INTEGER NOT NULL DEFAULT 0,
   end_seq          INTEGER,
   CHECK ((state IN ('stopping', 'stopped')) = (stop_reason IS NOT NULL)),
   CHECK ((state = 'stopped') = (until_at IS NOT NULL)),
   CHECK ((state = 'finished') = (outcome IS NOT NULL)),
   CHECK ((state = 'finished') = (ended_at IS NOT NULL)),
-  CHECK (pending >= 0 AND blocking_pending >= 0 AND unread >= 0)
+  CHECK (pending >= 0 AND blocking_pending >= 0 AND unread >= 0 AND holding >= 0)
 ) STRICT;
-CREATE INDEX runs_queue ON runs (no) WHERE state = 'queued';
+CREATE INDEX runs_queue ON runs (rank, no) WHERE state = 'queued';
 CREATE INDEX runs_live ON runs (state, id) WHERE state IN ('starting', 'running', 'stopping');
 CREATE INDEX runs_dir ON runs (cwd, no, id, name) WHERE state IN ('starting', 'running', 'stopping');
 CREATE INDEX runs_stopped ON runs (until_at) WHERE state = 'stopped';
@@ -65,6 +68,8 @@ CREATE INDEX runs_unfinished ON runs (owner, no) WHERE state <> 'finished';
 CREATE INDEX runs_owner ON runs (owner, no);
 CREATE INDEX runs_ends ON runs (end_seq) WHERE end_seq IS NOT NULL;
 CREATE INDEX runs_root ON runs (root);
+CREATE INDEX runs_parent ON runs (parent, no) WHERE parent IS NOT NULL;
+CREATE INDEX runs_lent ON runs (id) WHERE holding > 0 AND state IN ('starting', 'running', 'stopping');
 CREATE TRIGGER runs_finished_never_change BEFORE UPDATE OF state, outcome ON runs WHEN OLD.state = 'finished'
   BEGIN SELECT RAISE (ABORT, 'a finished run never changes'); END;
 
@@ -120,8 +125,10 @@ CREATE TABLE requests (
   changes      TEXT,
   -- The attempt that was told the answer with its prompt.
   told         INTEGER,
-  -- The run that a delegation started, and whether the asker is held until it ends.
+  -- The run that a delegation started, how that ended, and whether the asker is held until then.
   child        TEXT,
+  child_name   TEXT,
+  outcome      TEXT,
   held         INTEGER NOT NULL DEFAULT 0,
   answered_by  TEXT,
   asked_at     INTEGER NOT NULL,
@@ -136,6 +143,8 @@ CREATE TABLE requests (
   CHECK (verdict IS NULL OR answer IS NOT NULL),
   CHECK (child IS NULL OR kind = 'delegation' AND verdict = 'approved'),
   CHECK (held = 0 OR child IS NOT NULL),
+  CHECK ((child IS NULL) = (child_name IS NULL)),
+  CHECK (outcome IS NULL OR child IS NOT NULL AND held = 0),
   CHECK ((status IN ('expired', 'withdrawn')) = (ended_at IS NOT NULL))
 ) STRICT;
 CREATE INDEX requests_pending ON requests (run, no) WHERE status = 'pending';
@@ -148,6 +157,11 @@ CREATE TRIGGER requests_move_forward BEFORE UPDATE OF status ON requests
   WHEN NEW.status <> OLD.status AND NOT (
     (OLD.status = 'pending' AND NEW.status IN ('answered', 'expired', 'withdrawn')) OR (OLD.status = 'answered' AND NEW.status = 'retrieved'))
   BEGIN SELECT RAISE (ABORT, 'a request never moves back'); END;
+
+-- Whoever waits for a run is older than it: waiting forms no circle.
+CREATE TRIGGER requests_wait_for_the_younger BEFORE UPDATE OF held ON requests
+  WHEN NEW.held = 1 AND (SELECT no FROM runs WHERE id = NEW.child) <= (SELECT no FROM runs WHERE id = NEW.run)
+  BEGIN SELECT RAISE (ABORT, 'a run waits for younger ones only'); END;
 
 CREATE TABLE events (
   seq     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -170,7 +184,7 @@ CREATE TABLE messages (
   sender       TEXT NOT NULL,
   text         TEXT NOT NULL,
   sent_at      INTEGER NOT NULL,
-  delivery     TEXT NOT NULL DEFAULT 'queued' CHECK (delivery IN ('queued', 'live', 'tool_result')),
+  delivery     TEXT NOT NULL DEFAULT 'queued' CHECK (delivery IN ('queued', 'live', 'tool_result', 'prompt')),
   delivered_at INTEGER,
   CHECK ((delivery = 'queued') = (delivered_at IS NULL))
 ) STRICT;

@@ -9,6 +9,7 @@
 mod approvals;
 mod chats;
 mod cli;
+mod delegation;
 mod identity;
 mod kills;
 mod layering;

@@ -220,7 +220,9 @@ fn both_eras_are_served_without_a_hub() {
     let discovered = session.request("server/discover", json!({}));
     assert!(discovered["result"]["supportedVersions"].as_array().expect("versions").contains(&json!(MODERN)));
     let list = session.request("tools/list", json!({}));
-    assert_eq!(names(&list), adjutant::mcp::catalog::tools(adjutant::mcp::Role::Worker).iter().map(|row| row.name).collect::<Vec<_>>());
+    let listed: Vec<_> = adjutant::mcp::catalog::list(adjutant::mcp::Role::Worker, false, &[]).into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names(&list), listed);
+    assert!(!names(&list).contains(&"check_subagent_status"), "it can be called, and is not listed");
     assert_eq!(list["result"]["cacheScope"], "private");
     assert_eq!(list["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "adjutant");
     assert_eq!(session.request("resources/list", json!({}))["error"]["code"], -32601);

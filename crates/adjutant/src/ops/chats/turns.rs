@@ -13,6 +13,7 @@ use crate::store::{
 };
 use adjutant_core::chat::{Budget, Entry, EntryKind, Fill, History, Participant, Viewer, history_text, shown_name};
 use adjutant_core::run::Retention;
+use adjutant_core::tree::Rank;
 use adjutant_core::{Outcome, Principal, RunEvent, RunId, RunState, StopReason};
 use std::path::Path;
 
@@ -134,7 +135,20 @@ impl Ops {
                     let owner = chat.scope.owner.clone();
                     let env = agents::own_env(&agent, turn.env.clone());
                     let input = RunInput { prompt, agent, env, accept: Vec::new(), criteria: None };
-                    let new = NewRun { id, name: None, name_seed, cwd: turn.cwd.clone(), owner: owner.clone(), retry_of: None, by: owner, input };
+                    let task = input.prompt.clone();
+                    let new = NewRun {
+                        id,
+                        name: None,
+                        name_seed,
+                        cwd: turn.cwd.clone(),
+                        owner: owner.clone(),
+                        retry_of: None,
+                        under: None,
+                        rank: Rank::default(),
+                        task,
+                        by: owner,
+                        input,
+                    };
                     tx.dispatch(&new)?;
                     tx.place_in_root(id, chat.scope.root)
                 })

@@ -12,6 +12,7 @@ pub struct AttemptRow {
     pub run: RunId,
     pub n: AttemptNo,
     pub token_hash: Vec<u8>,
+    pub claimed_at: Time,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
     /// The number of the last fact that was taken in.
@@ -36,12 +37,13 @@ pub struct EndRow {
 /// A failure of the store.
 pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<AttemptRow>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end FROM attempts WHERE run = ?1 AND n = ?2")?
+        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end, claimed_at FROM attempts WHERE run = ?1 AND n = ?2")?
         .query_row(params![run.to_string(), n.0], |row| {
             Ok(AttemptRow {
                 run,
                 n,
                 token_hash: row.get(0)?,
+                claimed_at: Time(row.get(5)?),
                 started_at: row.get::<_, Option<i64>>(1)?.map(Time),
                 ended_at: row.get::<_, Option<i64>>(2)?.map(Time),
                 fact: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),

@@ -15,6 +15,7 @@ use super::StoreError;
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::report::Claim;
 use adjutant_core::run::OpenRequests;
+use adjutant_core::tree::{Rank, TreeLimits};
 use adjutant_core::{AttemptNo, Cause, Denied, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunName, RunState, StopReason, Time};
 use rusqlite::{Connection, Row, params};
 
@@ -70,12 +71,21 @@ pub struct Run {
     pub pending: i64,
     pub blocking_pending: i64,
     pub unread: i64,
+    /// Delegations that it waits for.
+    pub holding: i64,
+    pub rank: Rank,
     pub last_seq: EventSeq,
     /// The event by which it stopped or finished.
     pub end_seq: Option<EventSeq>,
 }
 
 impl Run {
+    /// Tells whether it waits for a decision, or for a run that it has delegated to.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.blocking_pending > 0 || self.holding > 0
+    }
+
     /// Returns what its open requests say about its status word.
     #[must_use]
     pub fn open_requests(&self) -> OpenRequests {
@@ -107,6 +117,11 @@ pub struct NewRun {
     pub cwd: String,
     pub owner: Principal,
     pub retry_of: Option<RunId>,
+    /// The run that it was delegated by, and how large the tree may become; a root without.
+    pub under: Option<(RunId, TreeLimits)>,
+    pub rank: Rank,
+    /// The line that it is known by.
+    pub task: String,
     pub by: Principal,
     pub input: RunInput,
 }
@@ -122,6 +137,8 @@ pub struct Page {
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
     pub live: u64,
+    /// Live runs that wait for one that they have delegated to: it has their place meanwhile.
+    pub lent: u64,
     pub queued: u64,
     pub pending_requests: u64,
 }
@@ -132,7 +149,7 @@ pub const FINISHED_PAGE: u32 = 50;
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
-  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros FROM runs";
+  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -224,9 +241,14 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         }),
     };
     let run_id = |text: &str| RunId::parse(text).ok();
-    let (Some(run), Some(owner), Some(root), Some(state), Some(prompt_via)) =
-        (run_id(&id), Principal::parse(&owner), run_id(&root), state.state(), prompt_from_word(&row.get::<_, String>(38)?))
-    else {
+    let (Some(run), Some(owner), Some(root), Some(state), Some(prompt_via), Some(rank)) = (
+        run_id(&id),
+        Principal::parse(&owner),
+        run_id(&root),
+        state.state(),
+        prompt_from_word(&row.get::<_, String>(38)?),
+        Rank::from_number(row.get(50)?),
+    ) else {
         return Ok(Err(StoreError::Corrupt(format!("run {id}"))));
     };
     Ok(Ok(Run {
@@ -270,6 +292,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         pending: row.get(32)?,
         blocking_pending: row.get(33)?,
         unread: row.get(34)?,
+        holding: row.get(49)?,
+        rank,
         last_seq: EventSeq(row.get(35)?),
         end_seq: row.get::<_, Option<i64>>(36)?.map(EventSeq),
     }))
@@ -389,7 +413,7 @@ pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<
 /// # Errors
 /// A failure of the store.
 pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
-    Ok(list(connection, "WHERE state = 'queued' ORDER BY no LIMIT 1", [])?.pop())
+    Ok(list(connection, "WHERE state = 'queued' ORDER BY rank, no LIMIT 1", [])?.pop())
 }
 
 /// Returns a queued run's place, from 1.
@@ -398,8 +422,8 @@ pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
 /// A failure of the store.
 pub fn queue_place(connection: &Connection, run: &Run) -> Result<u64, StoreError> {
     let before: i64 = connection
-        .prepare_cached("SELECT count(*) FROM runs WHERE state = 'queued' AND no < (SELECT no FROM runs WHERE id = ?1)")?
-        .query_row([run.id.to_string()], |row| row.get(0))?;
+        .prepare_cached("SELECT count(*) FROM runs WHERE state = 'queued' AND (rank, no) < (?2, (SELECT no FROM runs WHERE id = ?1))")?
+        .query_row(params![run.id.to_string(), run.rank.number()], |row| row.get(0))?;
     Ok(u64::try_from(before).unwrap_or(0) + 1)
 }
 
@@ -414,6 +438,7 @@ pub fn counts(connection: &Connection) -> Result<Counts, StoreError> {
     };
     Ok(Counts {
         live: count("SELECT count(*) FROM runs WHERE state IN ('starting', 'running', 'stopping')")?,
+        lent: count("SELECT count(*) FROM runs WHERE holding > 0 AND state IN ('starting', 'running', 'stopping')")?,
         queued: count("SELECT count(*) FROM runs WHERE state = 'queued'")?,
         pending_requests: count("SELECT count(*) FROM requests WHERE status = 'pending'")?,
     })

@@ -2,10 +2,11 @@
 
 use super::spec::{CheckpointRow, SpecRow};
 use super::{NewRun, Run, StateRow, prompt_word, run_by_id};
-use crate::store::{StoreError, Topic, Tx, append_event};
+use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::run::{Retention, apply};
-use adjutant_core::{Denied, EventKind, EventSeq, Principal, RunEvent, RunId, RunName, RunState, StopReason};
+use adjutant_core::tree::has_room;
+use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, StopReason};
 use rusqlite::params;
 
 /// Most names that are drawn before a dispatch gives up.
@@ -27,7 +28,7 @@ impl Tx<'_> {
     /// Queues a new run.
     ///
     /// # Errors
-    /// The wanted name is taken.
+    /// The wanted name is taken, or its tree has no room.
     pub fn dispatch(&mut self, new: &NewRun) -> Result<Run, StoreError> {
         let id = new.id.to_string();
         let taken = |tx: &Self, name: &RunName| -> Result<bool, StoreError> {
@@ -50,22 +51,34 @@ impl Tx<'_> {
                 found.ok_or(Denied::Limit { what: "drawing a free name", limit: u64::from(NAME_DRAWS_MAX) })?
             }
         };
+        let (parent, root) = match new.under {
+            None => (None, new.id),
+            Some((parent, limits)) => {
+                let parent = self.run(parent)?;
+                has_room(tree_size(self.connection(), &parent)?, limits)?;
+                (Some(parent.id), parent.root)
+            }
+        };
         let now = self.now().0;
+        let task = first_line(&new.task);
         self.prepare(
-            "INSERT INTO runs (id, name, agent, task, cwd, owner, root, retry_of, state, created_at, updated_at, patience_ms, prompt_via)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?1, ?7, 'queued', ?8, ?8, ?9, ?10)",
+            "INSERT INTO runs (id, name, agent, task, cwd, owner, root, retry_of, state, created_at, updated_at, patience_ms, prompt_via, parent, rank)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?11, ?7, 'queued', ?8, ?8, ?9, ?10, ?12, ?13)",
         )?
         .execute(params![
             id,
             name.as_str(),
             new.input.agent.name.as_str(),
-            first_line(&new.input.prompt),
+            task,
             new.cwd,
             new.owner.to_string(),
             new.retry_of.map(|run| run.to_string()),
             now,
             new.input.agent.patience_ms,
-            prompt_word(new.input.agent.prompt)
+            prompt_word(new.input.agent.prompt),
+            root.to_string(),
+            parent.map(|run| run.to_string()),
+            new.rank.number()
         ])?;
         let spec = serde_json::to_string(&SpecRow::of(&new.input)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let accept = if new.input.accept.is_empty() {
@@ -80,8 +93,7 @@ impl Tx<'_> {
             new.input.criteria,
             accept
         ])?;
-        let seq =
-            append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &first_line(&new.input.prompt))?;
+        let seq = append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &task)?;
         self.touch(new.id, seq)?;
         self.ring(Topic::Queue);
         self.run(new.id)
@@ -156,8 +168,15 @@ impl Tx<'_> {
         if changed != 1 {
             return Err(StoreError::Corrupt(format!("run {} changed within its transaction", run.id)));
         }
-        if next.is_finished() {
-            self.withdraw_requests(run.id)?;
+        if let RunState::Finished(outcome) = next {
+            self.withdraw_requests(run.id, outcome != Outcome::Succeeded)?;
+        }
+        if ends && run.parent.is_some() {
+            self.ring_above(run)?;
+            if next.is_finished() {
+                let ended = self.run(run.id)?;
+                self.child_ended(&ended, retention)?;
+            }
         }
         if matches!(next, RunState::Stopped { reason: StopReason::Parked, .. }) {
             self.wake_parked(run.id)?;

@@ -40,6 +40,7 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         "stop_work" => vec![json!({"stop_reason": "completion", "details": "x", "run_id": run})],
         "ask_parent" => vec![json!({"question": "?", "wait_s": 0, "blocking": false, "run_id": run})],
         "request_approval" => vec![json!({"action": "push", "wait_s": 0, "blocking": false, "run_id": run})],
+        "delegate_work" => vec![json!({"new_task_description": "say child", "wait_s": 0, "run_id": run})],
         "check_answer" => vec![json!({"message_id": object.question, "wait_s": 0})],
         "start_chat" => vec![json!({"title": "matrix"})],
         "list_chats" => vec![json!({})],

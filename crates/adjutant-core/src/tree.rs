@@ -1,0 +1,178 @@
+//! Trees of runs: a run's topmost dispatch (its root) and everything that was delegated under it.
+//! How large a tree may become, in which order its runs start, and what a delegated run is told.
+//!
+//! A run waits only for runs that were made for it, so all of them are younger than it: waiting
+//! can form no circle. What a held run keeps from its child is its place among the live runs, and
+//! that it lends out while it is held.
+
+use crate::signal::{Delegation, Independence, Priority};
+use crate::{Changes, Denied};
+
+/// How large a tree of runs may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeLimits {
+    /// Runs on the way from the root to the lowest, both counted.
+    pub depth_max: u64,
+    /// Runs that one run may have started.
+    pub children_max: u64,
+    /// Runs of one tree that are queued or live at once.
+    pub live_max: u64,
+    /// Runs of one tree altogether.
+    pub total_max: u64,
+}
+
+impl Default for TreeLimits {
+    fn default() -> Self {
+        Self { depth_max: 4, children_max: 16, live_max: 32, total_max: 256 }
+    }
+}
+
+/// A tree as it is now, around the run that is to get a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeSize {
+    /// Of the parent; a root's is 1.
+    pub depth: u64,
+    pub children: u64,
+    pub live: u64,
+    pub total: u64,
+}
+
+/// Decides whether the tree has room for one more child.
+///
+/// # Errors
+/// `Limit`, with the limit that is reached.
+pub fn has_room(size: TreeSize, limits: TreeLimits) -> Result<(), Denied> {
+    let TreeSize { depth, children, live, total } = size;
+    for (what, is, limit) in [
+        ("the depth of a tree of runs", depth, limits.depth_max),
+        ("delegations of one run", children, limits.children_max),
+        ("live runs of one tree", live, limits.live_max),
+        ("runs of one tree", total, limits.total_max),
+    ] {
+        if is >= limit {
+            return Err(Denied::Limit { what, limit });
+        }
+    }
+    Ok(())
+}
+
+/// A run's place in the queue's order: lower ones first, equal ones in the order of their dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(u8);
+
+impl Rank {
+    /// What nobody waits for: it starts when nothing else wants the place.
+    pub const SPARE: Self = Self(3);
+
+    /// Returns the rank of a delegated run.
+    #[must_use]
+    pub fn of(priority: Priority, independence: Independence) -> Self {
+        match (independence, priority) {
+            (Independence::Optional, _) => Self::SPARE,
+            (_, Priority::P0) => Self(0),
+            (_, Priority::P1) => Self(1),
+            (_, Priority::P2) => Self(2),
+        }
+    }
+
+    /// Returns the rank with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        (number <= Self::SPARE.0).then_some(Self(number))
+    }
+
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Rank {
+    fn default() -> Self {
+        Self::of(Priority::default(), Independence::Parallel)
+    }
+}
+
+/// Returns a delegation as it was approved.
+#[must_use]
+pub fn changed(delegation: &Delegation, changes: &Changes) -> Delegation {
+    let Changes { prompt, agent, directory, priority } = changes.clone();
+    let mut changed = delegation.clone();
+    if let Some(prompt) = prompt {
+        changed.task = prompt;
+    }
+    changed.agent = agent.or(changed.agent);
+    changed.directory = directory.or(changed.directory);
+    changed.priority = priority.unwrap_or(changed.priority);
+    changed
+}
+
+/// Writes the prompt of a delegated run. The task comes last.
+#[must_use]
+pub fn prompt(requester: &str, delegation: &Delegation) -> String {
+    let Delegation { task, agent: _, directory: _, reason, independence, priority: _, context_required, coordination, estimate: _ } = delegation;
+    let relation = match independence {
+        Independence::Blocks => "It waits until you are done and gets your last words as the result.",
+        Independence::Parallel => "It works on meanwhile and is told when you are done.",
+        Independence::Optional => "It does not wait for you.",
+    };
+    let mut text = format!("Run {requester} delegated this task to you. {relation}");
+    for (heading, part) in [("REASON", reason), ("CONTEXT", context_required), ("COORDINATION", coordination)] {
+        if let Some(part) = part {
+            text.push_str(&format!("\n\n## {heading}\n\n{}", part.trim()));
+        }
+    }
+    format!("{text}\n\n## YOUR TASK\n\n{}", task.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn delegation() -> Delegation {
+        Delegation {
+            task: "Refactor auth\n".to_owned(),
+            agent: None,
+            directory: Some("/a".to_owned()),
+            reason: None,
+            independence: Independence::Blocks,
+            priority: Priority::P1,
+            context_required: Some("See AUTH.md".to_owned()),
+            coordination: Some("Keep out of src/ui".to_owned()),
+            estimate: Some("2 h".to_owned()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_tree_never_grows_beyond_its_limits(depth in 0_u64..6, children in 0_u64..6, live in 0_u64..6, total in 0_u64..6, max in 1_u64..6) {
+            let limits = TreeLimits { depth_max: max, children_max: max, live_max: max, total_max: max };
+            let room = has_room(TreeSize { depth, children, live, total }, limits).is_ok();
+            prop_assert_eq!(room, [depth, children, live, total].iter().all(|is| *is < max));
+        }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_comes_last() {
+        let urgent = Rank::of(Priority::P0, Independence::Parallel);
+        assert!(urgent < Rank::default() && Rank::default() < Rank::of(Priority::P2, Independence::Blocks));
+        assert_eq!(Rank::of(Priority::P0, Independence::Optional), Rank::SPARE);
+        assert_eq!((Rank::from_number(3), Rank::from_number(4)), (Some(Rank::SPARE), None));
+    }
+
+    #[test]
+    fn the_answerer_may_change_task_agent_directory_and_priority_and_nothing_else() {
+        let changes =
+            Changes { prompt: Some("Only document it".to_owned()), agent: Some("echo".to_owned()), directory: None, priority: Some(Priority::P0) };
+        let expected = Delegation { task: "Only document it".to_owned(), agent: Some("echo".to_owned()), priority: Priority::P0, ..delegation() };
+        assert_eq!(changed(&delegation(), &changes), expected);
+        assert_eq!(changed(&delegation(), &Changes::default()), delegation());
+    }
+
+    #[test]
+    fn a_delegated_run_is_told_its_context_and_then_its_task() {
+        let expected = "Run brave-otter delegated this task to you. It waits until you are done and gets your last words as the result.\n\n## CONTEXT\n\nSee AUTH.md\n\n## COORDINATION\n\nKeep out of src/ui\n\n## YOUR TASK\n\nRefactor auth";
+        assert_eq!(prompt("brave-otter", &delegation()), expected);
+    }
+}

@@ -1,0 +1,167 @@
+//! Delegations: asking that somebody else does a task, and starting the run that does it.
+
+use super::answers::{bounded, checked_expiry};
+use super::runs::{checked_cwd, checked_prompt, random};
+use super::{Caller, OpError, Ops, agents, pick, render};
+use crate::clock;
+use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, live_in_dir, run_by_id, run_input};
+use crate::view::{AnswerOne, Delegate, RequestView};
+use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
+use adjutant_core::tree::{Rank, changed, prompt};
+use adjutant_core::{Action, AgentName, Decision, Denied, Matter, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, limits};
+use std::path::Path;
+
+/// The run that is to be started, worked out before the transaction that decides.
+#[derive(Debug)]
+pub(super) struct Child {
+    /// The delegation that it is for.
+    request: RequestId,
+    new: NewRun,
+    waits: bool,
+    refuse_shared: bool,
+}
+
+fn read(call: Delegate) -> Result<Delegation, Denied> {
+    let Delegate { task, agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, expires_s: _ } = call;
+    if task.trim().is_empty() {
+        return Err(Denied::invalid("new_task_description", "is empty: say what is to be done"));
+    }
+    bounded("new_task_description", &task, limits::TEXT_BYTES_MAX)?;
+    for (field, text) in [("reason", &reason), ("context_required", &context_required), ("coordination", &coordination), ("cwd", &cwd)] {
+        bounded(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    }
+    let independence = match independence {
+        None => Independence::Parallel,
+        Some(word) => Independence::from_word(&word)
+            .ok_or_else(|| Denied::invalid("independence", "use blocks_current_work, can_proceed_parallel or optional"))?,
+    };
+    let priority = match priority {
+        None => Priority::default(),
+        Some(word) => Priority::from_word(&word).ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
+    };
+    Ok(Delegation { task, agent, directory: cwd, reason, independence, priority, context_required, coordination, estimate: estimated_duration })
+}
+
+impl Ops {
+    /// Opens a delegation of the calling run. Durable when it returns.
+    ///
+    /// # Errors
+    /// The caller is no run, the run is not live, or a field is unusable.
+    pub async fn delegate(&self, caller: Caller, call: Delegate) -> Result<RequestView, OpError> {
+        Self::check(&caller.who, Action::Ask)?;
+        checked_expiry(call.expires_s)?;
+        let expiry_ms = self.expiry_ms(call.expires_s);
+        let delegation = read(call)?;
+        let id = RequestId::new(clock::now(), random());
+        self.write(caller, move |tx, who| {
+            let run = pick::run(tx.connection(), who, Action::Ask, "")?;
+            let new = NewRequest {
+                id,
+                question: delegation.task.clone(),
+                context: None,
+                options: Vec::new(),
+                default: None,
+                blocking: delegation.independence == Independence::Blocks,
+                matter: Matter::Delegation(delegation),
+                by_block: false,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(expiry_ms),
+            };
+            Ok(render::request(&tx.as_signal(Some(SignalKind::Delegation), Source::Tool, |tx| tx.ask(&run, &new))?))
+        })
+        .await
+    }
+
+    /// Works out which run an approved delegation starts. What a request asks for never changes, so
+    /// this may be done before the deciding transaction. `None`: nothing is delegated, or there is
+    /// no such request, which the transaction says.
+    pub(super) fn child_of(&self, who: &Principal, one: &AnswerOne, decision: &Decision) -> Result<Option<Child>, OpError> {
+        let Decision::Approved { changes, .. } = decision else { return Ok(None) };
+        let found = self.store.read(|connection| {
+            let request = match (&one.message_id, &one.run) {
+                (Some(id), _) => pick::request(connection, who, Action::Answer, id),
+                (None, Some(run)) => pick::run(connection, who, Action::Answer, run).and_then(|run| pick::only_request(connection, &run)),
+                (None, None) => return Ok(None),
+            };
+            let request = match request {
+                Ok(request) => request,
+                Err(StoreError::Denied(_)) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let Some(requester) = run_by_id(connection, request.run)? else { return Ok(None) };
+            let input = run_input(connection, requester.id)?;
+            Ok(Some((request, requester, input)))
+        })?;
+        let Some((request, requester, own)) = found else { return Ok(None) };
+        let Matter::Delegation(asked) = &request.matter else { return Ok(None) };
+        let wanted = changed(asked, changes);
+        let config = self.config_or_builtin();
+        let agent = match &wanted.agent {
+            None => own.agent,
+            Some(name) if *name == own.agent.name.as_str() => own.agent,
+            Some(name) => {
+                let known = || config.agents.keys().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
+                let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
+                    return Err(OpError::NoAgent { name: name.chars().take(80).filter(|c| !c.is_control()).collect(), known: known() });
+                };
+                agents::program(entry, own.env.get("PATH").map_or("", String::as_str))?;
+                entry.spec.clone()
+            }
+        };
+        let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
+        let cwd = checked_cwd(directory.to_str().unwrap_or_default())?;
+        let prompt = prompt(&requester.name, &wanted);
+        checked_prompt(&prompt, agent.prompt)?;
+        let new = NewRun {
+            id: RunId::new(clock::now(), random()),
+            name: None,
+            name_seed: random(),
+            cwd,
+            owner: requester.owner.clone(),
+            retry_of: None,
+            under: Some((requester.id, config.tree)),
+            rank: Rank::of(wanted.priority, wanted.independence),
+            task: wanted.task.clone(),
+            by: who.clone(),
+            input: RunInput { prompt, agent, env: own.env, criteria: None, accept: Vec::new() },
+        };
+        let waits = wanted.independence == Independence::Blocks;
+        Ok(Some(Child { request: request.id, new, waits, refuse_shared: config.refuse_shared_directory }))
+    }
+}
+
+/// Decides a delegation; an approved one starts its run in the same transaction.
+pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decision: Decision, child: Option<Child>) -> Result<Request, StoreError> {
+    let event = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
+    if !matches!(decision, Decision::Approved { .. }) || request.state.is_settled() {
+        return tx.settle(request, event);
+    }
+    let Some(Child { new, waits, refuse_shared, .. }) = child.filter(|child| child.request == request.id) else {
+        return Err(Denied::NotAsShown.into());
+    };
+    let requester = tx.run(request.run)?;
+    if requester.state == RunState::Stopping(StopReason::Cancelled) {
+        return Err(Denied::WrongState { state: "being cancelled", wanted: "given a child" }.into());
+    }
+    if refuse_shared {
+        refuse_shared_directory(tx, &new, &requester.name, waits)?;
+    }
+    let held = waits && !requester.state.is_finished();
+    if held {
+        tx.hold(requester.id)?;
+    }
+    let request = tx.settle(request, event)?;
+    tx.start_delegated(&request, &new, held)
+}
+
+/// A run that waits for its child does nothing in their directory meanwhile.
+fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bool) -> Result<(), StoreError> {
+    for other in live_in_dir(tx.connection(), &new.cwd, new.id)? {
+        let waits = crate::store::run_by_ref(tx.connection(), &other, None)?.holding > 0 || (waits && other == requester);
+        if !waits {
+            let problem = format!("{other} is at work there, and the configuration refuses a second run; approve it with another directory");
+            return Err(Denied::invalid("cwd", problem).into());
+        }
+    }
+    Ok(())
+}

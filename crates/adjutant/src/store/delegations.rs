@@ -1,0 +1,157 @@
+//! Delegations: the run that an approved one starts, and what its end means for the requester.
+
+use super::handover::told_text;
+use super::requests::{request_by_child, requests_below};
+use super::{NewRun, Request, Run, StoreError, Topic, Tx, append_event, run_by_id};
+use adjutant_core::run::Retention;
+use adjutant_core::signal::Independence;
+use adjutant_core::tree::TreeSize;
+use adjutant_core::{EventKind, Matter, Principal, RunEvent, RunId, StopReason};
+use rusqlite::{Connection, params};
+
+/// Longest word of a child that its requester is handed, in bytes; the whole of it is in the log.
+const RESULT_BYTES_MAX: usize = 16 * 1024;
+/// Most generations that are walked; a tree's depth has a limit, configuration or not.
+const GENERATIONS_MAX: usize = 1_000;
+
+/// Measures the tree around a run.
+///
+/// # Errors
+/// A failure of the store.
+pub fn tree_size(connection: &Connection, run: &Run) -> Result<TreeSize, StoreError> {
+    let count = |sql: &str, id: RunId| -> Result<u64, StoreError> {
+        let count: i64 = connection.prepare_cached(sql)?.query_row([id.to_string()], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    };
+    let mut depth = 1;
+    let mut above = run.parent;
+    while let Some(parent) = above {
+        depth += 1;
+        above = run_by_id(connection, parent)?.and_then(|run| run.parent);
+    }
+    Ok(TreeSize {
+        depth,
+        children: count("SELECT count(*) FROM runs WHERE parent = ?1", run.id)?,
+        live: count("SELECT count(*) FROM runs WHERE root = ?1 AND state IN ('queued', 'starting', 'running', 'stopping')", run.root)?,
+        total: count("SELECT count(*) FROM runs WHERE root = ?1", run.root)?,
+    })
+}
+
+/// Reads the ids of a run's children, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn children_of(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
+    let ids: Vec<String> = connection
+        .prepare_cached("SELECT id FROM runs WHERE parent = ?1 ORDER BY no LIMIT 1000")?
+        .query_map([run.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    Ok(ids.iter().filter_map(|id| RunId::parse(id).ok()).collect())
+}
+
+/// Reads the open requests of everything below a run, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn open_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let has_children: bool =
+        connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?.query_row([run.to_string()], |row| row.get(0))?;
+    if has_children { requests_below(connection, run, limit) } else { Ok(Vec::new()) }
+}
+
+impl Tx<'_> {
+    /// Notes that a run is about to be held by what it delegates, before its request is settled:
+    /// else a parked one would be begun anew at once.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn hold(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET holding = holding + 1 WHERE id = ?1")?.execute([run.to_string()])?;
+        Ok(())
+    }
+
+    /// Starts the run of an approved delegation. `held`: the requester waits for it (see
+    /// [`Tx::hold`]). Returns the request as it is then.
+    ///
+    /// # Errors
+    /// The new run is refused.
+    pub fn start_delegated(&mut self, request: &Request, new: &NewRun, held: bool) -> Result<Request, StoreError> {
+        let child = self.dispatch(new)?;
+        self.prepare("UPDATE requests SET child = ?2, child_name = ?3, held = ?4 WHERE id = ?1")?.execute(params![
+            request.id.to_string(),
+            child.id.to_string(),
+            child.name,
+            held
+        ])?;
+        Ok(Request { child: Some((child.id, child.name)), held, ..request.clone() })
+    }
+
+    /// Tells the requester of a delegated run that it has ended.
+    pub(super) fn child_ended(&mut self, child: &Run, retention: Retention) -> Result<(), StoreError> {
+        let Some(request) = request_by_child(self.connection(), child.id)? else { return Ok(()) };
+        let said = child.summary.as_deref().or(child.result.as_deref()).map(str::trim).filter(|said| !said.is_empty());
+        let adjutant_core::RunState::Finished(outcome) = child.state else { return Ok(()) };
+        let mut result = outcome.to_string();
+        if let Some(said) = said {
+            let end = (0..=RESULT_BYTES_MAX.min(said.len())).rev().find(|end| said.is_char_boundary(*end)).unwrap_or(0);
+            result = format!("{result}: {}", &said[..end]);
+            if end < said.len() {
+                result.push_str(&format!("… ({} more bytes in its log)", said.len() - end));
+            }
+        }
+        self.prepare("UPDATE requests SET outcome = ?2, held = 0 WHERE id = ?1")?.execute(params![request.id.to_string(), result])?;
+        let text = format!("{} {}: {}", request.no, child.name, super::runs::first_line(&result));
+        let by = Principal::Run(child.id).to_string();
+        let seq = append_event(self, EventKind::DelegationEnded, request.run, &request.owner.to_string(), Some(request.id), &by, &text)?;
+        self.touch(request.run, seq)?;
+        self.ring(Topic::Request(request.id));
+        self.ring(Topic::Answer(request.run, request.id));
+        let was_held = request.held;
+        let request = Request { held: false, outcome: Some(result), ..request };
+        if was_held {
+            self.prepare("UPDATE runs SET holding = holding - 1 WHERE id = ?1")?.execute([request.run.to_string()])?;
+            self.ring(Topic::Queue);
+            self.hand_over(&request, retention)?;
+            return self.wake_parked(request.run);
+        }
+        let requester = self.run(request.run)?;
+        let goes_on = matches!(&request.matter, Matter::Delegation(delegation) if delegation.independence == Independence::Parallel);
+        if goes_on && !requester.state.is_finished() {
+            self.send_message(&requester, &Principal::Run(child.id), super::handover::message_id(self.now()), &told_text(&request))?;
+        }
+        Ok(())
+    }
+
+    /// Cancels everything that was delegated below a run, however deep.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn cancel_below(&mut self, run: RunId, retention: Retention, by: &str) -> Result<(), StoreError> {
+        let mut below = children_of(self.connection(), run)?;
+        for _ in 0..GENERATIONS_MAX {
+            let mut next = Vec::new();
+            for id in below {
+                let child = self.run(id)?;
+                if !child.state.is_finished() {
+                    self.advance(&child, RunEvent::StopAsked(StopReason::Cancelled), retention, by, "with the run that it was delegated by")?;
+                }
+                next.extend(children_of(self.connection(), id)?);
+            }
+            if next.is_empty() {
+                break;
+            }
+            below = next;
+        }
+        Ok(())
+    }
+
+    /// Wakes whoever waits for a run above this one.
+    pub(super) fn ring_above(&mut self, run: &Run) -> Result<(), StoreError> {
+        let mut above = run.parent;
+        while let Some(parent) = above {
+            self.ring(Topic::Run(parent));
+            above = run_by_id(self.connection(), parent)?.and_then(|run| run.parent);
+        }
+        Ok(())
+    }
+}

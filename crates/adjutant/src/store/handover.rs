@@ -1,0 +1,76 @@
+//! Getting what became of a request to its run, where no call of the run waits for it.
+
+use super::{Request, StoreError, Tx};
+use adjutant_core::resume::{Became, Decided, Delegated, Ruled, Told};
+use adjutant_core::run::Retention;
+use adjutant_core::{Decision, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Time};
+
+/// Returns what a run is told about its request.
+#[must_use]
+pub fn told(request: &Request) -> Told {
+    let number = request.no.to_string();
+    let decision = request.state.answer().map(|answer| &answer.decision);
+    match (&request.matter, decision) {
+        (Matter::Approval { .. }, Some(Decision::Approved { note, .. })) => {
+            Told::Ruled(Ruled { number, action: request.question.clone(), approved: true, words: note.clone() })
+        }
+        (Matter::Approval { .. }, Some(Decision::Denied { reason })) => {
+            Told::Ruled(Ruled { number, action: request.question.clone(), approved: false, words: Some(reason.clone()) })
+        }
+        (Matter::Delegation(delegation), Some(Decision::Approved { changes, .. })) => {
+            let task = adjutant_core::tree::changed(delegation, changes).task.trim().to_owned();
+            let child = request.child.as_ref().map_or_else(String::new, |(id, name)| format!("{name} (run {id})"));
+            Told::Delegated(Delegated::Approved { task, child, result: request.outcome.clone() })
+        }
+        (Matter::Delegation(delegation), Some(Decision::Denied { reason })) => {
+            Told::Delegated(Delegated::Denied { task: delegation.task.trim().to_owned(), reason: reason.clone() })
+        }
+        (_, decision) => {
+            let became = match (decision, &request.state) {
+                (Some(decision), _) => Became::Answered(decision.to_text()),
+                (None, RequestState::Withdrawn { .. }) => Became::Withdrawn,
+                (None, _) => Became::Expired,
+            };
+            Told::Decided(Decided { number, question: request.question.clone(), became })
+        }
+    }
+}
+
+pub(super) fn told_text(request: &Request) -> String {
+    told(request).to_text()
+}
+
+/// Draws the id of a message.
+pub(super) fn message_id(now: Time) -> RequestId {
+    let mut bytes = [0; 10];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    RequestId::new(now, bytes)
+}
+
+impl Tx<'_> {
+    /// Gets what became of a request that a block made to its run: onto the input of a process
+    /// that takes one; else a process that waits is stopped, and begun anew with it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn hand_over(&mut self, request: &Request, retention: Retention) -> Result<(), StoreError> {
+        if !request.by_block || !request.is_ready() {
+            return Ok(());
+        }
+        let run = self.run(request.run)?;
+        if run.state != RunState::Running {
+            return Ok(());
+        }
+        if run.prompt_via == PromptVia::Stream {
+            self.send_message(&run, &Principal::Person, message_id(self.now()), &told_text(request))?;
+            return match request.state {
+                RequestState::Answered(_) => self.settle(request, RequestEvent::Retrieve).map(|_| ()),
+                _ => self.tell(request, run.attempt),
+            };
+        }
+        if !request.blocking || run.is_waiting() {
+            return Ok(());
+        }
+        self.advance(&run, RunEvent::StopAsked(StopReason::Parked), retention, "hub", "to begin anew with the answer").map(|_| ())
+    }
+}
