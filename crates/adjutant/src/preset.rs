@@ -343,6 +343,16 @@ const SOURCES: &[(&str, &str)] = &[
     ("codex", include_str!("harness/presets/codex.toml")),
     ("gemini", include_str!("harness/presets/gemini.toml")),
     ("goose", include_str!("harness/presets/goose.toml")),
+    ("qwen", include_str!("harness/presets/qwen.toml")),
+    ("opencode", include_str!("harness/presets/opencode.toml")),
+    ("copilot", include_str!("harness/presets/copilot.toml")),
+    ("cursor-agent", include_str!("harness/presets/cursor-agent.toml")),
+    ("kiro", include_str!("harness/presets/kiro.toml")),
+    ("aider", include_str!("harness/presets/aider.toml")),
+    ("pi", include_str!("harness/presets/pi.toml")),
+    ("amp", include_str!("harness/presets/amp.toml")),
+    ("crush", include_str!("harness/presets/crush.toml")),
+    ("droid", include_str!("harness/presets/droid.toml")),
 ];
 
 /// What every agent that speaks ACP says.
