@@ -209,3 +209,25 @@ fn state_preservation_nothing_is_lost_between_a_stop_and_a_resume_even_when_the_
     assert!(logs["total"].as_u64().is_some_and(|total| total > 0), "the first attempt's words are still there: {logs}");
     assert_eq!(std::fs::read_to_string(home.work().join("AUTH.md")).expect("its work"), "reviewed\n");
 }
+
+/// Test 3 of the checklist, and coordination between agents: a task that should be delegated.
+#[test]
+fn a_task_that_should_be_delegated_is_handed_on_and_its_result_comes_back() {
+    let home = home_with(&format!(
+        "if told '## DELEGATION APPROVED' && told 'Result: succeeded: refactored'; then {REPORT} success 'audited, with the refactoring'; exit 0; fi\n\
+         if told 'Refactor src/auth' && told 'see AUTH.md'; then {REPORT} success refactored; exit 0; fi\n\
+         printf '[DELEGATE_WORK]\\nagent_id: %s\\ndelegation_reason: A task of its own\\nnew_task_description: |\\n  Refactor src/auth\\nindependence: blocks_current_work\\npriority: P1\\ncontext_required: see AUTH.md\\ncoordination: I wait for it\\nestimated_duration: 2 h\\n[/DELEGATE_WORK]\\n' \"$id\"\n"
+    ));
+    let mut parent = parent(&home);
+    let run = started(&mut parent, "audit", "Comprehensive security audit", &json!({}));
+    let found = attention(&mut parent, &run);
+    assert_eq!(found["needs"][0]["kind"], "delegation", "{found}");
+    let asked = &home.inbox(&[])[0];
+    assert_eq!((&asked["delegation"]["independence"], &asked["delegation"]["priority"]), (&json!("blocks_current_work"), &json!("P1")), "{asked}");
+    parent.done("reply_subagent", json!({"message_id": found["needs"][0]["message_id"], "decision": "approve"}));
+    let view = ended(&mut parent, &run);
+    assert_eq!((&view["outcome"], &view["report"]["summary"]), (&json!("succeeded"), &json!("audited, with the refactoring")), "{view}");
+    let all = home.json(&["ps", "-a"]);
+    let child = all.as_array().expect("runs").iter().find(|view| view["parent"] == run.as_str()).expect("a child");
+    assert_eq!((&child["outcome"], &child["summary"]), (&json!("succeeded"), &json!("refactored")));
+}
