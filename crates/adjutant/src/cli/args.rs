@@ -334,6 +334,8 @@ pub enum ChatWhat {
     /// Say something in a chat, or to an agent, a run or a client; prints what agents answer
     #[command(visible_alias = "send")]
     Post(ChatPostArgs),
+    /// Find messages that hold all of these words, the newest first
+    Search(ChatSearchArgs),
     /// Print a chat's messages as they come
     Watch(ChatNoArg),
     /// Replace the text of a message of yours; the old one is kept
@@ -344,6 +346,74 @@ pub enum ChatWhat {
     Branch(ChatBranchArgs),
     /// Put a chat away
     Archive(ChatArchiveArgs),
+    /// Have an agent summarise a chat, and flag what you should look at
+    Summarise(ChatSummariseArgs),
+    /// Print a whole chat: as Markdown, or as JSON lines that can be imported
+    Export(ChatExportArgs),
+    /// Make a chat of exported JSON lines and print its number
+    Import(ChatImportArgs),
+    /// Figures: messages, participants, answer times, failures; of one chat or of all
+    Stats(ChatStatsArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ChatSearchArgs {
+    #[arg(required = true)]
+    pub words: Vec<String>,
+    /// Only in this chat
+    #[arg(short, long, value_name = "N")]
+    pub chat: Option<i64>,
+    /// Only by this participant
+    #[arg(short, long, value_name = "NAME")]
+    pub from: Option<String>,
+    /// Only from this long ago on
+    #[arg(long, value_name = "24h", value_parser = duration)]
+    pub since: Option<Duration>,
+    /// Only questions
+    #[arg(short, long)]
+    pub questions: bool,
+    /// The best first, of the newest 50,000 messages
+    #[arg(short, long)]
+    pub best: bool,
+    /// At most this many
+    #[arg(short = 'n', long, value_name = "N")]
+    pub limit: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatSummariseArgs {
+    /// The chat's number
+    pub chat: i64,
+    /// Default: chats.summariser of the configuration
+    #[arg(short, long)]
+    pub agent: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatExportArgs {
+    /// The chat's number
+    pub chat: i64,
+    /// md or jsonl
+    #[arg(long, value_enum, default_value = "md")]
+    pub format: ChatFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ChatFormat {
+    Md,
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatImportArgs {
+    /// The file; "-" reads standard input
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatStatsArgs {
+    /// The chat's number; all chats when left out
+    pub chat: Option<i64>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `adj chat`: chats on the command line.
 
-use super::args::{ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatWhat};
+use super::args::{ChatLsArgs, ChatPostArgs, ChatSearchArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, ChatWhat};
+use super::chat_files;
 use super::context::{Context, text_argument};
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail};
@@ -8,7 +9,10 @@ use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use crate::config;
 use crate::text;
-use crate::view::{Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, ListChats, ReadAnswers, Say, ShowChat, StartChat};
+use crate::view::{
+    Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, GetChatStats, ListChats, ReadAnswers, Say, SearchChats, ShowChat, StartChat,
+    SummariseChat,
+};
 
 const CHATS_SHOWN_MAX: u32 = 100;
 /// Messages of one page when a whole chat is printed.
@@ -40,6 +44,11 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> Ended {
             let chat = cx.hub.call(&StartChat { title: args.title, branch_from: Some(args.from), ..StartChat::default() }).await?;
             started(&chat, cx)
         }
+        ChatWhat::Search(args) => search(args, cx).await,
+        ChatWhat::Summarise(args) => summarise(args, cx).await,
+        ChatWhat::Export(args) => chat_files::export(&args, cx).await,
+        ChatWhat::Import(args) => chat_files::import(&args, cx).await,
+        ChatWhat::Stats(args) => stats(args.chat, cx).await,
         ChatWhat::Archive(args) => {
             let chat = cx.hub.call(&ArchiveChat { chat_id: args.chat, archived: !args.undo }).await?;
             told(&chat, if args.undo { "active again" } else { "archived" }, &args.chat.to_string(), cx)
@@ -246,4 +255,76 @@ async fn watch(chat: i64, cx: &Context) -> Ended {
         print_entries(&page.messages, cx)?;
         after = page.cursor.max(after);
     }
+}
+
+async fn search(args: ChatSearchArgs, cx: &Context) -> Ended {
+    let since = args.since.and_then(|ago| super::context::now().checked_sub(ago).ok()).map(|at| at.to_string());
+    let call = SearchChats {
+        query: args.words.join(" "),
+        chat_id: args.chat,
+        from: args.from,
+        since,
+        until: None,
+        has_question: args.questions,
+        best: args.best,
+        limit: args.limit,
+    };
+    let found = cx.hub.call(&call).await?;
+    if cx.out.json {
+        cx.out.data(&found)?;
+        return Ok(Exit::Done);
+    }
+    for hit in &found.hits {
+        let id = cx.out.paint.apply(Style::Dim, &text::line(&hit.message_id));
+        let name = cx.out.paint.apply(Style::Strong, &text::line(&hit.name));
+        cx.out.line(&format!("{id} {name}  {}, {}", text::line(&hit.title), cx.time(&hit.at)))?;
+        cx.out.line(&format!("{INDENT}{}", text::line(&hit.snippet)))?;
+    }
+    if found.incomplete {
+        cx.out.say("the search was broken off: more words, --chat or --since narrow it")?;
+    }
+    match found.hits.first() {
+        None => cx.out.say("nothing found: a message must hold every word")?,
+        Some(hit) => cx.out.next(&format!("adj chat show {}", hit.chat_id))?,
+    }
+    Ok(Exit::Done)
+}
+
+async fn summarise(args: ChatSummariseArgs, cx: &Context) -> Ended {
+    let here = std::env::current_dir().map_err(|error| fail(words::IO, format!("no working directory: {error}")))?;
+    let cwd = here.to_str().ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))?.to_owned();
+    let before = cx.hub.call(&ShowChat { chat_id: args.chat, limit: Some(1), peek: true, ..ShowChat::default() }).await?.cursor;
+    cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd }).await?;
+    while !cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, wait_ms: ANSWER_WAIT_MS }).await?.waiting.is_empty() {}
+    let page = cx.hub.call(&ShowChat { chat_id: args.chat, after: Some(before), limit: Some(PAGE), wait_ms: 0, peek: true }).await?;
+    let came: Vec<ChatEntryView> = page.messages.into_iter().filter(|entry| matches!(entry.kind.as_str(), "summary" | "flag" | "failure")).collect();
+    if cx.out.json {
+        cx.out.list(&came, 0, &[])?;
+    } else {
+        print_entries(&came, cx)?;
+    }
+    Ok(if came.iter().any(|entry| entry.kind == "summary") { Exit::Done } else { Exit::Failed })
+}
+
+async fn stats(chat: Option<i64>, cx: &Context) -> Ended {
+    let stats = cx.hub.call(&GetChatStats { chat_id: chat }).await?;
+    if cx.out.json {
+        cx.out.data(&stats)?;
+        return Ok(Exit::Done);
+    }
+    let ms = |time: Option<i64>| time.map_or_else(|| "–".to_owned(), |ms| format!("{ms} ms"));
+    let fields = [
+        ("chats", stats.chats.to_string()),
+        ("messages", format!("{} ({:.1} in each chat)", stats.messages, stats.messages_per_chat)),
+        ("participants", stats.participants.to_string()),
+        ("duration", format!("{} s{}", stats.duration_s, if chat.is_none() { " on average" } else { "" })),
+        ("answers", format!("{} given, {} failed, {} cancelled, {} open", stats.answered, stats.failed, stats.cancelled, stats.open)),
+        ("answer time", format!("p50 {}, p95 {}", ms(stats.answer_ms_p50), ms(stats.answer_ms_p95))),
+        ("calls", format!("{} since the hub started, {} failed, {} refused", stats.calls, stats.calls_failed, stats.calls_refused)),
+        ("hub up", format!("{} s", stats.up_s)),
+    ];
+    for (label, value) in fields {
+        cx.out.line(&format!("{} {value}", cx.out.paint.apply(Style::Dim, &format!("{label:<12}"))))?;
+    }
+    Ok(Exit::Done)
 }

@@ -5,6 +5,7 @@ mod age;
 mod args;
 mod attend;
 mod chat;
+mod chat_files;
 mod context;
 mod control;
 mod decide;

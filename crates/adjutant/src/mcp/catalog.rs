@@ -92,12 +92,17 @@ const START_CHAT: ToolRow = ToolRow {
 const LIST_CHATS: ToolRow = ToolRow {
     name: "list_chats",
     title: "List chats",
-    about: "Use to find chats, with what is unread.",
-    params: &[Param::new("status", Kind::Word(&["active", "archived", "all"])), Param::new("limit", Kind::Integer), LABEL],
+    about: "Use to find chats, with what is unread; with query, messages in them.",
+    params: &[
+        Param::new("query", Kind::Text),
+        Param::new("status", Kind::Word(&["active", "archived", "all"])),
+        Param::new("limit", Kind::Integer),
+        LABEL,
+    ],
     actions: &[Action::ListChats],
     effect: Effect::Reads,
     core: false,
-    output: &[("chats", "array", true), ("next", "string", true)],
+    output: &[("chats", "array", false), ("hits", "array", false), ("next", "string", true)],
     run: |server, caller, args| Box::pin(chats::list_chats(server, caller, args)),
 };
 

@@ -8,7 +8,7 @@ use super::server::{Role, Server};
 use super::show::Shown;
 use super::text::{barred, cut, line, quoted};
 use crate::config;
-use crate::view::{Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, ReadAnswers, Said, Say, ShowChat, StartChat};
+use crate::view::{Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, ReadAnswers, Said, Say, SearchChats, ShowChat, StartChat};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -154,6 +154,9 @@ pub(super) async fn start_chat(server: &Server, _caller: &Caller, args: Args) ->
 }
 
 pub(super) async fn list_chats(server: &Server, _caller: &Caller, args: Args) -> Ended {
+    if let Some(query) = args.owned("query") {
+        return search(server, query, args.count("limit")?).await;
+    }
     let limit = args.count("limit")?.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
     let list = server.client().call(&ListChats { status: args.owned("status"), limit: Some(limit) }).await?;
     let shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
@@ -164,6 +167,25 @@ pub(super) async fn list_chats(server: &Server, _caller: &Caller, args: Args) ->
         (Some(chat), _) => done(shown.next(format!("show_chat chat_id={}", chat.chat_id))),
         (None, Some(_)) => done(shown.next("show_chat or send_message with a chat_id")),
         (None, None) => done(shown.line("no chats yet").next("start_chat title=…")),
+    }
+}
+
+async fn search(server: &Server, query: String, limit: Option<u64>) -> Ended {
+    let limit = limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
+    let found = server.client().call(&SearchChats { query, limit: Some(limit), ..SearchChats::default() }).await?;
+    let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete})).lines(found.hits.iter().map(|hit| {
+        let (id, name, at) = (line(&hit.message_id, 40), line(&hit.name, 100), line(&hit.at, 40));
+        format!("{id} in {} by {name} at {at}: {}", quoted(&hit.title, 80), quoted(&hit.snippet, 400))
+    }));
+    if found.incomplete {
+        shown = shown.line("the search was broken off: more words narrow it");
+    }
+    match found.hits.first().and_then(|hit| hit.message_id.split_once('.')) {
+        Some((chat, seq)) => {
+            let after = seq.parse::<i64>().unwrap_or(1).saturating_sub(3).max(0);
+            done(shown.next(format!("show_chat chat_id={chat} after={after} shows the first in its place")))
+        }
+        None => done(shown.line("nothing found: every word must be in the message").next("list_chats with fewer words")),
     }
 }
 

@@ -83,6 +83,7 @@ fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
         StoreError::Full => (codes::STORAGE_FULL, hint("nothing was changed; make room on the disk that holds the home and try again")),
         StoreError::Unknown(_) => (codes::STORAGE, hint("repeat the call with the same key: it has one effect")),
         StoreError::Sql(_) | StoreError::Corrupt(_) => (codes::INTERNAL, hint("run: adj doctor")),
+        StoreError::Interrupted => (codes::LIMIT, hint("narrow the search: more words, a chat, a time")),
         StoreError::Newer { .. } | StoreError::NotAStore { .. } | StoreError::Closed => (codes::UNREACHABLE, None),
     }
 }

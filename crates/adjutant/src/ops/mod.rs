@@ -55,12 +55,14 @@ pub struct Ops {
     config: Arc<Mutex<Option<Arc<Config>>>>,
     /// Who waits for news of chats.
     presence: chats::Presence,
+    /// The calls about chats so far.
+    pub(crate) tally: chats::Tally,
 }
 
 impl Ops {
     #[must_use]
     pub fn new(store: Store, home: Home) -> Self {
-        Self { store, home: Arc::new(home), config: Arc::default(), presence: chats::Presence::default() }
+        Self { store, home: Arc::new(home), config: Arc::default(), presence: chats::Presence::default(), tally: chats::Tally::default() }
     }
 
     #[must_use]

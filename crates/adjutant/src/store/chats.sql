@@ -17,6 +17,8 @@ CREATE TABLE chats (
   -- How much of the conversation it took over from there.
   branch_said  INTEGER NOT NULL DEFAULT 0,
   archived     INTEGER NOT NULL DEFAULT 0,
+  -- Its entries say what a file says that they were.
+  imported     INTEGER NOT NULL DEFAULT 0,
   started_by   TEXT NOT NULL,
   started_name TEXT NOT NULL,
   started_at   INTEGER NOT NULL,

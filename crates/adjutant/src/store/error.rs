@@ -26,13 +26,20 @@ pub enum StoreError {
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error("{path} is not a store of adj")]
     NotAStore { path: PathBuf },
+    /// A read went on beyond its deadline.
+    #[error("the search took too long")]
+    Interrupted,
     #[error("the store is closed")]
     Closed,
 }
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        if is_full(&error) { Self::Full } else { Self::Sql(error.to_string()) }
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::OperationInterrupted) => Self::Interrupted,
+            _ => Self::Sql(error.to_string()),
+        }
     }
 }
 

@@ -25,9 +25,10 @@ mod conformance;
 
 pub use bells::{Bells, Listener, Topic};
 pub use chats::{
-    Chat, ChatEntry, Member, NewChat, NewEntry, NewTurn, Revision, Turn, TurnState, branches_of, chat_by_id, chat_by_pair, chats_newest,
-    entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, member, members, newest_summary, next_turns, pinned_entries,
-    revisions_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread,
+    Chat, ChatEntry, ChatHit, ChatQuery, Export, Imported, MARK_BEGIN, MARK_END, Member, NewChat, NewEntry, NewTurn, Revision, Stats, Turn,
+    TurnState, branches_of, chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq,
+    export_of, member, members, newest_summary, next_turns, pinned_entries, revisions_of, search_chats, stats_of, turn_by_id, turn_of_run,
+    turns_running, turns_to_answer, unread,
 };
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
@@ -50,6 +51,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many connections serve reads.
 const READERS: usize = 2;
+
+/// How many steps of a statement lie between two looks at its deadline.
+const DEADLINE_LOOKS_OPS: i32 = 2_000;
 
 /// The store. Cheap to clone.
 #[derive(Clone)]
@@ -111,6 +115,23 @@ impl Store {
     /// # Errors
     /// What `work` refused, or a failure of the store.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.lend().read(work)
+    }
+
+    /// Runs reads that are broken off at a deadline: a statement under way then fails, and `work`
+    /// sees it as [`StoreError::Interrupted`]. Blocks its thread.
+    ///
+    /// # Errors
+    /// What `work` refused, or a failure of the store.
+    pub fn read_until<T>(&self, deadline: std::time::Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut lent = self.lend();
+        lent.limit(Some(deadline))?;
+        let result = lent.read(work);
+        lent.limit(None)?;
+        result
+    }
+
+    fn lend(&self) -> Lent<'_> {
         let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = loop {
             match readers.pop() {
@@ -118,13 +139,7 @@ impl Store {
                 None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
             }
         };
-        drop(readers);
-        let lent = Lent { store: &self.0, connection: Some(connection) };
-        let connection = lent.connection.as_ref().expect("lent until dropped");
-        connection.prepare_cached("BEGIN")?.execute([])?;
-        let result = work(connection);
-        connection.prepare_cached("COMMIT")?.execute([])?;
-        result
+        Lent { store: &self.0, connection: Some(connection) }
     }
 
     /// Returns the bells that commits ring.
@@ -144,6 +159,23 @@ impl Store {
 struct Lent<'a> {
     store: &'a Inner,
     connection: Option<Connection>,
+}
+
+impl Lent<'_> {
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let connection = self.connection.as_ref().expect("lent until dropped");
+        connection.prepare_cached("BEGIN")?.execute([])?;
+        let result = work(connection);
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        result
+    }
+
+    /// Breaks statements off from an instant on.
+    fn limit(&mut self, deadline: Option<std::time::Instant>) -> Result<(), StoreError> {
+        let connection = self.connection.as_mut().expect("lent until dropped");
+        let handler = deadline.map(|deadline| move || std::time::Instant::now() >= deadline);
+        Ok(connection.progress_handler(DEADLINE_LOOKS_OPS, handler)?)
+    }
 }
 
 impl Drop for Lent<'_> {

@@ -203,6 +203,9 @@ pub struct ChatView {
     /// `3.17`: it goes on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_of: Option<String>,
+    /// Its entries say what a file says that they were.
+    #[serde(default)]
+    pub imported: bool,
     /// Chats that go on from here; where the chat is looked at alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<i64>,
@@ -255,3 +258,194 @@ pub struct ChatEntryView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
+
+/// Searches the chats that the caller may see. The text is words, all of which an entry must hold.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchChats {
+    pub query: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_id: Option<i64>,
+    /// A participant: an agent, a run, `person`, `client:<name>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Only entries with a question.
+    #[serde(default)]
+    pub has_question: bool,
+    /// The best first (of the newest 50,000 entries), instead of the newest.
+    #[serde(default)]
+    pub best: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(SearchChats = "chat-search", writes false -> ChatHits);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChatHits {
+    pub hits: Vec<ChatHitView>,
+    /// The deadline came first: there may be more.
+    #[serde(default)]
+    pub incomplete: bool,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChatHitView {
+    pub message_id: String,
+    pub chat_id: i64,
+    pub title: String,
+    pub kind: String,
+    pub from: String,
+    pub name: String,
+    pub at: String,
+    /// What matched stands between « and ».
+    pub snippet: String,
+}
+
+/// Reads a chat with everything that is kept of it, part by part.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportChat {
+    pub chat_id: i64,
+    #[serde(default)]
+    pub after: i64,
+}
+call!(ExportChat = "chat-export", writes false -> ChatExport);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChatExport {
+    /// With the first part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<CarriedChat>,
+    pub entries: Vec<CarriedEntry>,
+    /// Pass as `after` for the next part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<i64>,
+}
+
+/// Makes a chat of what was exported: the head first, then the entries in order. Only a person
+/// does, and the chat says that it is from a file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportChat {
+    /// The chat that an earlier part made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_id: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<CarriedChat>,
+    #[serde(default)]
+    pub entries: Vec<CarriedEntry>,
+}
+call!(ImportChat = "chat-import", writes true -> ChatView);
+
+/// The first line of an exported chat. Times are milliseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CarriedChat {
+    /// 1.
+    pub format: u32,
+    pub chat_id: i64,
+    pub kind: String,
+    pub title: String,
+    pub private: bool,
+    pub template: Option<String>,
+    pub instructions: Option<String>,
+    pub window_chars: u64,
+    pub turns_max: u32,
+    pub archived: bool,
+    pub started_by: String,
+    pub started_name: String,
+    pub started_at: i64,
+    pub last_at: i64,
+    pub members: Vec<CarriedMember>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CarriedMember {
+    pub who: String,
+    pub name: String,
+    pub joined_at: Option<i64>,
+    pub read_seq: i64,
+    pub mention_seq: i64,
+    pub said: i64,
+    pub seen_at: Option<i64>,
+}
+
+/// A further line of an exported chat.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CarriedEntry {
+    pub seq: i64,
+    pub kind: String,
+    pub author: String,
+    pub name: String,
+    pub label: Option<String>,
+    pub text: String,
+    pub at: i64,
+    pub reply_to: Option<i64>,
+    pub hops: u32,
+    pub pinned: bool,
+    pub key: Option<String>,
+    pub edited_at: Option<i64>,
+    /// What it said before, oldest first.
+    pub revisions: Vec<CarriedRevision>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CarriedRevision {
+    pub author: String,
+    pub name: String,
+    pub text: String,
+    pub at: i64,
+}
+
+/// Figures about a chat, or about all that there are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetChatStats {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_id: Option<i64>,
+}
+call!(GetChatStats = "chat-stats", writes false -> ChatStats);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChatStats {
+    pub chats: i64,
+    pub entries: i64,
+    pub messages: i64,
+    pub participants: i64,
+    /// Of one chat, from its start to its newest entry; of several, the mean.
+    pub duration_s: i64,
+    pub messages_per_chat: f64,
+    /// Of the newest 10,000 messages that agents had to answer.
+    pub answered: i64,
+    pub failed: i64,
+    pub cancelled: i64,
+    pub open: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_ms_p50: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_ms_p95: Option<i64>,
+    /// Calls about chats since the hub was started, how many of them failed by no fault of the
+    /// caller, and how many were refused.
+    pub calls: u64,
+    pub calls_failed: u64,
+    pub calls_refused: u64,
+    /// Since the hub was started.
+    pub up_s: u64,
+}
+
+/// Has the configured agent (or another) summarise a chat; its words become an entry.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SummariseChat {
+    pub chat_id: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Where its run works: absolute.
+    #[serde(default)]
+    pub cwd: String,
+}
+call!(SummariseChat = "chat-summarise", writes true -> Answers);

@@ -1,6 +1,8 @@
 //! Chats: starting, finding, reading them. Who speaks comes from the connection; what exists for
 //! whom is decided in the core.
 
+mod carry;
+mod find;
 mod presence;
 mod publish;
 mod render;
@@ -8,6 +10,7 @@ mod say;
 mod seat;
 mod turns;
 
+pub use find::Tally;
 pub use presence::Presence;
 
 use super::{Caller, OpError, Ops};

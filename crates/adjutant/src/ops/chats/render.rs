@@ -51,6 +51,7 @@ pub(super) fn brief(connection: &Connection, seat: &Seat, chat: &Chat) -> Result
         template: chat.template.clone(),
         instructions: chat.instructions.clone(),
         branch_of: chat.branch_of.map(|(chat, seq)| format!("{chat}.{seq}")),
+        imported: chat.imported,
         branches: Vec::new(),
         participants: Vec::new(),
     })

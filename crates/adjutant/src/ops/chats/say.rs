@@ -6,9 +6,9 @@ use super::{entry_no, render};
 use crate::config::Config;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    Chat, ChatEntry, NewChat, NewEntry, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, turn_of_run, turns_to_answer,
+    Chat, ChatEntry, NewChat, NewEntry, NewTurn, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, turn_of_run, turns_to_answer,
 };
-use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say};
+use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say, SummariseChat};
 use adjutant_core::chat::{self, ChatKind, EntryKind, Participant, Scope, check_edit};
 use adjutant_core::{Action, AgentName, Denied, Principal};
 use std::path::Path;
@@ -93,6 +93,31 @@ impl Ops {
             answers.answers.sort_by_key(|answer| answer.seq);
             Ok(answers)
         })?)
+    }
+
+    /// Has an agent summarise a chat. Durable when it returns; the summary becomes an entry.
+    ///
+    /// # Errors
+    /// Unknown or foreign, no agent to do it.
+    pub async fn summarise_chat(&self, caller: Caller, call: SummariseChat) -> Result<Answers, OpError> {
+        Self::check(&caller.who, Action::Say)?;
+        let config = self.config()?;
+        let agent = match &call.agent {
+            Some(name) => AgentName::parse(name).ok().filter(|name| config.agents.contains_key(name)),
+            None => config.chats.summariser.clone(),
+        };
+        let Some(agent) = agent else {
+            return Err(Denied::invalid("agent", "say which agent, or set chats.summariser in the configuration").into());
+        };
+        let ground = self.ground(&caller.who, &Say { cwd: call.cwd.clone(), ..Say::default() })?;
+        self.write(caller, move |tx, who| {
+            let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
+            let Ground { cwd, env } = ground;
+            let waiting = vec![agent.to_string()];
+            tx.queue_turn(&NewTurn { chat: chat.id, agent, is_summary: true, message: 0, hops: 0, cwd, env })?;
+            Ok(Answers { answers: Vec::new(), waiting })
+        })
+        .await
     }
 
     /// Ends the runs that answer a message.

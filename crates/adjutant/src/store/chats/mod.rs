@@ -1,13 +1,19 @@
 //! Chats: entries in one total order for each chat, who takes part, how far each has read.
 
+mod carry;
 mod read;
+mod search;
+mod stats;
 mod turns;
 mod write;
 
+pub use carry::{Export, Imported, export_of};
 pub use read::{
     branches_of, chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, member, members,
     newest_summary, pinned_entries, revisions_of, unread,
 };
+pub use search::{ChatHit, ChatQuery, MARK_BEGIN, MARK_END, search_chats};
+pub use stats::{Stats, stats_of};
 pub use turns::{NewTurn, Turn, TurnState, next_turns, turn_by_id, turn_of_run, turns_running, turns_to_answer};
 pub use write::{NewChat, NewEntry};
 
@@ -31,6 +37,8 @@ pub struct Chat {
     /// How much of the conversation it took over from there.
     pub branch_said: i64,
     pub archived: bool,
+    /// Its entries say what a file says that they were.
+    pub imported: bool,
     pub started_by: Participant,
     pub started_name: String,
     pub started_at: Time,

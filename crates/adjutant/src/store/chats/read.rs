@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 const UNREAD_COUNTED_MAX: i64 = 1_000;
 
 const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
-  started_by, started_name, started_at, last_at, last_seq, said, branch_said FROM chats c";
+  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported FROM chats c";
 const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
 
 fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
@@ -42,6 +42,7 @@ fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
         last_seq: row.get(17)?,
         said: row.get(18)?,
         branch_said: row.get(19)?,
+        imported: row.get(20)?,
     }))
 }
 

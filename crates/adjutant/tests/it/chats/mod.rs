@@ -1,6 +1,7 @@
 //! Chats as their participants see them: over MCP, on the command line, with agents that answer.
 
 mod answers;
+mod keep;
 mod talk;
 
 use crate::mcp::Session;

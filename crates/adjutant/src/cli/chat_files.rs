@@ -1,0 +1,123 @@
+//! Chats in files: Markdown for people, JSON lines that lose nothing.
+
+use super::args::{ChatExportArgs, ChatFormat, ChatImportArgs};
+use super::context::Context;
+use super::exit::{Exit, words};
+use super::out::{Ended, Stop, fail};
+use crate::text;
+use crate::view::{CarriedChat, CarriedEntry, ExportChat, ImportChat, ShowChat, codes};
+use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader};
+
+/// Entries and bytes of text in one part of an import.
+const PART: usize = 500;
+const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Prints a whole chat.
+pub async fn export(args: &ChatExportArgs, cx: &Context) -> Ended {
+    match args.format {
+        ChatFormat::Md => markdown(args.chat, cx).await,
+        ChatFormat::Jsonl => lines(args.chat, cx).await,
+    }
+}
+
+async fn lines(chat_id: i64, cx: &Context) -> Ended {
+    let mut after = 0;
+    loop {
+        let part = cx.hub.call(&ExportChat { chat_id, after }).await?;
+        if let Some(head) = &part.head {
+            cx.out.line(&json(head)?)?;
+        }
+        for entry in &part.entries {
+            cx.out.line(&json(entry)?)?;
+        }
+        match part.next {
+            Some(next) => after = next,
+            None => return Ok(Exit::Done),
+        }
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<String, Stop> {
+    serde_json::to_string(value).map_err(|error| fail(words::IO, format!("cannot write JSON: {error}")))
+}
+
+async fn markdown(chat_id: i64, cx: &Context) -> Ended {
+    let mut after = 0;
+    let mut headed = false;
+    loop {
+        let page = cx.hub.call(&ShowChat { chat_id, after: Some(after), limit: Some(500), wait_ms: 0, peek: true }).await?;
+        if !headed {
+            let names: Vec<String> = page.chat.participants.iter().map(|one| text::line(&one.name)).collect();
+            cx.out.line(&format!(
+                "# {}\n\nChat {chat_id}, begun {} by {}. With {}.",
+                text::line(&page.chat.title),
+                page.chat.started_at,
+                text::line(&page.chat.started_by),
+                names.join(", ")
+            ))?;
+            headed = true;
+        }
+        for entry in &page.messages {
+            let mut head = format!("\n## {}.{} {}, {}", entry.chat_id, entry.seq, text::line(&entry.name), entry.at);
+            if entry.kind != "message" {
+                head.push_str(&format!(" ({})", text::line(&entry.kind)));
+            }
+            if let Some(seq) = entry.reply_to {
+                head.push_str(&format!(", to {chat_id}.{seq}"));
+            }
+            cx.out.line(&format!("{head}\n"))?;
+            // Quoted, so that no heading in a message passes for one of ours.
+            for line in text::block(&entry.text).lines() {
+                cx.out.line(format!("> {line}").trim_end())?;
+            }
+        }
+        if page.more == 0 || page.messages.is_empty() {
+            return Ok(Exit::Done);
+        }
+        after = page.cursor;
+    }
+}
+
+/// Makes a chat of exported lines.
+pub async fn import(args: &ChatImportArgs, cx: &Context) -> Ended {
+    let name = args.file.display().to_string();
+    let broken = |error: std::io::Error| fail(words::IO, format!("{name}: {error}"));
+    let input: Box<dyn BufRead> = if name == "-" {
+        Box::new(BufReader::new(std::io::stdin()))
+    } else {
+        Box::new(BufReader::new(std::fs::File::open(&args.file).map_err(broken)?))
+    };
+    let mut read = input.lines().enumerate();
+    let Some((_, first)) = read.next() else { return Err(fail(codes::INVALID, format!("{name} is empty"))) };
+    let head: CarriedChat = parsed(&name, 0, &first.map_err(broken)?)?;
+    let mut part = ImportChat { head: Some(head), ..ImportChat::default() };
+    let mut bytes = 0;
+    let mut chat = None;
+    for (number, line) in read {
+        let line = line.map_err(broken)?;
+        bytes += line.len();
+        part.entries.push(parsed::<CarriedEntry>(&name, number, &line)?);
+        if part.entries.len() >= PART || bytes >= PART_BYTES_MAX {
+            let made = cx.hub.call(&part).await?;
+            part = ImportChat { chat_id: Some(made.chat_id), ..ImportChat::default() };
+            chat = Some(made);
+            bytes = 0;
+        }
+    }
+    if chat.is_none() || !part.entries.is_empty() {
+        chat = Some(cx.hub.call(&part).await?);
+    }
+    let Some(chat) = chat else { return Err(fail(codes::INTERNAL, "nothing was imported")) };
+    if cx.out.json {
+        cx.out.data(&chat)?;
+    } else {
+        cx.out.line(&chat.chat_id.to_string())?;
+        cx.out.next(&format!("adj chat show {}", chat.chat_id))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn parsed<T: DeserializeOwned>(name: &str, number: usize, line: &str) -> Result<T, Stop> {
+    serde_json::from_str(line).map_err(|error| fail(codes::INVALID, format!("{name}, line {}: {error}", number + 1)))
+}

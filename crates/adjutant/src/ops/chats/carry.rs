@@ -1,0 +1,185 @@
+//! Carrying chats out of a home and into another.
+
+use super::render;
+use super::seat::Seat;
+use crate::ops::{Caller, OpError, Ops};
+use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, export_of};
+use crate::view::{CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat, ImportChat};
+use adjutant_core::chat::{self, ChatId, ChatKind, EntryKind, Participant, Scope};
+use adjutant_core::{Action, Denied, Principal, Time};
+
+/// Entries in one part.
+const PART: u32 = 200;
+/// Text in one part, in bytes.
+const PART_BYTES_MAX: usize = 8 * 1024 * 1024;
+const FORMAT: u32 = 1;
+
+fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
+    let ChatEntry { id: _, chat: _, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision: _, edited_at, key } = entry;
+    CarriedEntry {
+        seq: *seq,
+        kind: kind.word().to_owned(),
+        author: author.to_string(),
+        name: name.clone(),
+        label: label.clone(),
+        text: text.clone(),
+        at: at.0,
+        reply_to: *reply_to,
+        hops: *hops,
+        pinned: *pinned,
+        key: key.clone(),
+        edited_at: edited_at.map(|at| at.0),
+        revisions: revisions
+            .iter()
+            .map(|old| CarriedRevision { author: old.author.clone(), name: old.name.clone(), text: old.text.clone(), at: old.at.0 })
+            .collect(),
+    }
+}
+
+fn read_in(entry: CarriedEntry) -> Result<Imported, Denied> {
+    let CarriedEntry { seq, kind, author, name, label, text, at, reply_to, hops, pinned, key, edited_at, revisions } = entry;
+    let wrong = |what: &str| Denied::invalid("entries", format!("entry {seq}: {what}"));
+    let author = Participant::parse(&author).ok_or_else(|| wrong("its author cannot be read"))?;
+    let kind = EntryKind::from_word(&kind).ok_or_else(|| wrong("its kind is unknown"))?;
+    if edited_at.is_some() == revisions.is_empty() {
+        return Err(wrong("what it said before does not fit to when it was edited"));
+    }
+    let revision = u32::try_from(revisions.len()).map_err(|_| wrong("too many revisions"))?;
+    let revisions = revisions
+        .into_iter()
+        .zip(0_u32..)
+        .map(|(old, revision)| Revision { revision, author: old.author, name: old.name, text: old.text, at: Time(old.at) })
+        .collect();
+    let entry = ChatEntry {
+        id: 0,
+        chat: ChatId(0),
+        seq,
+        kind,
+        author,
+        name,
+        label,
+        text,
+        at: Time(at),
+        reply_to,
+        hops,
+        pinned,
+        revision,
+        edited_at: edited_at.map(Time),
+        key,
+    };
+    Ok(Imported { entry, revisions })
+}
+
+fn member_in(member: CarriedMember) -> Result<Member, Denied> {
+    let CarriedMember { who, name, joined_at, read_seq, mention_seq, said, seen_at } = member;
+    let parsed = Participant::parse(&who).ok_or_else(|| Denied::invalid("head", "a participant cannot be read"))?;
+    Ok(Member { who: parsed, name, joined_at: joined_at.map(Time), read_seq, mention_seq, said, seen_at: seen_at.map(Time) })
+}
+
+impl Ops {
+    /// Reads a chat with everything that is kept of it, part by part.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub fn export_chat(&self, who: &Principal, call: &ExportChat) -> Result<ChatExport, OpError> {
+        Self::check(who, Action::ReadChat)?;
+        Ok(self.store.read(|connection| {
+            let chat = Seat::of(connection, who)?.chat(connection, call.chat_id)?;
+            let Some(export) = export_of(connection, chat.id, call.after, PART)? else {
+                return Err(Denied::not_found("chat", &call.chat_id.to_string()).into());
+            };
+            let mut bytes = 0;
+            let mut entries = Vec::new();
+            for (entry, revisions) in &export.entries {
+                bytes += entry.text.len() + revisions.iter().map(|old| old.text.len()).sum::<usize>();
+                if !entries.is_empty() && bytes > PART_BYTES_MAX {
+                    break;
+                }
+                entries.push(out(entry, revisions));
+            }
+            let chat = export.chat;
+            let head = (call.after == 0).then(|| CarriedChat {
+                format: FORMAT,
+                chat_id: chat.id.0,
+                kind: chat.kind.word().to_owned(),
+                title: chat.title.clone(),
+                private: chat.private,
+                template: chat.template.clone(),
+                instructions: chat.instructions.clone(),
+                window_chars: chat.window_chars,
+                turns_max: chat.turns_max,
+                archived: chat.archived,
+                started_by: chat.started_by.to_string(),
+                started_name: chat.started_name.clone(),
+                started_at: chat.started_at.0,
+                last_at: chat.last_at.0,
+                members: export
+                    .members
+                    .into_iter()
+                    .map(|member| CarriedMember {
+                        who: member.who.to_string(),
+                        name: member.name,
+                        joined_at: member.joined_at.map(|at| at.0),
+                        read_seq: member.read_seq,
+                        mention_seq: member.mention_seq,
+                        said: member.said,
+                        seen_at: member.seen_at.map(|at| at.0),
+                    })
+                    .collect(),
+            });
+            let last = entries.last().map_or(call.after, |entry| entry.seq);
+            Ok(ChatExport { head, entries, next: (last < chat.last_seq).then_some(last) })
+        })?)
+    }
+
+    /// Makes a chat of what was exported, part by part. All of a part is taken or none.
+    ///
+    /// # Errors
+    /// The caller is not the person, or a line cannot be used.
+    pub async fn import_chat(&self, caller: Caller, call: ImportChat) -> Result<ChatView, OpError> {
+        if caller.who != Principal::Person {
+            let who = if matches!(caller.who, Principal::Run(_)) { "a run" } else { "a client" };
+            return Err(Denied::NotAllowed { who, action: "import chats" }.into());
+        }
+        let presence = self.presence.clone();
+        let entries = call.entries.into_iter().map(read_in).collect::<Result<Vec<_>, _>>()?;
+        let (chat_id, head) = (call.chat_id, call.head);
+        self.write(caller, move |tx, who| {
+            let seat = Seat::of(tx.connection(), who)?;
+            let chat = match (chat_id, head) {
+                (Some(id), None) => seat.chat(tx.connection(), id)?,
+                (None, Some(head)) => {
+                    let members = head.members.into_iter().map(member_in).collect::<Result<Vec<_>, _>>()?;
+                    if head.format != FORMAT {
+                        return Err(Denied::invalid("format", format!("{} is not known, {FORMAT} is", head.format)).into());
+                    }
+                    let started_by = Participant::parse(&head.started_by).ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
+                    let chat = tx.start_chat(&NewChat {
+                        // A direct chat or a board of another home is neither here.
+                        kind: ChatKind::Chat,
+                        title: chat::checked_title(&head.title)?,
+                        scope: Scope { owner: Principal::Person, root: None },
+                        private: head.private,
+                        pair: None,
+                        template: head.template,
+                        instructions: head.instructions,
+                        window_chars: head.window_chars.max(1),
+                        turns_max: head.turns_max,
+                        branch_of: None,
+                        started_by,
+                        started_name: head.started_name,
+                    })?;
+                    tx.mark_imported(chat.id, head.archived, head.started_at, head.last_at, &members)?;
+                    tx.chat(chat.id)?
+                }
+                _ => return Err(Denied::invalid("head", "the first part has the head, the others the chat_id").into()),
+            };
+            for entry in &entries {
+                tx.import_entry(chat.id, entry)?;
+            }
+            let chat = tx.chat(chat.id)?;
+            render::full(tx.connection(), &seat, &presence, &chat)
+        })
+        .await
+    }
+}

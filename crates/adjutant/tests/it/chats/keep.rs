@@ -1,0 +1,129 @@
+//! What is kept: searching it, carrying it, counting it, summing it up.
+
+use super::{client, home_with, said, start};
+use crate::mcp::text;
+use crate::support::TestHome;
+use serde_json::{Value, json};
+
+fn hits(home: &TestHome, words: &[&str]) -> Vec<String> {
+    let mut all = vec!["chat", "search"];
+    all.extend(words);
+    home.json(&all)["hits"].as_array().expect("hits").iter().map(|hit| hit["message_id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn messages_are_found_by_their_words_whatever_is_typed() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    let (one, two) = (start(&mut alice, "one", &[]), start(&mut alice, "two", &[]));
+    for (chat, message) in [(one, "The parser is slow"), (two, "Is the Parser slow?"), (one, "unrelated"), (two, "Größe of the table")] {
+        alice.done("send_message", json!({"chat_id": chat, "message": message}));
+    }
+    home.ok(&["chat", "post", "2", "parser again"]);
+    assert_eq!(hits(&home, &["parser"]), ["2.3", "2.1", "1.1"], "the newest first");
+    assert_eq!(hits(&home, &["parser", "slow"]), ["2.1", "1.1"]);
+    assert_eq!(hits(&home, &["parser", "--chat", "1"]), ["1.1"]);
+    assert_eq!(hits(&home, &["parser", "--from", "person"]), ["2.3"]);
+    assert_eq!(hits(&home, &["parser", "--questions"]), ["2.1"]);
+    assert_eq!(hits(&home, &["parser", "--since", "1h", "--best"]).len(), 3);
+    assert_eq!(hits(&home, &["grosse"]), Vec::<String>::new());
+    assert_eq!(hits(&home, &["größe"]), ["2.2"]);
+    for hostile in ["\"", "parser OR", "NEAR(", "text:parser", "chat : c1", "*", "a\" OR \"parser", "(", "^parser", "-parser", "';--"] {
+        assert_eq!(home.adj(&["--json", "chat", "search", "--", hostile]).code, 0, "{hostile:?}");
+    }
+    assert_eq!(hits(&home, &["chat", "c1"]), Vec::<String>::new(), "what the index is made of is not text");
+    alice.done("send_message", json!({"chat_id": one, "edit_of": "1", "message": "The lexer is slow"}));
+    assert_eq!((hits(&home, &["parser"]).len(), hits(&home, &["lexer"])), (2, vec!["1.1".to_owned()]), "an edit is what counts");
+    let found = alice.tool("list_chats", json!({"query": "lexer"}));
+    assert!(text(&found).contains("«lexer»") && found["structuredContent"]["hits"][0]["chat_id"] == 1, "{found}");
+    let mut bob = client(&home, "bob", &[]);
+    assert_eq!(bob.done("list_chats", json!({"query": "slow"}))["hits"], json!([]), "nobody finds what is not theirs");
+}
+
+#[test]
+fn an_exported_chat_is_imported_without_loss() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo yes")], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "Ünïcode \"title\"", &["gemini"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "frist\n# heading", "agentName": "Orchestrator", "wait_s": 30}));
+    alice.done("send_message", json!({"chat_id": chat, "message": "first\u{0}\u{202e}", "edit_of": "1", "pin": true}));
+    home.ok(&["chat", "post", "1", "reply", "--reply-to", "1", "--at", "person"]);
+    let lines = home.ok(&["chat", "export", "1", "--format", "jsonl"]);
+    let other = TestHome::new();
+    let file = other.work().join("chat.jsonl");
+    std::fs::write(&file, &lines).expect("a file");
+    assert_eq!(other.ok(&["chat", "import", file.to_str().expect("UTF-8")]).trim(), "1");
+    assert_eq!(other.ok(&["chat", "export", "1", "--format", "jsonl"]), lines);
+    assert_eq!(other.json(&["chat", "show", "1"])["chat"]["imported"], true);
+    assert_eq!(hits(&other, &["reply"]), ["1.3"]);
+    std::fs::write(&file, lines.lines().chain(["{\"seq\":"]).collect::<Vec<_>>().join("\n")).expect("a file");
+    let torn = other.adj(&["chat", "import", file.to_str().expect("UTF-8")]);
+    assert!(torn.code != 0 && torn.err.contains("line"), "{torn:?}");
+    assert_eq!(other.json(&["chat", "ls", "--all"]).as_array().map(Vec::len), Some(1), "nothing half imported");
+    let markdown = home.ok(&["chat", "export", "1"]);
+    assert_eq!(markdown.lines().filter(|line| line.starts_with('#')).count(), 5, "{markdown}");
+    let mut bob = client(&other, "bob", &[]);
+    assert_eq!(bob.tool("show_chat", json!({"chat_id": 1}))["isError"], true, "an imported chat is the person's");
+}
+
+#[test]
+fn a_configured_agent_sums_a_chat_up_and_flags_what_a_person_should_see() {
+    let home = home_with(
+        &[("scribe", "cat > prompt; echo 'They agreed on SQLite.'; echo 'FLAG: two people want different disks'")],
+        "[chats]\nsummariser = \"scribe\"\n",
+    );
+    home.ok(&["chat", "start", "disks"]);
+    home.ok(&["chat", "post", "1", "Decision: SQLite"]);
+    let came = home.json(&["chat", "summarise", "1"]);
+    let kinds: Vec<(&Value, &Value, &Value)> =
+        came.as_array().expect("entries").iter().map(|one| (&one["kind"], &one["from"], &one["text"])).collect();
+    let by = json!("agent:scribe");
+    assert_eq!(kinds, [(&json!("flag"), &by, &json!("two people want different disks")), (&json!("summary"), &by, &json!("They agreed on SQLite."))]);
+    assert_eq!(home.json(&["chat", "ls"])[0]["mentioned"], true);
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    assert!(prompt.contains("[person, pinned]: Decision: SQLite"), "{prompt}");
+}
+
+#[test]
+fn figures_count_messages_answers_and_calls() {
+    let home = home_with(&[("good", "cat > /dev/null; echo yes"), ("bad", "exit 1")], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["good", "bad"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "@good hello", "wait_s": 30}));
+    alice.done("send_message", json!({"chat_id": chat, "message": "@bad hello", "wait_s": 30}));
+    alice.tool("send_message", json!({"chat_id": 77, "message": "x"}));
+    let stats = home.json(&["chat", "stats", &chat.to_string()]);
+    assert_eq!((&stats["messages"], &stats["participants"], &stats["answered"], &stats["failed"]), (&json!(3), &json!(3), &json!(1), &json!(1)));
+    assert!(stats["answer_ms_p50"].as_i64().is_some_and(|ms| ms > 0) && stats["calls_refused"] == 1 && stats["calls_failed"] == 0, "{stats}");
+    assert_eq!(home.json(&["chat", "stats"])["chats"], 1);
+}
+
+#[test]
+fn a_branch_goes_on_from_a_point_and_both_know_of_each_other() {
+    let home = home_with(&[("gemini", "cat > prompt; echo ok")], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "main", &[]);
+    for message in ["one", "two", "three"] {
+        alice.done("send_message", json!({"chat_id": chat, "message": message}));
+    }
+    let branch = alice.done("start_chat", json!({"title": "side", "branch_from": format!("{chat}.2")}))["chat_id"].as_i64().expect("a number");
+    alice.done("send_message", json!({"chat_id": branch, "to": "gemini", "message": "go on", "wait_s": 30}));
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    assert!(prompt.contains("[client alice]: one\n[client alice]: two\n=== END") && !prompt.contains("three"), "{prompt}");
+    assert_eq!(alice.done("show_chat", json!({"chat_id": chat}))["branches"], json!([branch]));
+    assert_eq!(alice.done("show_chat", json!({"chat_id": branch}))["branch_of"], format!("{chat}.2"));
+    assert!(said(&home, chat).last().is_some_and(|(name, text)| name == "hub" && text.contains("side")));
+}
+
+#[test]
+fn a_template_sets_participants_and_instructions() {
+    let home = home_with(
+        &[("gemini", "cat > prompt; echo ok")],
+        "[chats.templates.triage]\nparticipants = [\"gemini\"]\ninstructions = \"Sort it by urgency.\"\n",
+    );
+    let mut alice = client(&home, "alice", &[]);
+    let chat = alice.done("start_chat", json!({"title": "t", "template": "triage"}))["chat_id"].as_i64().expect("a number");
+    alice.done("send_message", json!({"chat_id": chat, "message": "a bug", "wait_s": 30}));
+    assert!(std::fs::read_to_string(home.work().join("prompt")).expect("what it was told").contains("Sort it by urgency."));
+    alice.done("start_chat", json!({"title": "t", "template": "review"}));
+}
