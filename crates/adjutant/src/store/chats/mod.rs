@@ -4,6 +4,8 @@ mod carry;
 mod read;
 mod search;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod write;
 

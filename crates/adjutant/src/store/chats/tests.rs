@@ -1,0 +1,188 @@
+//! What any backend has to do with chats, told as stories.
+
+use crate::clock;
+use crate::config::Home;
+use crate::store::*;
+use adjutant_core::chat::{ChatKind, EntryKind, Participant, Scope, Viewer};
+use adjutant_core::{AgentName, ClientName, Principal, RunId};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+struct Fixture {
+    store: Store,
+    _dir: tempfile::TempDir,
+}
+
+fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = Home::at(&dir.path().join("home")).expect("a home");
+    home.ensure().expect("a home");
+    Fixture { store: Store::open(&home).expect("a store"), _dir: dir }
+}
+
+fn client() -> Principal {
+    Principal::Client(ClientName::parse("alice").expect("a name"))
+}
+
+fn new_chat() -> NewChat {
+    NewChat {
+        kind: ChatKind::Chat,
+        title: "t".to_owned(),
+        scope: Scope { owner: client(), root: None },
+        private: false,
+        pair: None,
+        template: None,
+        instructions: None,
+        window_chars: 100,
+        turns_max: 2,
+        branch_of: None,
+        started_by: Participant::Principal(client()),
+        started_name: "alice".to_owned(),
+    }
+}
+
+fn new_entry(text: &str) -> NewEntry {
+    NewEntry {
+        kind: EntryKind::Message,
+        author: Participant::Principal(client()),
+        name: "alice".to_owned(),
+        label: None,
+        text: text.to_owned(),
+        reply_to: None,
+        hops: 0,
+        pinned: false,
+        key: None,
+    }
+}
+
+impl Fixture {
+    async fn chat(&self, texts: &[&str]) -> Chat {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        let write = self.store.write(move |tx| {
+            let chat = tx.start_chat(&new_chat())?;
+            for text in &texts {
+                tx.add_entry(chat.id, &new_entry(text))?;
+            }
+            tx.chat(chat.id)
+        });
+        write.await.expect("a chat")
+    }
+
+    fn found(&self, word: &str) -> Vec<i64> {
+        let viewer = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
+        let query = ChatQuery { text: word.to_owned(), limit: 100, ..ChatQuery::default() };
+        let (hits, incomplete) = self
+            .store
+            .read_until(Instant::now() + Duration::from_secs(30), |connection| search_chats(connection, &viewer, &query))
+            .expect("searched");
+        assert!(!incomplete);
+        hits.into_iter().map(|hit| hit.entry.seq).collect()
+    }
+}
+
+#[tokio::test]
+async fn entries_are_numbered_without_gaps_and_a_refused_one_leaves_none() {
+    let it = fixture();
+    let chat = it.chat(&["one"]).await;
+    let refused = it
+        .store
+        .write(move |tx| {
+            tx.add_entry(chat.id, &new_entry("lost"))?;
+            Err::<(), _>(adjutant_core::Denied::Expired.into())
+        })
+        .await;
+    assert!(refused.is_err());
+    let two = it.store.write(move |tx| tx.add_entry(chat.id, &new_entry("two"))).await.expect("added");
+    assert_eq!(two.seq, 2);
+    assert_eq!((it.found("lost"), it.found("two")), (vec![], vec![2]));
+}
+
+#[tokio::test]
+async fn an_edit_keeps_the_old_text_and_is_what_a_search_finds() {
+    let it = fixture();
+    let chat = it.chat(&["frist"]).await;
+    it.store
+        .write(move |tx| {
+            let entry = entry_by_seq(tx.connection(), chat.id, 1)?.expect("it is there");
+            tx.revise_entry(&entry, "first", None)
+        })
+        .await
+        .expect("edited");
+    let (entry, old) = it
+        .store
+        .read(|connection| {
+            let entry = entry_by_seq(connection, chat.id, 1)?.expect("it is there");
+            let old = revisions_of(connection, entry.id)?;
+            Ok((entry, old))
+        })
+        .expect("read");
+    assert_eq!((entry.text.as_str(), entry.revision, old.len(), old[0].text.as_str()), ("first", 1, 1, "frist"));
+    assert_eq!((it.found("frist"), it.found("first")), (vec![], vec![1]));
+}
+
+#[tokio::test]
+async fn a_turn_is_begun_once_ended_once_and_one_at_a_time() {
+    let it = fixture();
+    let chat = it.chat(&["one", "two"]).await;
+    let id = chat.id;
+    let turn = move |message| NewTurn {
+        chat: id,
+        agent: AgentName::parse("gemini").expect("a name"),
+        is_summary: false,
+        message,
+        hops: 0,
+        cwd: "/".to_owned(),
+        env: BTreeMap::new(),
+    };
+    it.store
+        .write(move |tx| {
+            tx.queue_turn(&turn(1))?;
+            tx.queue_turn(&turn(2))
+        })
+        .await
+        .expect("queued");
+    let next = it.store.read(next_turns).expect("read");
+    assert_eq!(next.iter().map(|turn| turn.message).collect::<Vec<_>>(), [1], "in order");
+    let run = RunId::new(clock::now(), [1; 10]);
+    let first = next[0].id;
+    for begun in [true, false] {
+        assert_eq!(it.store.write(move |tx| tx.begin_turn(first, run)).await.expect("written"), begun);
+    }
+    assert!(it.store.read(next_turns).expect("read").is_empty(), "the second waits");
+    assert!(it.store.write(move |tx| tx.begin_turn(first + 1, run)).await.is_err(), "never two at once");
+    let running = it.store.read(turns_running).expect("read").remove(0);
+    for ended in [true, false] {
+        let turn = running.clone();
+        assert_eq!(it.store.write(move |tx| tx.end_turn(&turn, TurnState::Answered, Some(2))).await.expect("written"), ended);
+    }
+    assert_eq!(it.store.read(next_turns).expect("read").len(), 1);
+}
+
+#[tokio::test]
+async fn reading_moves_forward_only_and_unread_counts_what_others_wrote() {
+    let it = fixture();
+    let chat = it.chat(&["one", "two", "three"]).await;
+    let reader = Participant::Principal(Principal::Person);
+    let who = reader.to_string();
+    for (seq, unread_after) in [(2, 1), (1, 1), (3, 0)] {
+        let reader = reader.clone();
+        it.store.write(move |tx| tx.read_chat(chat.id, &reader, "person", seq)).await.expect("read");
+        let left = it.store.read(|connection| {
+            let own = member(connection, chat.id, &who)?.expect("a reader");
+            assert!(own.joined_at.is_none(), "reading is no taking part");
+            unread(connection, chat.id, &who, own.read_seq)
+        });
+        assert_eq!(left.expect("counted"), unread_after);
+    }
+}
+
+#[tokio::test]
+async fn a_search_ends_at_its_deadline() {
+    let it = fixture();
+    it.chat(&["word"; 200]).await;
+    let viewer = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
+    let query = ChatQuery { text: "word".to_owned(), best: true, limit: 100, ..ChatQuery::default() };
+    let over = it.store.read_until(Instant::now(), |connection| search_chats(connection, &viewer, &query));
+    assert!(matches!(over, Ok((_, true)) | Err(StoreError::Interrupted)), "{over:?}");
+    assert_eq!(it.found("word").len(), 100, "the connection goes on without it");
+}
