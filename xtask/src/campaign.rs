@@ -442,7 +442,7 @@ async fn at_failpoint(adj: &Path, name: &str) -> Result<Vec<String>> {
         let client = lab.client();
         let mut hit = Vec::new();
         for run in all {
-            let view = lab.persist(&client, &adjutant::view::GetRun { run: run.clone() }, "").await?;
+            let view = lab.persist(&client, &adjutant::view::GetRun { run: run.clone() }, &run).await?;
             if wrong_state(&view, &lock(&ledger)).is_some() {
                 hit.push(run);
             }

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Its path below `/api/v1/`.
     const NAME: &'static str;
-    /// Whether it changes anything: such a call takes an idempotency key (header `adj-key`).
+    /// Whether it changes anything, be it only for a run: such a call takes an idempotency key (header
+    /// `adj-key`).
     const WRITES: bool;
     /// What comes back.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
@@ -82,7 +83,7 @@ pub struct RunList {
     pub more: u64,
 }
 
-/// Looks at one run. `run` is an id, a name, a unique prefix of either, or `@last`; a worker may
+/// Looks at one run; a run that looks at itself takes its messages. `run` is an id, a name, a unique prefix of either, or `@last`; a worker may
 /// leave it empty for itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,7 +91,7 @@ pub struct GetRun {
     #[serde(default)]
     pub run: String,
 }
-call!(GetRun = "run", writes false -> RunView);
+call!(GetRun = "run", writes true -> RunView);
 
 /// Ends a run: its attempt is stopped and everything it started with it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -621,7 +622,7 @@ pub struct ReadRequest {
     #[serde(default)]
     pub wait_ms: u64,
 }
-call!(ReadRequest = "request", writes false -> RequestView);
+call!(ReadRequest = "request", writes true -> RequestView);
 
 /// Lists open requests that the caller may answer, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

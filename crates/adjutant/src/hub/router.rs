@@ -55,7 +55,7 @@ fn router(hub: Shared) -> Router {
     let mut router = Router::new();
     router = on(router, |hub, caller, call: Dispatch| async move { hub.ops.dispatch(caller, call).await });
     router = on(router, |hub, caller, call: ListRuns| async move { hub.ops.list_runs(&caller.who, &call) });
-    router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller.who, &call).await });
+    router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller, &call).await });
     router = on(router, |hub, caller, call: Cancel| async move { hub.ops.cancel(caller, call).await });
     router = on(router, |hub, caller, call: Retry| async move { hub.ops.retry(caller, call).await });
     router = on(router, |hub, caller, call: Pause| async move { hub.ops.pause(caller, call).await });

@@ -3,7 +3,10 @@
 use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
 use crate::config::Home;
-use crate::store::{Connection, NewRequest, Request, StoreError, Topic, Tx, open_requests, queued_messages, request_by_id, requests_of};
+use crate::store::{
+    Connection, Key, NewRequest, Request, StoreError, Topic, Tx, is_key_used, messages_by_id, open_requests, queued_messages, request_by_id,
+    requests_of,
+};
 use crate::view::{
     AnswerOne, AnswerRequests, Answered, Ask, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, RequestList, RequestView,
 };
@@ -19,6 +22,9 @@ const LIST_DEFAULT: u32 = 100;
 const LIST_MAX: u32 = 1000;
 /// Most answers in one call.
 const ANSWERS_MAX: usize = 100;
+
+/// What goes along with a run's own calls.
+const MESSAGES: &str = "messages";
 
 /// Refuses a text that is too long.
 pub(super) fn bounded(field: &'static str, text: &str, bytes_max: usize) -> Result<(), Denied> {
@@ -105,7 +111,7 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign.
     pub async fn read_request(&self, caller: Caller, call: ReadRequest) -> Result<RequestView, OpError> {
-        let who = caller.who;
+        let Caller { who, key } = caller;
         let deadline = super::end_of_wait(call.wait_ms);
         let look = |connection: &Connection| pick::request(connection, &who, Action::ReadAnswer, &call.message_id);
         // An id names its bell; a short number has to be looked up first.
@@ -114,7 +120,7 @@ impl Ops {
             Err(_) => self.store.read(look)?.id,
         };
         if let Principal::Run(run) = who {
-            return self.read_own(run, id, deadline).await;
+            return self.read_own(run, key, id, deadline).await;
         }
         let listener = self.store.bells().listen(vec![Topic::Request(id)]);
         loop {
@@ -130,25 +136,26 @@ impl Ops {
 
     /// Reads a request for its asker. Whoever answers while the asker waits here marks the answer as
     /// retrieved in the same transaction.
-    async fn read_own(&self, run: RunId, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
+    async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
         let who = Principal::Run(run);
+        let key = key.map(|key| key.beside(MESSAGES));
         let waits = Instant::now() < deadline;
         let listener = waits.then(|| self.store.bells().listen(vec![Topic::Answer(run, id)]));
         let look = |connection: &Connection| {
             let request = pick::request(connection, &who, Action::ReadAnswer, &id.to_string())?;
-            let messages = queued_messages(connection, request.run)?;
-            Ok((request, messages))
+            let nothing_along = has_none(connection, request.run, key.as_ref())?;
+            Ok((request, nothing_along))
         };
-        let (mut request, mut messages) = self.store.read(look)?;
+        let (mut request, mut nothing_along) = self.store.read(look)?;
         if let Some(listener) = listener {
             // With a delegation that it waits for, the asker has its answer when the other run has ended.
             while !request.is_ready() {
                 if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
                     // An answer that is being committed may count on this wait: it is taken along.
                     drop(listener);
-                    return self.take_answer(who, id).await;
+                    return self.take_answer(who, key, id).await;
                 }
-                (request, messages) = self.store.read(look)?;
+                (request, nothing_along) = self.store.read(look)?;
             }
         }
         let is_news = match request.state {
@@ -156,15 +163,15 @@ impl Ops {
             RequestState::Expired { .. } => request.told.is_none(),
             RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
         };
-        if is_news || !messages.is_empty() {
-            return self.take_answer(who, id).await;
+        if is_news || !nothing_along {
+            return self.take_answer(who, key, id).await;
         }
         Ok(render::request(&request))
     }
 
     /// Reads a request for its asker, in one transaction: an answer is marked retrieved, and what
     /// the run was told meanwhile comes along.
-    async fn take_answer(&self, who: Principal, id: RequestId) -> Result<RequestView, OpError> {
+    async fn take_answer(&self, who: Principal, key: Option<Key>, id: RequestId) -> Result<RequestView, OpError> {
         let (request, messages) = self
             .store
             .write(move |tx| {
@@ -178,7 +185,7 @@ impl Ops {
                     }
                     _ => request,
                 };
-                let messages = take_messages(tx, request.run)?;
+                let messages = take_messages(tx, request.run, key.as_ref())?;
                 Ok((request, messages))
             })
             .await?;
@@ -186,11 +193,13 @@ impl Ops {
     }
 
     /// Hands a run the messages that nobody could give its process, with one of its own calls.
-    pub(super) async fn hand_messages(&self, run: RunId) -> Result<Vec<MessageView>, OpError> {
-        if self.store.read(|connection| queued_messages(connection, run))?.is_empty() {
+    /// The call repeated under its key gets the same ones: its reply may have been lost.
+    pub(super) async fn hand_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
+        let key = key.map(|key| key.beside(MESSAGES));
+        if self.store.read(|connection| has_none(connection, run, key.as_ref()))? {
             return Ok(Vec::new());
         }
-        Ok(self.store.write(move |tx| take_messages(tx, run)).await?)
+        Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
     }
 
     /// Lists requests that the caller may answer, oldest first.
@@ -291,19 +300,31 @@ fn told(tx: &Tx<'_>, home: &Home, requests: &[Request]) -> Result<Answered, Stor
     Ok(Answered { requests: requests.iter().map(render::request).collect(), runs })
 }
 
-/// Takes a run's messages for one of its own calls, where its process reads none.
-fn take_messages(tx: &mut Tx<'_>, run: RunId) -> Result<Vec<MessageView>, StoreError> {
-    let queued = queued_messages(tx.connection(), run)?;
-    if queued.is_empty() {
+/// Tells whether a run's call has no messages to bring along, and brought none before.
+fn has_none(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
+    if !queued_messages(connection, run)?.is_empty() {
+        return Ok(false);
+    }
+    Ok(!key.map_or(Ok(false), |key| is_key_used(connection, &Principal::Run(run), key))?)
+}
+
+/// Takes a run's messages for one of its own calls, where its process reads none. `key` is that of
+/// the messages beside the call.
+fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
+    if has_none(tx.connection(), run, key)? {
         return Ok(Vec::new());
     }
     let run = tx.run(run)?;
     if run.prompt_via == PromptVia::Stream {
         return Ok(Vec::new());
     }
-    let ids: Vec<_> = queued.iter().map(|message| message.id.clone()).collect();
-    tx.deliver_messages(&run, &ids, "tool_result")?;
-    Ok(queued.iter().map(|message| render::message(message, &run.name)).collect())
+    let take = |tx: &mut Tx<'_>| {
+        let ids: Vec<_> = queued_messages(tx.connection(), run.id)?.into_iter().map(|message| message.id).collect();
+        tx.deliver_messages(&run, &ids, "tool_result")?;
+        Ok(ids)
+    };
+    let ids = tx.once(&Principal::Run(run.id), key, take)?;
+    Ok(messages_by_id(tx.connection(), &ids)?.iter().map(|message| render::message(message, &run.name)).collect())
 }
 
 /// Reads what somebody decides.

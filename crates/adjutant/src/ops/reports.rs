@@ -100,7 +100,7 @@ impl Ops {
             return Err(Denied::invalid("percent", "use 0 to 100").into());
         }
         let home = self.home.clone();
-        let who = caller.who.clone();
+        let Caller { who, key } = caller.clone();
         let mut view = self
             .write(caller, move |tx, who| {
                 let run = pick::run(tx.connection(), who, action, &call.run)?;
@@ -110,7 +110,7 @@ impl Ops {
             .await?;
         if let (Principal::Run(_), Ok(id)) = (&who, RunId::parse(&view.run_id)) {
             let run = self.store.read(|connection| pick::run(connection, &who, Action::See, &id.to_string()))?;
-            view.messages = self.hand_messages(run.id).await?;
+            view.messages = self.hand_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

@@ -171,7 +171,7 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn get_run(&self, who: &Principal, call: &GetRun) -> Result<RunView, OpError> {
+    pub async fn get_run(&self, Caller { who, key }: &Caller, call: &GetRun) -> Result<RunView, OpError> {
         let (run, mut view) = self.store.read(|connection| {
             let run = pick::run(connection, who, Action::See, &call.run)?;
             let mut view = render::run(connection, &self.home, &run)?;
@@ -182,7 +182,7 @@ impl Ops {
             Ok((run, view))
         })?;
         if *who == Principal::Run(run.id) {
-            view.messages = self.hand_messages(run.id).await?;
+            view.messages = self.hand_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

@@ -2,8 +2,8 @@
 
 use super::{StoreError, Tx};
 use adjutant_core::{Denied, Principal, Time};
-use rusqlite::OptionalExtension;
 use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -28,6 +28,21 @@ impl Key {
         hash.update(body);
         Self { key: key.to_owned(), body_hash: hash.finalize().into() }
     }
+
+    /// Makes the key of what goes along with a call's reply. The call's body has no part in it: how
+    /// long it waits differs when it is repeated.
+    #[must_use]
+    pub fn beside(&self, what: &str) -> Self {
+        Self::new(&format!("{}/{what}", self.key), what, &[])
+    }
+}
+
+/// Tells whether this principal has used the key.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_key_used(connection: &Connection, who: &Principal, key: &Key) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT 1 FROM keys WHERE key = ?1 AND principal = ?2")?.exists((&key.key, who.to_string()))?)
 }
 
 impl Tx<'_> {

@@ -42,6 +42,15 @@ pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Messag
         .collect()
 }
 
+/// Reads messages by their ids, in that order.
+///
+/// # Errors
+/// A failure of the store.
+pub fn messages_by_id(connection: &Connection, ids: &[String]) -> Result<Vec<Message>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?;
+    ids.iter().filter_map(|id| statement.query_row([id], read).optional().map_err(StoreError::from).and_then(Option::transpose).transpose()).collect()
+}
+
 impl Tx<'_> {
     /// Keeps a message for a run.
     ///

@@ -34,8 +34,8 @@ pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq};
 pub use handover::told;
-pub use keys::{KEYS_KEPT_MS, Key};
-pub use messages::{Message, queued_messages};
+pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
+pub use messages::{Message, messages_by_id, queued_messages};
 pub use requests::{NewRequest, Request, open_requests, request_by_id, request_by_no, requests_of, unread_of, untold_of};
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, Run, RunInput, Usage, attempt_row, counts, due_stopped, ended_after, harness_word,

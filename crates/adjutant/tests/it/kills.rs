@@ -1,8 +1,9 @@
 //! Whatever is killed on the way, nothing that was acknowledged is lost and nothing is left running.
 
 use crate::support::{TestHome, kill, lock_pid, skip};
-use adjutant::view::{Dispatch, HandOver, StopHub};
-use serde_json::json;
+use adjutant::link::WorkerAccess;
+use adjutant::view::{Dispatch, HandOver, SendToRun, StopHub};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +29,46 @@ fn an_open_question_survives_the_hubs_death_as_one_call() {
     let log = home.log("asker");
     assert_eq!(log.matches("answer: ").count(), 2, "{log}");
     assert_eq!(home.inbox(&["--all"]).as_array().map(Vec::len), Some(2), "no question was asked twice");
+}
+
+/// One call as the run, over its own way in on loopback. It waits for a hub.
+fn as_run(access: &WorkerAccess, call: &str, body: &Value) -> Value {
+    let url = format!("{}/api/v1/{call}", access.mcp_url.trim_end_matches("/mcp"));
+    let bearer = format!("authorization: Bearer {}", access.token);
+    let out = Command::new("curl").args(["-s", "--max-time", "60", "-H", &bearer, "-d", &body.to_string(), &url]).output().expect("curl runs");
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{call}: {error}: {out:?}"))
+}
+
+#[test]
+fn messages_are_given_again_when_the_reply_that_carried_them_is_lost() {
+    for call in ["run", "request"] {
+        let home = TestHome::new();
+        let fired = home.work().join("fired");
+        // The place is armed when this file is taken away.
+        std::fs::write(&fired, "").expect("a file");
+        let mut hub = home.command(&["__hub"]);
+        hub.env("ADJ_FAILPOINT", format!("store.after_commit={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut hub = hub.spawn().expect("a hub");
+        home.until("the hub takes calls", || home.call(&adjutant::view::GetHub {}, "").ok());
+        home.start("told", "say ready\nhang");
+        home.until_log("told", "ready");
+        let access = std::fs::read(home.attempt_dir("told").worker_access()).expect("a way in");
+        let access: WorkerAccess = serde_json::from_slice(&access).expect("a way in");
+        let question = as_run(&access, "ask", &json!({"question": "Which?", "blocking": false}));
+        assert_eq!(question["number"], "Q1", "{question}");
+        home.ok(&["reply", "Q1", "this one"]);
+        home.call(&SendToRun { run: "told".into(), text: "look out".into() }, "one").expect("it is kept");
+        std::fs::remove_file(&fired).expect("it is there");
+        let body = if call == "run" { json!({}) } else { json!({"message_id": "Q1", "wait_ms": 1000}) };
+        let reply = std::thread::scope(|scope| {
+            let calling = scope.spawn(|| as_run(&access, call, &body));
+            assert!(!hub.wait().expect("it dies").success());
+            home.ok(&["ps"]);
+            calling.join().expect("it gets a reply")
+        });
+        assert_eq!(reply["messages"][0]["text"], "look out", "{call}: {reply}");
+        assert_eq!(as_run(&access, call, &body)["messages"].as_array().map_or(0, Vec::len), 0, "once it has them, it has them");
+    }
 }
 
 #[test]
