@@ -37,18 +37,45 @@ pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(&short.path).await
 }
 
-/// Binds a socket at `path`, replacing what lies there, readable by its owner only. Call it only
-/// while holding the lock that goes with the path.
+/// Opens a socket at `path`, replacing what lies there, for its owner only. It takes connections as
+/// soon as it can be seen. Call it only while holding the lock that goes with the path.
 ///
 /// # Errors
 /// As the kernel says.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(path) {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let short = shorten(path)?;
+    let short = shorten(&new)?;
     let listener = UnixListener::bind(&short.path)?;
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    std::fs::rename(&new, path)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_takes_connections_as_soon_as_it_can_be_seen() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        for round in 0..50 {
+            let path = dir.path().join(format!("{round}.sock"));
+            let theirs = path.clone();
+            let caller = std::thread::spawn(move || {
+                while !theirs.exists() {
+                    std::thread::yield_now();
+                }
+                std::os::unix::net::UnixStream::connect(&theirs).map(drop)
+            });
+            let listener = bind(&path).expect("binds");
+            caller.join().expect("it ends").expect("connects");
+            drop(listener);
+        }
+    }
 }

@@ -62,9 +62,8 @@ pub async fn wait_for_hub(home: &Home) {
         }
         match &watch {
             Ok(watch) => {
-                if tokio::time::timeout(FALLBACK_LOOK, watch.readable()).await.is_ok() {
-                    // A socket appears with bind and accepts with listen, a moment later.
-                    tokio::task::yield_now().await;
+                if tokio::time::timeout(FALLBACK_LOOK, watch.readable()).await.is_err() {
+                    tracing::debug!("no hub has come yet");
                 }
             }
             Err(error) => {
@@ -83,7 +82,7 @@ pub async fn wait_for_hub(home: &Home) {
 fn watch_dir(home: &Home) -> io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
     use rustix::fs::inotify;
     let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-    inotify::add_watch(&fd, &home.dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::ATTRIB)?;
+    inotify::add_watch(&fd, &home.dir, inotify::WatchFlags::MOVED_TO)?;
     tokio::io::unix::AsyncFd::new(fd)
 }
 
