@@ -39,14 +39,8 @@ where
         let Self { work, reply } = *self;
         match std::panic::catch_unwind(AssertUnwindSafe(|| work(tx))) {
             Ok(Ok(value)) => Done::Keep(Box::new(move |fate| answer(reply, fate.map(|()| value)))),
-            Ok(Err(error)) => {
-                answer(reply, Err(error));
-                Done::Undo
-            }
-            Err(_) => {
-                answer(reply, Err(StoreError::Sql("a bug in adj broke this transaction off".to_owned())));
-                Done::Undo
-            }
+            Ok(Err(error)) => Done::Undo(refusal(reply, error)),
+            Err(_) => Done::Undo(refusal(reply, StoreError::Sql("a bug in adj broke this transaction off".to_owned()))),
         }
     }
 
@@ -61,8 +55,14 @@ type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 enum Done {
     /// To be committed; the reply follows the commit.
     Keep(Reply),
-    /// To be rolled back; the reply has been given.
-    Undo,
+    /// To be rolled back. What it was refused for may be an earlier call of the same batch, so this
+    /// reply follows the commit too.
+    Undo(Reply),
+}
+
+/// Makes the reply to a call that was refused, if what it saw is committed.
+fn refusal<T: Send + 'static>(reply: oneshot::Sender<Result<T, StoreError>>, error: StoreError) -> Reply {
+    Box::new(move |fate| answer(reply, fate.and(Err(error))))
 }
 
 pub(super) struct Writer {
@@ -172,7 +172,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         }
         return full;
     }
-    let mut kept: Vec<Reply> = Vec::with_capacity(batch.len());
+    let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
     let mut rung: HashSet<Topic> = HashSet::new();
     let mut broken: Option<rusqlite::Error> = None;
     for job in batch.drain(..) {
@@ -189,19 +189,22 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         match job.run(&mut tx) {
             Done::Keep(reply) => {
                 rung.extend(tx.into_topics());
-                kept.push(reply);
+                replies.push(reply);
                 broken = step(connection, "RELEASE call").err();
             }
-            Done::Undo if connection.is_autocommit() => {
-                // A full disk makes SQLite roll the whole transaction back by itself.
-                broken = Some(disk_full());
+            Done::Undo(reply) => {
+                replies.push(reply);
+                broken = match connection.is_autocommit() {
+                    // A full disk makes SQLite roll the whole transaction back by itself.
+                    true => Some(disk_full()),
+                    false => step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
+                };
             }
-            Done::Undo => broken = step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
         }
     }
     if let Some(error) = broken {
         tracing::error!(%error, "transaction broken off");
-        for reply in kept {
+        for reply in replies {
             reply(Err(error_of(&error)));
         }
         return roll_back(connection) && is_full(&error);
@@ -211,21 +214,21 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         Ok(()) => {
             failpoint!("store.after_commit");
             bells.ring(&rung);
-            for reply in kept {
+            for reply in replies {
                 reply(Ok(()));
             }
             true
         }
         Err(error) if is_full(&error) => {
             tracing::error!(%error, "disk full");
-            for reply in kept {
+            for reply in replies {
                 reply(Err(StoreError::Full));
             }
             roll_back(connection)
         }
         Err(error) => {
             tracing::error!(%error, "commit failed");
-            for reply in kept {
+            for reply in replies {
                 reply(Err(StoreError::Unknown(error.to_string())));
             }
             false
@@ -256,5 +259,42 @@ fn roll_back(connection: &Connection) -> bool {
             tracing::error!(%error, "no rollback");
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adjutant_core::{AnsweredBy, Denied, Principal};
+
+    fn call<T: Send + 'static>(
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
+        let (reply, replied) = oneshot::channel();
+        (Box::new(Call { work, reply }), replied)
+    }
+
+    fn refused(_: &mut Tx<'_>) -> Result<(), StoreError> {
+        Err(Denied::AnsweredBy(AnsweredBy::Principal(Principal::Person)).into())
+    }
+
+    #[test]
+    fn a_refusal_counts_only_when_the_batch_that_it_rests_on_is_committed() {
+        let connection = Connection::open_in_memory().expect("a database");
+        let tables = "PRAGMA foreign_keys = ON; CREATE TABLE a (id INTEGER PRIMARY KEY);
+                      CREATE TABLE b (a INTEGER REFERENCES a (id) DEFERRABLE INITIALLY DEFERRED)";
+        connection.execute_batch(tables).expect("tables");
+        let bells = Bells::default();
+        // A reference to nothing is found out by the commit.
+        let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
+        let (second, mut second_reply) = call(refused);
+        assert!(!commit(&connection, &mut vec![first, second], &bells));
+        assert!(matches!(first_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
+        assert!(matches!(second_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
+
+        assert!(roll_back(&connection));
+        let (alone, mut reply) = call(refused);
+        assert!(commit(&connection, &mut vec![alone], &bells));
+        assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
     }
 }
