@@ -508,3 +508,29 @@ async fn a_foreign_or_newer_file_is_refused_and_left_alone() {
         assert!(error.to_string().contains(expect), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_closed_store_refuses_at_once_whoever_reads_and_whoever_waits_to_read() {
+    let fixture = fixture();
+    let reading = std::sync::Barrier::new(super::READERS + 1);
+    let closed = std::sync::Barrier::new(super::READERS + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..super::READERS {
+            scope.spawn(|| {
+                let read = fixture.store.read(|_| {
+                    reading.wait();
+                    closed.wait();
+                    Ok(())
+                });
+                read.expect("what had begun goes on");
+            });
+        }
+        reading.wait();
+        let waiting = scope.spawn(|| fixture.store.read(|_| Ok(())));
+        fixture.store.close();
+        assert!(matches!(waiting.join().expect("it returns"), Err(StoreError::Closed)));
+        closed.wait();
+    });
+    assert!(matches!(fixture.store.read(|_| Ok(())), Err(StoreError::Closed)));
+    assert!(matches!(fixture.store.write(|_| Ok(())).await, Err(StoreError::Closed)));
+}

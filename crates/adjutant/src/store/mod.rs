@@ -61,7 +61,8 @@ pub struct Store(Arc<Inner>);
 
 struct Inner {
     writer: writer::Writer,
-    readers: Mutex<Vec<Connection>>,
+    /// Those that nobody reads with; `None` once the store is closed.
+    readers: Mutex<Option<Vec<Connection>>>,
     free: std::sync::Condvar,
     bells: Arc<Bells>,
 }
@@ -85,7 +86,7 @@ impl Store {
             readers.push(open::read_only(home)?);
         }
         let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&bells))?;
-        Ok(Self(Arc::new(Inner { writer, readers: Mutex::new(readers), free: std::sync::Condvar::new(), bells })))
+        Ok(Self(Arc::new(Inner { writer, readers: Mutex::new(Some(readers)), free: std::sync::Condvar::new(), bells })))
     }
 
     /// Runs one transaction and returns when it is durable. What `work` returns as an error leaves
@@ -113,9 +114,9 @@ impl Store {
     /// Runs reads on a connection of their own, on what was committed when it began.
     ///
     /// # Errors
-    /// What `work` refused, or a failure of the store.
+    /// What `work` refused, a failure of the store, or that it is closed.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.lend().read(work)
+        self.lend()?.read(work)
     }
 
     /// Runs reads that are broken off at a deadline: a statement under way then fails, and `work`
@@ -124,22 +125,22 @@ impl Store {
     /// # Errors
     /// What `work` refused, or a failure of the store.
     pub fn read_until<T>(&self, deadline: std::time::Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut lent = self.lend();
+        let mut lent = self.lend()?;
         lent.limit(Some(deadline))?;
         let result = lent.read(work);
         lent.limit(None)?;
         result
     }
 
-    fn lend(&self) -> Lent<'_> {
+    fn lend(&self) -> Result<Lent<'_>, StoreError> {
         let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = loop {
-            match readers.pop() {
+            match readers.as_mut().ok_or(StoreError::Closed)?.pop() {
                 Some(connection) => break connection,
                 None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
             }
         };
-        Lent { store: &self.0, connection: Some(connection) }
+        Ok(Lent { store: &self.0, connection: Some(connection) })
     }
 
     /// Returns the bells that commits ring.
@@ -151,7 +152,8 @@ impl Store {
     /// Takes no more writes, finishes those that wait and closes the files.
     pub fn close(&self) {
         self.0.writer.stop();
-        self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        drop(self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.0.free.notify_all();
     }
 }
 
@@ -187,7 +189,9 @@ impl Drop for Lent<'_> {
             {
                 tracing::error!(%error, "a read cannot be ended");
             }
-            self.store.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            if let Some(readers) = self.store.readers.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                readers.push(connection);
+            }
             self.store.free.notify_one();
         }
     }
