@@ -1048,6 +1048,8 @@ pub mod codes {
     pub const AGENT_NOT_EXECUTABLE: &str = "agent_not_executable";
     /// The hub cannot be reached or started.
     pub const UNREACHABLE: &str = "unreachable";
+    /// This hub has closed its store: the next one takes the call. Our clients repeat it there.
+    pub const CLOSING: &str = "closing";
     /// The home's disk is full; nothing was changed.
     pub const STORAGE_FULL: &str = "storage_full";
     /// The store failed; what became of the call is unknown until it is repeated with its key.

@@ -65,7 +65,7 @@ pub const TABLE: [Row; 15] = [
     Row { exit: Exit::NeedsInput, number: 3, meaning: "stopped waiting because a run asks something", codes: &[words::NEEDS_INPUT] },
     Row { exit: Exit::NotAllowed, number: 4, meaning: "not allowed", codes: &[codes::NOT_ALLOWED, codes::USE_SUPERVISOR] },
     Row { exit: Exit::NotFound, number: 5, meaning: "no such run or question, or a prefix of several", codes: &[codes::NOT_FOUND, codes::AMBIGUOUS] },
-    Row { exit: Exit::Unreachable, number: 6, meaning: "the hub cannot be reached or started", codes: &[codes::UNREACHABLE] },
+    Row { exit: Exit::Unreachable, number: 6, meaning: "the hub cannot be reached or started", codes: &[codes::UNREACHABLE, codes::CLOSING] },
     Row {
         exit: Exit::Conflict,
         number: 7,

@@ -246,11 +246,15 @@ impl Client {
         if parts.status.is_success() {
             return Ok(bytes);
         }
-        Err(Broken::Refused(serde_json::from_slice::<ErrorView>(&bytes).unwrap_or_else(|_| ErrorView {
+        let refusal = serde_json::from_slice::<ErrorView>(&bytes).unwrap_or_else(|_| ErrorView {
             code: codes::INTERNAL.to_owned(),
             message: format!("the hub answered {}: {}", parts.status, String::from_utf8_lossy(&bytes[..bytes.len().min(200)])),
             hint: None,
-        })))
+        });
+        match refusal.code.as_str() {
+            codes::CLOSING => Err(Broken::Connection(refusal.message)),
+            _ => Err(Broken::Refused(refusal)),
+        }
     }
 
     /// Asks an older hub to become this binary. Its refusal only means that it stays.

@@ -63,7 +63,7 @@ pub fn http_status(code: &str) -> u16 {
         codes::CONFLICT | codes::USED | codes::ALREADY_ANSWERED | codes::RUN_FINISHED | codes::KEY_REUSED | codes::LIMIT => 409,
         codes::EXPIRED | codes::WITHDRAWN => 410,
         codes::STORAGE_FULL => 507,
-        codes::STORAGE | codes::UNREACHABLE => 503,
+        codes::STORAGE | codes::UNREACHABLE | codes::CLOSING => 503,
         _ => 500,
     }
 }
@@ -84,7 +84,8 @@ fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
         StoreError::Unknown(_) => (codes::STORAGE, hint("repeat the call with the same key: it has one effect")),
         StoreError::Sql(_) | StoreError::Corrupt(_) => (codes::INTERNAL, hint("run: adj doctor")),
         StoreError::Interrupted => (codes::LIMIT, hint("narrow the search: more words, a chat, a time")),
-        StoreError::Newer { .. } | StoreError::NotAStore { .. } | StoreError::Closed => (codes::UNREACHABLE, None),
+        StoreError::Newer { .. } | StoreError::NotAStore { .. } => (codes::UNREACHABLE, None),
+        StoreError::Closed => (codes::CLOSING, hint("repeat the call with the same key: the next hub takes it")),
     }
 }
 
