@@ -28,6 +28,8 @@ use tokio::task::JoinSet;
 const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
 /// How long calls that are being answered may go on after the hub was told to end.
 const LAST_CALLS: Duration = Duration::from_millis(300);
+/// How long threads may go on then that start a guard or write a copy.
+const LAST_THREADS: Duration = Duration::from_secs(1);
 /// A hub log larger than this is put aside at the next start.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -82,7 +84,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
             .enable_all()
             .build()
             .map_err(|error| error.to_string())?;
-        runtime.block_on(serve(home, options))
+        let served = runtime.block_on(serve(home, options));
+        runtime.shutdown_timeout(LAST_THREADS);
+        served
     };
     // Declared outside so that the pipe says whatever became of the start.
     READY.with(|cell| cell.replace(ready));

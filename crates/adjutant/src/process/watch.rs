@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
 
 /// Returns when neither guard nor supervisor of the attempt lives: at once when none does. What
 /// they started is gone then too, unless both were killed (see [`super::tree::stragglers`]).
@@ -69,7 +70,15 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
     }
 }
 
-/// The same by a blocked thread: where the pid is not known.
+/// The same by a blocked thread: where the pid is not known. The thread is one of its own, at most
+/// one for each attempt: it may block for as long as a run lives, takes nobody a place in the
+/// runtime's pool, and is not waited for when the process ends.
 async fn released_blocking(path: PathBuf) -> io::Result<()> {
-    tokio::task::spawn_blocking(move || lock::wait_free_blocking(&path)).await.map_err(io::Error::other)?
+    let (told, free) = oneshot::channel();
+    std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
+        if told.send(lock::wait_free_blocking(&path)).is_err() {
+            tracing::debug!("nobody waits for the lock any more");
+        }
+    })?;
+    free.await.map_err(io::Error::other)?
 }
