@@ -15,7 +15,8 @@ use tokio::time::Instant;
 const NAP_MAX: Duration = Duration::from_secs(60);
 /// How often old things are looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
-/// An end that could not be recorded (the disk is full) is tried again after this long.
+/// What could not be watched (no descriptor is left) or recorded (the disk is full) is tried again
+/// after this long.
 const SETTLE_AGAIN: Duration = Duration::from_secs(5);
 /// A run's rendered copy is written at most this often, and less often when that takes long: copies
 /// get a small part of the hub's time.
@@ -79,8 +80,10 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => watch_attempt(hub, id).await,
         Err(error) => {
             tracing::error!(attempt = %id, %error, "no guard");
-            if let Err(error) = hub.ops.not_spawned(id, format!("its guard could not be started: {error}")).await {
-                tracing::error!(attempt = %id, %error, "and that could not be recorded");
+            let message = format!("its guard could not be started: {error}");
+            while let Err(error) = hub.ops.not_spawned(id, message.clone()).await {
+                tracing::error!(attempt = %id, %error, "and that cannot be recorded yet");
+                tokio::time::sleep(SETTLE_AGAIN).await;
             }
         }
     }
@@ -89,9 +92,9 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
 /// Waits until nothing of an attempt is left and settles what became of it.
 async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
     let dir = hub.ops.attempt_dir(id);
-    if let Err(error) = watch::attempt_over(&dir).await {
-        tracing::error!(attempt = %id, %error, "an attempt cannot be watched");
-        return;
+    while let Err(error) = watch::attempt_over(&dir).await {
+        tracing::error!(attempt = %id, %error, "an attempt cannot be watched yet");
+        tokio::time::sleep(SETTLE_AGAIN).await;
     }
     while let Err(error) = settle(&hub, id).await {
         tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
