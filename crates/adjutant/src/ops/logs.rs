@@ -1,17 +1,27 @@
 //! Reading a run's log through the hub.
 
 use super::{OpError, Ops};
+use crate::link::AttemptDir;
 use crate::logs::{self, Want};
 use crate::store::{Run, Topic, run_by_id};
 use crate::view::{LogPage, ReadLogs};
+#[cfg(target_os = "linux")]
+use rustix::fs::inotify;
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+use std::mem::MaybeUninit;
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Text in one page when the caller says no number, in bytes.
 const PAGE_BYTES_DEFAULT: u64 = 32 * 1024;
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Output of a live run is looked for at least this often where its file cannot be watched.
+/// Output of a live run is looked for this often where its files cannot be watched.
 const FALLBACK_LOOK: Duration = Duration::from_secs(1);
+/// Room for what the kernel tells of the files at once, in bytes.
+const NEWS_BYTES: usize = 4096;
 
 /// Reads one page, waiting for more when there is none yet.
 pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
@@ -20,9 +30,13 @@ pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPag
     let bytes_max = call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
     let id = run.id.to_string();
     let path = logs::log_path(&ops.home().dir, &id, run.attempt.0.max(1));
+    let attempt_dir = AttemptDir::new(&ops.home().dir, &id, run.attempt.0.max(1));
+    let mut watch: Option<Watch> = None;
     loop {
-        // What is written after this look makes the watch ring, so none of it is missed.
-        let watch = Watch::new(&path);
+        // What is written after this makes the watch ring, so the look that follows misses nothing.
+        if let Some(watch) = &mut watch {
+            watch.cover(&path, &attempt_dir);
+        }
         let ended = ops.store().read(|connection| run_by_id(connection, run.id))?.is_none_or(|run| run.end_seq.is_some());
         let home = ops.home().dir.clone();
         let (run_id, attempt, grep, after) = (id.clone(), run.attempt.0.max(1), call.grep.clone(), call.after);
@@ -44,6 +58,10 @@ pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPag
                 path: path.display().to_string(),
             });
         }
+        let Some(watch) = &watch else {
+            watch = Some(Watch::new());
+            continue;
+        };
         tokio::select! {
             () = tokio::time::sleep_until(deadline) => {}
             () = listener.heard() => {}
@@ -52,43 +70,71 @@ pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPag
     }
 }
 
-/// Tells when a log grows.
+/// Tells when a log grows: its beginning in the log file, the rest in segments in the attempt's
+/// directory.
 struct Watch {
     #[cfg(target_os = "linux")]
     fd: Option<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>>,
 }
 
+#[cfg(target_os = "linux")]
 impl Watch {
-    #[cfg(target_os = "linux")]
     #[expect(
         deprecated,
         reason = "the descriptor is owned and stays open for as long as the watch, which is what the replacement asks its caller to promise"
     )]
-    fn new(path: &std::path::Path) -> Self {
-        use rustix::fs::inotify;
-        let open = || -> std::io::Result<_> {
+    fn new() -> Self {
+        let open = || {
             let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-            inotify::add_watch(&fd, path, inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVE_SELF | inotify::WatchFlags::DELETE_SELF)?;
             tokio::io::unix::AsyncFd::new(fd)
         };
-        Self { fd: open().ok() }
+        let fd = open().inspect_err(|error| tracing::debug!(%error, "logs cannot be watched"));
+        Self { fd: fd.ok() }
     }
 
-    #[cfg(target_os = "linux")]
-    async fn changed(&self) {
-        match &self.fd {
-            // Beyond the head of a long log the segments grow, which nobody watches.
-            Some(fd) => drop(tokio::time::timeout(FALLBACK_LOOK, fd.readable()).await),
-            None => tokio::time::sleep(FALLBACK_LOOK).await,
+    /// Watches what is there of the log; what is watched already stays so.
+    fn cover(&mut self, log: &Path, attempt: &AttemptDir) {
+        let Some(fd) = &self.fd else { return };
+        let comes = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
+        let watched =
+            [(Some(log), inotify::WatchFlags::MODIFY), (Some(attempt.0.as_path()), comes | inotify::WatchFlags::MODIFY), (log.parent(), comes)];
+        let covers = |(path, flags): (Option<&Path>, _)| match path.map_or(Ok(()), |path| inotify::add_watch(fd.get_ref(), path, flags).map(drop)) {
+            Ok(()) | Err(Errno::NOENT) => true,
+            Err(error) => {
+                tracing::debug!(%error, log = %log.display(), "a log cannot be watched");
+                false
+            }
+        };
+        if !watched.into_iter().all(covers) {
+            self.fd = None;
         }
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn new(_path: &std::path::Path) -> Self {
+    async fn changed(&self) {
+        let Some(fd) = &self.fd else { return tokio::time::sleep(FALLBACK_LOOK).await };
+        match fd.readable().await {
+            Ok(mut ready) => {
+                let mut news = [MaybeUninit::uninit(); NEWS_BYTES];
+                let mut news = inotify::Reader::new(fd.get_ref(), &mut news);
+                while news.next().is_ok() {}
+                ready.clear_ready();
+            }
+            Err(error) => {
+                tracing::debug!(%error, "logs cannot be watched");
+                tokio::time::sleep(FALLBACK_LOOK).await;
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Watch {
+    fn new() -> Self {
         Self {}
     }
 
-    #[cfg(not(target_os = "linux"))]
+    fn cover(&mut self, _log: &Path, _attempt: &AttemptDir) {}
+
     async fn changed(&self) {
         tokio::time::sleep(FALLBACK_LOOK).await;
     }
