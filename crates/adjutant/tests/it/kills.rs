@@ -4,6 +4,7 @@ use crate::support::{TestHome, kill, lock_pid, skip};
 use adjutant::link::WorkerAccess;
 use adjutant::view::{Dispatch, HandOver, SendToRun, StopHub};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -170,13 +171,84 @@ fn an_idle_hub_ends_by_itself_and_one_with_work_does_not() {
     home.start("busy", "ask \"Go on?\"");
     home.until_status("busy", "waiting_parent_reply");
     let pid = home.hub_pid();
-    std::thread::sleep(Duration::from_millis(1500));
+    // Its time begins later and has gone by when it has ended.
+    let idle = TestHome::with_config("idle_exit = \"500ms\"\n");
+    idle.ok(&["ps"]);
+    idle.until("the hub with nothing to do has ended", || is_hub_gone(&idle).then_some(()));
     assert!(TestHome::is_alive(pid), "a run is live");
     home.ok(&["reply", "busy", "yes"]);
     home.finished("busy");
+    home.until("the hub has ended", || is_hub_gone(&home).then_some(()));
+}
+
+/// Whether no hub is there, nor its socket.
+fn is_hub_gone(home: &TestHome) -> bool {
+    !home.processes().iter().any(|(_, arguments)| arguments.contains("__hub")) && !home.home.socket().exists()
+}
+
+#[test]
+fn an_attempt_that_cannot_be_watched_at_first_is_settled_all_the_same() {
+    let home = TestHome::new();
+    home.start("unseen", "say ready\nhang");
+    home.until_log("unseen", "ready");
+    let dir = home.attempt_dir("unseen");
+    home.ok(&["stop"]);
+    let aside = home.work().join("guard.lock");
+    std::fs::rename(dir.guard_lock(), &aside).expect("it is put aside");
+    std::fs::create_dir(dir.guard_lock()).expect("a lock that cannot be opened");
+    home.ok(&["ps"]);
+    let log = || std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
+    home.until("the hub could not watch", || log().contains("cannot be watched").then_some(()));
+    std::fs::remove_dir(dir.guard_lock()).expect("it goes");
+    std::fs::rename(&aside, dir.guard_lock()).expect("it is put back");
+    kill(lock_pid(&dir.guard_lock()));
+    kill(lock_pid(&dir.supervisor_lock()));
+    home.until("the run is over", || {
+        let view = home.show("unseen");
+        (view["state"] == "stopped" || view["state"] == "finished").then_some(())
+    });
+}
+
+#[test]
+fn a_hub_ends_even_while_it_waits_for_a_holder_that_it_does_not_know() {
+    let home = TestHome::new();
+    home.start("unknown", "say ready\nhang");
+    home.until_log("unknown", "ready");
+    let dir = home.attempt_dir("unknown");
+    home.ok(&["stop"]);
+    let guard = lock_pid(&dir.guard_lock());
+    std::fs::write(dir.guard_lock(), "").expect("whom to look at is forgotten");
+    home.ok(&["ps"]);
     let pid = home.hub_pid();
+    home.until("the hub waits", || has_thread(pid, "lock").then_some(()));
+    home.ok(&["stop"]);
     home.until("the hub has ended", || (!TestHome::is_alive(pid)).then_some(()));
-    assert!(!home.home.socket().exists(), "it takes its socket with it");
+    assert!(TestHome::is_alive(guard), "the run goes on");
+}
+
+fn has_thread(pid: u32, name: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default()).any(|comm| comm.trim() == name)
+}
+
+#[test]
+fn a_call_that_a_closing_hub_refuses_goes_to_the_next_one() {
+    let home = TestHome::new();
+    let closing = std::os::unix::net::UnixListener::bind(home.home.socket()).expect("a socket");
+    let ran = std::thread::scope(|scope| {
+        let calling = scope.spawn(|| home.adj(&["run", "--detach", "--agent", "echo", "--name", "late", "say hello\n"]));
+        let (mut stream, _) = closing.accept().expect("a call");
+        let mut first = [0; 4];
+        stream.read_exact(&mut first).expect("a request");
+        // As a hub does: its socket goes before its store is closed.
+        std::fs::remove_file(home.home.socket()).expect("it is there");
+        let body = r#"{"code":"closing","message":"the store is closed"}"#;
+        let reply = format!("HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(reply.as_bytes()).expect("a refusal");
+        calling.join().expect("it ends")
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(home.finished("late")["outcome"], "succeeded");
 }
 
 #[test]
@@ -227,7 +299,6 @@ fn a_full_disk_refuses_writes_and_recovers_with_space() {
 }
 
 fn fill(path: &Path) {
-    use std::io::Write;
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a file on the small disk");
     for size in [65_536, 4096, 512, 1] {
         while file.write_all(&vec![0; size]).is_ok() {}
