@@ -239,7 +239,10 @@ pub enum Malformed {
     /// It is neither YAML nor JSON; the reader's own words.
     Unreadable(String),
     /// It speaks for another run.
-    Foreign(String),
+    Foreign {
+        given: String,
+        own: RunId,
+    },
     Missing(&'static str),
     Unusable {
         field: &'static str,
@@ -253,7 +256,7 @@ impl fmt::Display for Malformed {
             Self::Unclosed => f.write_str("its closing line is missing"),
             Self::TooLarge { bytes_max } => write!(f, "it is longer than {bytes_max} bytes"),
             Self::Unreadable(problem) => write!(f, "it cannot be read: {problem}"),
-            Self::Foreign(agent) => write!(f, "agent_id {agent:?} is not this run"),
+            Self::Foreign { given, own } => write!(f, "agent_id {given:?} is not this run, which is {own}"),
             Self::Missing(field) => write!(f, "{field} is missing"),
             Self::Unusable { field, given } => write!(f, "{field} cannot be {given:?}"),
         }
@@ -268,7 +271,7 @@ pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Malf
     let Field::Map(_) = fields else { return Err(Malformed::Unreadable("it has no fields".to_owned())) };
     match optional(fields, "agent_id") {
         None => return Err(Malformed::Missing("agent_id")),
-        Some(agent) if agent != own.to_string() => return Err(Malformed::Foreign(agent.chars().take(80).collect())),
+        Some(agent) if !names(&agent, own) => return Err(Malformed::Foreign { given: agent.chars().take(80).collect(), own }),
         Some(_) => {}
     }
     if let Some(timestamp) = optional(fields, "timestamp")
@@ -290,6 +293,16 @@ pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Malf
             options: fields.get("options").map(Field::to_texts).unwrap_or_default(),
         }),
     }
+}
+
+/// Tells whether a text names the run: by its id, or as its environment does, with the number of
+/// the attempt.
+fn names(agent: &str, own: RunId) -> bool {
+    let id = match agent.split_once('/') {
+        Some((id, attempt)) if !attempt.is_empty() && attempt.bytes().all(|b| b.is_ascii_digit()) => id,
+        _ => agent,
+    };
+    id == own.to_string()
 }
 
 fn optional(fields: &Field, key: &str) -> Option<String> {
@@ -466,7 +479,12 @@ mod tests {
         let mine = fields(&[("percent", "40")]);
         assert_eq!(read(SignalKind::Progress, &mine, own()), Ok(Signal::Progress { percent: Some(40), note: None, eta: None }));
         let other = RunId::new(Time(2), [2; 10]);
-        assert_eq!(read(SignalKind::Progress, &mine, other), Err(Malformed::Foreign(own().to_string())));
+        assert_eq!(read(SignalKind::Progress, &mine, other), Err(Malformed::Foreign { given: own().to_string(), own: other }));
+        let named = |id: String| Field::Map(vec![("agent_id".to_owned(), Field::Text(id)), ("note".to_owned(), Field::Text("x".to_owned()))]);
+        assert!(read(SignalKind::Progress, &named(format!("{}/2", own())), own()).is_ok(), "as ADJ_RUN names it");
+        for id in [format!("{}/", own()), format!("{}/x", own()), format!("{other}/1"), "/1".to_owned()] {
+            assert!(read(SignalKind::Progress, &named(id.clone()), own()).is_err(), "{id}");
+        }
         let nobody = Field::Map(vec![("percent".to_owned(), Field::Text("40".to_owned()))]);
         assert_eq!(read(SignalKind::Progress, &nobody, own()), Err(Malformed::Missing("agent_id")));
     }

@@ -414,7 +414,10 @@ impl Config {
     }
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
-        let file: FileConfig = toml::from_str(text).map_err(|error| ConfigError::Syntax { path: path.clone(), message: error.to_string() })?;
+        let file: FileConfig = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            ConfigError::Syntax { path: path.clone(), message: format!("line {line}: {}", error.message()) }
+        })?;
         let value = |field: &str, problem: String| ConfigError::Value { path: path.clone(), field: field.to_owned(), problem };
         let duration = |field: &str, text: Option<&str>, default: i64| match text {
             Some(text) => duration_ms(text).map_err(|problem| value(field, problem)),

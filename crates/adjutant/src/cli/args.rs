@@ -162,7 +162,7 @@ pub struct PsArgs {
     #[arg(short, long)]
     pub quiet: bool,
     /// At most this many
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
 }
 

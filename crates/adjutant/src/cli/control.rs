@@ -31,11 +31,11 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
                 }
                 ended.push(run);
             }
-            Err(error) => {
-                if let Some(earlier) = refused.replace(error) {
-                    cx.out.say(&format!("error[{}]: {}", text::line(&earlier.code), text::line(&earlier.message)))?;
-                }
-            }
+            Err(error) => match &refused {
+                None => refused = Some(error),
+                Some(_) if cx.out.json => {}
+                Some(_) => cx.out.say(&format!("error[{}]: {}", text::line(&error.code), text::line(&error.message)))?,
+            },
         }
     }
     if cx.out.json && (refused.is_none() || !ended.is_empty()) {

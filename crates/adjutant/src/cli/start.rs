@@ -23,7 +23,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> Ended {
         prompt,
         cwd: directory(args.cwd.as_deref())?,
         name: args.name.clone(),
-        timeout_s: args.timeout.map(|limit| limit.as_secs().max(1)),
+        timeout_s: args.timeout.map(|limit| u64::try_from(limit.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)),
         criteria: args.criteria.clone(),
         accept: args.accept.as_deref().map(command_words).transpose()?.unwrap_or_default(),
         permissions: args.permissions.clone(),
@@ -108,7 +108,7 @@ fn prompt(args: &RunArgs) -> Result<String, Stop> {
         if path == Path::new("-") {
             return text_argument("-", "the prompt");
         }
-        let file = std::fs::File::open(path).map_err(|e| fail(words::IO, format!("cannot read the prompt: {}: {e}", path.display())))?;
+        let file = std::fs::File::open(path).map_err(|e| fail(words::USAGE, format!("cannot read the prompt: {}: {e}", path.display())))?;
         return read_text(file, "the prompt", &path.display().to_string());
     }
     match &args.prompt {

@@ -335,7 +335,11 @@ fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
     ErrorView {
         code: codes::UNREACHABLE.to_owned(),
         message: format!("the hub of {} cannot be reached: {message}", home.dir.display()),
-        hint: Some(format!("look at {} or run: adj doctor", home.hub_log().display())),
+        hint: Some(if home.hub_log().exists() {
+            format!("look at {} or run: adj doctor", home.hub_log().display())
+        } else {
+            "set ADJ_HOME to a directory that you can write to, or run: adj doctor".to_owned()
+        }),
     }
 }
 

@@ -41,9 +41,25 @@ impl Refusal {
     }
 }
 
+/// A hint without commands of the shell, which a model on this connection may not have.
+fn in_tools(code: &str, hint: String) -> String {
+    if !hint.contains("adj ") {
+        return hint;
+    }
+    let hint = match code {
+        codes::NOT_FOUND => "check the id: check_subagent_status and get_pending_questions list yours; a run sees only its own",
+        codes::AGENT_NOT_FOUND => "list_agents names the agents, and says which are found",
+        codes::RUN_FINISHED => "a finished run never changes; steer_subagent with action retry makes a new one of it",
+        codes::UNFITTING | codes::CONFLICT => "look at it again: get_pending_questions says what it is and how to reply",
+        _ => return hint,
+    };
+    hint.to_owned()
+}
+
 impl From<ErrorView> for Refusal {
     fn from(error: ErrorView) -> Self {
         let ErrorView { code, message, hint } = error;
+        let hint = hint.map(|hint| in_tools(&code, hint));
         Self { code, message, hint }
     }
 }

@@ -86,7 +86,7 @@ fn what_is_malformed_says_why_and_hides_nothing_behind_it() {
     assert_eq!(found[0], Err(Malformed::Unclosed));
     assert!(found[1].is_ok());
     assert!(matches!(found[2], Err(Malformed::Unreadable(_))));
-    assert!(matches!(found[3], Err(Malformed::Foreign(_))));
+    assert!(matches!(found[3], Err(Malformed::Foreign { .. })));
 }
 
 #[test]
