@@ -219,6 +219,14 @@ pub struct StopWork {
 }
 call!(StopWork = "stop-work", writes true -> RunView);
 
+/// Signals that did not count.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IgnoredView {
+    pub count: u64,
+    /// Why the last one did not.
+    pub last: String,
+}
+
 /// Everything about a run that an interface shows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunView {
@@ -290,6 +298,9 @@ pub struct RunView {
     /// A parent's remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<String>,
+    /// What looked like signals of the run and had no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored_signals: Option<IgnoredView>,
     /// What a stopped run left behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointView>,

@@ -151,6 +151,7 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     let more = if run.changed_files_more { ", …" } else { "" };
     field("changed", run.changed_files.as_ref().map(|files| format!("{}{more}", files.join(", "))).as_deref())?;
     field("remark", run.annotation.as_deref())?;
+    field("ignored", run.ignored_signals.as_ref().map(|it| format!("{} signals without effect; the last: {}", it.count, it.last)).as_deref())?;
     field("held by", run.containment.as_deref())?;
     field("swept", run.swept.filter(|n| *n > 0).map(|n| format!("{n} processes that were left behind")).as_deref())?;
     field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;

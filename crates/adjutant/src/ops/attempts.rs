@@ -1,24 +1,21 @@
 //! Attempts as the hub drives them: claiming, launching, taking facts in, saying what is wanted.
 
-use super::{OpError, Ops, render};
+use super::{OpError, Ops, Terms, render};
 
-use crate::link::{AttemptDir, Closing, Fact, FactKind, FoundText, Order, Orders, Saw, SawAcceptance, UsageText};
+use crate::link::{AttemptDir, Closing, Fact, FactKind, Order, Orders, Saw, SawAcceptance, UsageText};
 use crate::preset::Preset;
-use crate::signal::{Found, fields_of, interpret};
 use crate::store::{
-    self, EndRow, Message, NewRequest, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, harness_word, live_in_dir, live_runs,
-    measure_of, next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
+    self, EndRow, Message, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of,
+    next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
 };
 use adjutant_core::checkpoint::{self, Known};
 use adjutant_core::identity::{Measure, Voice, with_statement};
 use adjutant_core::report::{Claim, named_files};
 use adjutant_core::resume::{Resumption, Told, compose, compose_in_session};
-use adjutant_core::run::Retention;
-use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
 use adjutant_core::tree::Rank;
 use adjutant_core::{
-    AttemptEnd, AttemptNo, Cause, Decision, Denied, Exit, HarnessKind, Matter, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunId,
-    RunState, StopReason, Time, Verdict, limits,
+    AttemptEnd, AttemptNo, Cause, Denied, Exit, HarnessKind, PromptVia, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time,
+    Verdict,
 };
 use sha2::{Digest, Sha256};
 use std::io::BufRead;
@@ -218,7 +215,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub async fn take_facts(&self, id: AttemptId, facts: Vec<Fact>) -> Result<u64, OpError> {
-        let retention = self.retention();
+        let terms = self.terms();
         Ok(self
             .store
             .write(move |tx| {
@@ -230,7 +227,7 @@ impl Ops {
                     if fact.n != cursor + 1 {
                         continue;
                     }
-                    take(tx, id, fact.what, retention)?;
+                    take(tx, id, fact.what, terms)?;
                     cursor = fact.n;
                 }
                 if cursor > row.fact {
@@ -276,12 +273,12 @@ impl Ops {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
             Err(error) => return Err(OpError::Io(format!("{}: {error}", dir.started_marker().display()))),
         };
-        let retention = self.retention();
+        let terms = self.terms();
         self.current(id, move |tx, run| {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
             if let Some(end) = row.and_then(|row| row.agent_end) {
                 let end = serde_json::from_str(&end).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
-                return settle_unlooked(tx, id, end, retention);
+                return settle_unlooked(tx, id, end, terms);
             }
             let event = match never_started {
                 false => RunEvent::SupervisorLost,
@@ -291,7 +288,7 @@ impl Ops {
                 }
                 true => RunEvent::NotStarted,
             };
-            tx.advance(run, event, retention, "hub", "").map(|_| ())
+            tx.advance(run, event, terms.retention, "hub", "").map(|_| ())
         })
         .await
     }
@@ -357,7 +354,8 @@ impl Ops {
 
 /// Lets one fact take effect. What the rules refuse (a fact about a run that has ended otherwise)
 /// is on record in the attempt's own file and changes nothing.
-fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) -> Result<(), StoreError> {
+fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<(), StoreError> {
+    let retention = terms.retention;
     let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
     if run.attempt != id.n {
         return Ok(());
@@ -385,7 +383,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, retention: Retention) ->
             tx.set_detail(run.id, &message)?;
             tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
         }
-        FactKind::Signal { found } => return signal(tx, &run, &found, retention),
+        FactKind::Signal { found } => return super::signals::take(tx, &run, &found, terms),
         FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
         FactKind::AgentEnded { end } => {
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -482,92 +480,6 @@ fn resumption(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, St
     Ok(resumption)
 }
 
-/// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
-fn signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, retention: Retention) -> Result<(), StoreError> {
-    let (kind, tag, read) = read_signal(found, run.id);
-    tx.as_signal(kind, Source::Block, |tx| take_signal(tx, run, &tag, read, retention))
-}
-
-fn take_signal(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, retention: Retention) -> Result<(), StoreError> {
-    let done = match read {
-        Err(why) => return tx.malformed_signal(run, &format!("{tag}: {why}")),
-        Ok(_) if run.state.is_finished() => return Ok(()),
-        Ok(Signal::Progress { percent, note, eta }) => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
-        Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
-        Ok(Signal::Clarification { reason, blocked_at, questions, .. }) => questions.into_iter().try_for_each(|question| {
-            let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
-            let new = NewRequest {
-                id: RequestId::new(tx.now(), super::runs::random()),
-                matter: Matter::Question,
-                question: question.text,
-                context: Some(context).filter(|context| !context.is_empty()),
-                options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                default: question.assumption.map(Decision::Text),
-                blocking: question.blocking,
-                by_block: true,
-                patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(limits::EXPIRY_MS_DEFAULT),
-            };
-            let run = tx.run(run.id)?;
-            tx.ask(&run, &new).map(|_| ())
-        }),
-        Ok(Signal::Stop { cause, checkpoint }) => super::reports::stop(tx, run, cause, checkpoint, retention).map(|_| ()),
-        Ok(Signal::Approval { action, reason, preview, risk, options }) => {
-            let new = NewRequest {
-                id: RequestId::new(tx.now(), super::runs::random()),
-                matter: Matter::Approval { preview, risk },
-                question: action,
-                context: reason,
-                options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                default: None,
-                blocking: true,
-                by_block: true,
-                patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(limits::EXPIRY_MS_DEFAULT),
-            };
-            tx.ask(run, &new).map(|_| ())
-        }
-        Ok(Signal::Delegation(delegation)) => {
-            let blocking = delegation.independence == Independence::Blocks;
-            let new = NewRequest {
-                id: RequestId::new(tx.now(), super::runs::random()),
-                question: delegation.task.clone(),
-                context: None,
-                matter: Matter::Delegation(delegation),
-                options: Vec::new(),
-                default: None,
-                blocking,
-                by_block: true,
-                patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(limits::EXPIRY_MS_DEFAULT),
-            };
-            tx.ask(run, &new).map(|_| ())
-        }
-    };
-    match done {
-        Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),
-        other => other,
-    }
-}
-
-/// Reads a block as it stood in the output. Returns its kind, where it can be told, and its tag for
-/// people, too.
-fn read_signal(found: &FoundText, own: RunId) -> (Option<SignalKind>, String, Result<Signal, String>) {
-    let read = |found: Found| interpret(&found, own).map_err(|why| why.to_string());
-    match found {
-        FoundText::Broken { tag, why, .. } => (SignalKind::from_tag(tag), tag.clone(), Err(why.clone())),
-        FoundText::Block { tag, text } => match SignalKind::from_tag(tag) {
-            Some(kind) => (Some(kind), tag.clone(), read(Found::Block { kind, text: text.clone() })),
-            None => (None, tag.clone(), Err("this version knows no such signal".to_owned())),
-        },
-        FoundText::Json { text } => {
-            let kind = fields_of(&Found::Json { text: text.clone() }).ok().map(|(kind, _)| kind);
-            let tag = kind.map_or("JSON signal", SignalKind::tag).to_owned();
-            (kind, tag, read(Found::Json { text: text.clone() }))
-        }
-    }
-}
-
 /// Keeps what was seen of what an attempt left behind; its checkpoint is where it was and what it
 /// changed, too.
 fn looked(tx: &mut Tx<'_>, run: &Run, saw: &Saw) -> Result<(), StoreError> {
@@ -580,7 +492,7 @@ fn looked(tx: &mut Tx<'_>, run: &Run, saw: &Saw) -> Result<(), StoreError> {
 
 /// Settles an attempt whose agent had ended when its supervisor died over looking at the rest: the
 /// agent's end counts, and what was not seen is not known.
-fn settle_unlooked(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, retention: Retention) -> Result<(), StoreError> {
+fn settle_unlooked(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: Terms) -> Result<(), StoreError> {
     let (_, saw) = report_of(tx.connection(), id.run)?;
     let (_, accept) = measure_of(tx.connection(), id.run)?;
     if saw.is_none() && !accept.is_empty() {
@@ -588,7 +500,7 @@ fn settle_unlooked(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, retention: Ret
         let run = tx.run(id.run)?;
         looked(tx, &run, &Saw { acceptance: Some(not_known), ..Saw::default() })?;
     }
-    take(tx, id, end, retention)
+    take(tx, id, end, terms)
 }
 
 /// Leaves the checkpoint that a run which used up its time did not leave itself.

@@ -14,6 +14,7 @@ mod pick;
 mod render;
 mod reports;
 mod runs;
+mod signals;
 mod tasks;
 mod waits;
 
@@ -36,6 +37,14 @@ use tokio::time::Instant;
 pub struct Caller {
     pub who: Principal,
     pub key: Option<Key>,
+}
+
+/// What the configuration says about runs, as it was when a transaction began.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    retention: Retention,
+    /// How long a request stays open that does not say so itself.
+    expiry_ms: i64,
 }
 
 /// Longest wait of one call, in milliseconds; callers that want more call again.
@@ -97,6 +106,11 @@ impl Ops {
             tracing::warn!(%error, "the configuration cannot be used");
             Arc::new(Config::builtin(&self.home))
         })
+    }
+
+    /// What counts for whatever is taken in now.
+    fn terms(&self) -> Terms {
+        Terms { retention: self.retention(), expiry_ms: self.expiry_ms(None) }
     }
 
     /// How long stopped runs are kept, as far as the configuration can be read.

@@ -4,7 +4,7 @@ use crate::clock::rfc3339;
 use crate::config::Home;
 use crate::store::Connection;
 use crate::store::{Event, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, queue_place, requests_of, run_by_id};
-use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, MessageView, RequestView, RunView, UsageView};
+use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, IgnoredView, MessageView, RequestView, RunView, UsageView};
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Delegation};
 use adjutant_core::{Changes, Decision, Exit, Matter, Outcome, RequestState, RunState, Time};
@@ -86,6 +86,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         changed_files: None,
         changed_files_more: false,
         annotation: run.annotation.clone(),
+        ignored_signals: run.ignored_why.clone().map(|last| IgnoredView { count: u64::try_from(run.ignored).unwrap_or(0), last }),
         checkpoint: run.checkpoint.as_ref().map(checkpoint),
         pending: Vec::new(),
         pending_total: u64::try_from(run.pending).unwrap_or(0),

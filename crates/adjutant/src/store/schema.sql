@@ -31,6 +31,9 @@ CREATE TABLE runs (
   percent          INTEGER,
   progress         TEXT,
   annotation       TEXT,
+  -- Signals without effect: how many, and why the last one had none.
+  ignored          INTEGER NOT NULL DEFAULT 0,
+  ignored_why      TEXT,
   checkpoint       TEXT,
   resolution       TEXT,
   next_step        TEXT,

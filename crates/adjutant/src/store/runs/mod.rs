@@ -52,6 +52,9 @@ pub struct Run {
     /// When it thinks that it will be done, in its own words.
     pub eta: Option<String>,
     pub annotation: Option<String>,
+    /// Signals without effect: how many, and why the last one had none.
+    pub ignored: i64,
+    pub ignored_why: Option<String>,
     /// What the run left behind when it stopped, and the attempt that did.
     pub checkpoint: Option<Checkpoint>,
     pub checkpoint_attempt: Option<AttemptNo>,
@@ -149,7 +152,7 @@ pub const FINISHED_PAGE: u32 = 50;
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
-  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank FROM runs";
+  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -277,6 +280,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         percent: row.get(25)?,
         progress: row.get(26)?,
         annotation: row.get(27)?,
+        ignored: row.get(51)?,
+        ignored_why: row.get(52)?,
         checkpoint,
         checkpoint_attempt,
         resolution: row.get(40)?,

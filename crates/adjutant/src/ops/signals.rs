@@ -1,0 +1,95 @@
+//! What a run says in blocks, and what comes of it.
+
+use super::Terms;
+use crate::link::FoundText;
+use crate::signal::{Found, fields_of, interpret};
+use crate::store::{NewRequest, Run, StoreError, Tx};
+use adjutant_core::report::Claim;
+use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
+use adjutant_core::{Decision, Matter, RequestId, RunId, limits};
+
+/// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
+pub(super) fn take(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: Terms) -> Result<(), StoreError> {
+    let (kind, tag, read) = read_signal(found, run.id);
+    tx.as_signal(kind, Source::Block, |tx| effect(tx, run, &tag, read, terms))
+}
+
+fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, terms: Terms) -> Result<(), StoreError> {
+    let done = match read {
+        Err(why) => return tx.malformed_signal(run, &format!("{tag}: {why}")),
+        Ok(_) if run.state.is_finished() => return Ok(()),
+        Ok(Signal::Progress { percent, note, eta }) => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
+        Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
+        Ok(Signal::Clarification { reason, blocked_at, questions, .. }) => questions.into_iter().try_for_each(|question| {
+            let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
+            let new = NewRequest {
+                id: RequestId::new(tx.now(), super::runs::random()),
+                matter: Matter::Question,
+                question: question.text,
+                context: Some(context).filter(|context| !context.is_empty()),
+                options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
+                default: question.assumption.map(Decision::Text),
+                blocking: question.blocking,
+                by_block: true,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(terms.expiry_ms),
+            };
+            let run = tx.run(run.id)?;
+            tx.ask(&run, &new).map(|_| ())
+        }),
+        Ok(Signal::Stop { cause, checkpoint }) => super::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
+        Ok(Signal::Approval { action, reason, preview, risk, options }) => {
+            let new = NewRequest {
+                id: RequestId::new(tx.now(), super::runs::random()),
+                matter: Matter::Approval { preview, risk },
+                question: action,
+                context: reason,
+                options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
+                default: None,
+                blocking: true,
+                by_block: true,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(terms.expiry_ms),
+            };
+            tx.ask(run, &new).map(|_| ())
+        }
+        Ok(Signal::Delegation(delegation)) => {
+            let blocking = delegation.independence == Independence::Blocks;
+            let new = NewRequest {
+                id: RequestId::new(tx.now(), super::runs::random()),
+                question: delegation.task.clone(),
+                context: None,
+                matter: Matter::Delegation(delegation),
+                options: Vec::new(),
+                default: None,
+                blocking,
+                by_block: true,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(terms.expiry_ms),
+            };
+            tx.ask(run, &new).map(|_| ())
+        }
+    };
+    match done {
+        Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),
+        other => other,
+    }
+}
+
+/// Reads a block as it stood in the output. Returns its kind, where it can be told, and its tag for
+/// people, too.
+fn read_signal(found: &FoundText, own: RunId) -> (Option<SignalKind>, String, Result<Signal, String>) {
+    let read = |found: Found| interpret(&found, own).map_err(|why| why.to_string());
+    match found {
+        FoundText::Broken { tag, why, .. } => (SignalKind::from_tag(tag), tag.clone(), Err(why.clone())),
+        FoundText::Block { tag, text } => match SignalKind::from_tag(tag) {
+            Some(kind) => (Some(kind), tag.clone(), read(Found::Block { kind, text: text.clone() })),
+            None => (None, tag.clone(), Err("this version knows no such signal".to_owned())),
+        },
+        FoundText::Json { text } => {
+            let kind = fields_of(&Found::Json { text: text.clone() }).ok().map(|(kind, _)| kind);
+            let tag = kind.map_or("JSON signal", SignalKind::tag).to_owned();
+            (kind, tag, read(Found::Json { text: text.clone() }))
+        }
+    }
+}
