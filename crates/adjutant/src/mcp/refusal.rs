@@ -41,16 +41,16 @@ impl Refusal {
     }
 }
 
-/// A hint without commands of the shell, which a model on this connection may not have.
+/// A hint in tools' names, where it has only commands of the shell, which a model may not have.
 fn in_tools(code: &str, hint: String) -> String {
-    if !hint.contains("adj ") {
+    let names_a_tool = hint.contains('_');
+    if names_a_tool || !hint.contains("adj ") {
         return hint;
     }
     let hint = match code {
         codes::NOT_FOUND => "check the id: check_subagent_status and get_pending_questions list yours; a run sees only its own",
         codes::AGENT_NOT_FOUND => "list_agents names the agents, and says which are found",
         codes::RUN_FINISHED => "a finished run never changes; steer_subagent with action retry makes a new one of it",
-        codes::UNFITTING | codes::CONFLICT => "look at it again: get_pending_questions says what it is and how to reply",
         _ => return hint,
     };
     hint.to_owned()

@@ -108,6 +108,8 @@ fn blocks_that_do_not_count_are_shown_and_change_nothing() {
     let view = home.finished("odd");
     assert_eq!((&view["outcome"], &view["percent"], &view["progress"]), (&json!("succeeded"), &json!(40), &json!("half")));
     assert!(view["summary"].is_null(), "{view}");
+    assert_eq!(view["ignored_signals"]["count"], json!(3), "{view}");
+    assert!(home.ok(&["show", "odd"]).contains("3 signals without effect; the last: PROGRESS: its closing line is missing"));
     let events = home.ok(&["events"]);
     assert_eq!(events.matches("signal.malformed").count(), 3, "{events}");
 }

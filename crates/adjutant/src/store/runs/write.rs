@@ -247,7 +247,8 @@ impl Tx<'_> {
             &Principal::Run(run.id).to_string(),
             &first_line(why),
         )?;
-        self.prepare("UPDATE runs SET ignored = ignored + 1, ignored_why = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), first_line(why)])?;
+        self.prepare("UPDATE runs SET ignored = ignored + 1, ignored_why = ?2 WHERE id = ?1")?
+            .execute(params![run.id.to_string(), first_line(why)])?;
         self.touch(run.id, seq)
     }
 
