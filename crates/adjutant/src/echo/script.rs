@@ -162,7 +162,10 @@ const RESUMED: &str = "You have worked on this before.";
 /// A later attempt goes on behind this line of its script.
 const RESUME_HERE: &str = "resume-here";
 
-/// Reads a prompt. What follows its last line `---` is the script, each line of it a command;
+/// A delegated task follows behind this line.
+const YOUR_TASK: &str = "## YOUR TASK";
+
+/// Reads a prompt. What follows its last line `---`, or the heading of a delegated task, is the script, each line of it a command;
 /// without such a line, those lines count that are commands. A later attempt says what it is told
 /// and goes on behind the line `resume-here`, or from the beginning.
 pub fn plan(prompt: &str) -> Result<Plan, String> {
@@ -177,7 +180,7 @@ pub fn plan(prompt: &str) -> Result<Plan, String> {
 
 fn first_plan(prompt: &str) -> Result<Plan, String> {
     let lines: Vec<&str> = prompt.lines().collect();
-    let marked = lines.iter().rposition(|line| line.trim() == "---");
+    let marked = lines.iter().rposition(|line| matches!(line.trim(), "---" | YOUR_TASK));
     let body = &lines[marked.map_or(0, |at| at + 1)..];
     let filled = body.iter().map(|line| line.trim()).filter(|line| !line.is_empty() && !line.starts_with('#') && *line != RESUME_HERE);
     let parsed: Vec<Result<Command, String>> = filled.map(parse).collect();
@@ -447,8 +450,10 @@ mod tests {
 
     #[test]
     fn what_follows_the_last_rule_is_the_script() {
-        let prompt = "You are a run.\nsay no\n---\nsay yes\nfail 3\n";
-        assert_eq!(plan(prompt), Ok(Plan::Script(vec![Command::Say("yes".to_string()), Command::Fail(3)])));
+        for rule in ["---", "---\nRun brave-otter delegated this task to you.\n\n## YOUR TASK\n"] {
+            let prompt = format!("You are a run.\nsay no\n{rule}\nsay yes\nfail 3\n");
+            assert_eq!(plan(&prompt), Ok(Plan::Script(vec![Command::Say("yes".to_string()), Command::Fail(3)])));
+        }
         assert!(plan("---\nsay yes\nsing\n").is_err());
     }
 
