@@ -181,6 +181,7 @@ impl Agent {
             Command::ApproveBlock(leave) => out::line(&requests::approve_block(&access()?.run_id, &leave)),
             Command::Delegate(handout) => self.put(requests::delegate(&handout), handout.nowait).await?,
             Command::DelegateBlock(handout) => out::line(&requests::delegate_block(&access()?.run_id, &handout)),
+            Command::Block(said) => out::line(&requests::any_block(&access()?.run_id, &said)),
             Command::Asks { count, text, wait } => self.ask_many(count, &text, wait).await?,
             Command::Check { wait } => self.check(wait).await?,
             Command::Status => say_result(call("check_subagent_status", json!({})).await),

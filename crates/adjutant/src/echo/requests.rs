@@ -51,6 +51,11 @@ pub fn delegate_block(run: &str, handout: &Handout) -> String {
     block("DELEGATE_WORK", run, &task(handout))
 }
 
+/// A block with these fields.
+pub fn any_block(run: &str, said: &ToolCall) -> String {
+    block(&said.name, run, &said.arguments.as_object().cloned().unwrap_or_default())
+}
+
 fn task(handout: &Handout) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("new_task_description".into(), json!(handout.task));

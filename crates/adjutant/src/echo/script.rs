@@ -16,6 +16,8 @@ pub enum Command {
     /// Has somebody else do something, in the same two ways.
     Delegate(Handout),
     DelegateBlock(Handout),
+    /// Any other block of its own words: its tag, and its fields as arguments.
+    Block(ToolCall),
     /// Several questions at once.
     Asks {
         count: u32,
@@ -211,6 +213,7 @@ pub fn parse(line: &str) -> Result<Command, String> {
         "approve-block" => leave(rest).map(Command::ApproveBlock).ok_or_else(|| wrong(APPROVE)),
         "delegate" => handout(rest).map(Command::Delegate).ok_or_else(|| wrong(DELEGATE)),
         "delegate-block" => handout(rest).map(Command::DelegateBlock).ok_or_else(|| wrong(DELEGATE)),
+        "block" => tool_call(rest).map(Command::Block).ok_or_else(|| wrong("block TAG [JSON]")),
         "asks" => {
             let mut words = rest.splitn(2, ' ');
             let count = words.next().and_then(|n| n.parse().ok()).ok_or_else(|| wrong("asks NUMBER [nowait] [TEXT]"))?;

@@ -5,8 +5,8 @@ use super::{OpError, Ops, Terms, render};
 use crate::link::{AttemptDir, Closing, Fact, FactKind, Order, Orders, Saw, SawAcceptance, UsageText};
 use crate::preset::Preset;
 use crate::store::{
-    self, EndRow, Message, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, harness_word, live_in_dir, live_runs, measure_of,
-    next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
+    self, EndRow, Message, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, fruitless_attempts, harness_word, live_in_dir, live_runs,
+    measure_of, next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
 };
 use adjutant_core::checkpoint::{self, Known};
 use adjutant_core::identity::{Measure, Voice, with_statement};
@@ -98,7 +98,7 @@ impl Ops {
                 // In its own session it has its task and the statement before it.
                 let session = run.session.clone().filter(|_| run.attempt.0 > 1 && preset.as_ref().is_some_and(|preset| preset.can.resume));
                 let mut since = None;
-                if run.attempt.0 > 1 {
+                if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                     let told = untold_of(tx.connection(), run.id, TOLD_MAX)?;
                     let resumption = resumption(tx, &run, &told)?;
                     input.prompt = compose(&input.prompt, &resumption);
@@ -280,9 +280,12 @@ impl Ops {
                 let end = serde_json::from_str(&end).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
                 return settle_unlooked(tx, id, end, terms);
             }
+            if never_started {
+                tx.set_fruitless(id.run, id.n)?;
+            }
             let event = match never_started {
                 false => RunEvent::SupervisorLost,
-                true if id.n.0 >= FRUITLESS_ATTEMPTS_MAX => {
+                true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {
                     tx.set_detail(run.id, "its supervisor ended before it could start, again and again")?;
                     RunEvent::SpawnFailed
                 }
@@ -364,7 +367,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
     let advanced = match fact {
         FactKind::Started { pid, guard_pid: _, containment } => {
             tx.set_containment(run.id, id.n, &containment)?;
-            if id.n.0 > 1 {
+            if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                 // What the new attempt was told with its prompt has been read.
                 for request in untold_of(tx.connection(), run.id, TOLD_MAX)? {
                     if request.told == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {

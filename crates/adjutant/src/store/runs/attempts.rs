@@ -53,7 +53,29 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
         .optional()?)
 }
 
+/// Counts the attempts of a run of which nothing ever came to life.
+///
+/// # Errors
+/// A failure of the store.
+pub fn fruitless_attempts(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
+    let sql = "SELECT count(*) FROM attempts WHERE run = ?1 AND started_at IS NULL AND ended_at IS NOT NULL";
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
+}
+
 impl Tx<'_> {
+    /// Notes that nothing of an attempt ever came to life.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_fruitless(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
+        self.prepare("UPDATE attempts SET started_at = NULL, ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![
+            run.to_string(),
+            n.0,
+            self.now().0
+        ])?;
+        Ok(())
+    }
+
     /// Begins the next attempt of a queued run: from here on it is started at most once under its
     /// number.
     ///

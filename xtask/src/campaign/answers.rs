@@ -1,0 +1,124 @@
+//! Answers everything that is asked, decides about everything that is wanted.
+
+use super::lanes::Way;
+use super::ledger::{Decided, Shared, lock};
+use crate::lab::Lab;
+use adjutant::view::{AnswerOne, AnswerRequests, DecisionWord, ErrorView, ListRequests, RequestView, codes};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Refusals that a rival or an end explains.
+const TOO_LATE: [&str; 5] = [codes::ALREADY_ANSWERED, codes::USED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::CONFLICT];
+
+/// Settles every request that is open, in two ways at once, until told to end.
+pub async fn answer_all(lab: Arc<Lab>, ledger: Shared, ends: watch::Receiver<bool>) {
+    let client = lab.client();
+    let mut number = 0_u64;
+    while !*ends.borrow() {
+        let listed = lab.persist(&client, &ListRequests { limit: Some(1_000), ..ListRequests::default() }, "look").await;
+        for request in listed.map(|list| list.requests).unwrap_or_default() {
+            // Not before its dispatch is acknowledged: the ledger knows what is to be decided.
+            let Some(way) = lock(&ledger).way(&request.run_id) else { continue };
+            number += 1;
+            if request.kind == "question" {
+                answer(&lab, &ledger, &request, number).await;
+            } else {
+                decide(&lab, &ledger, &request, way, number).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Makes two calls at once, each under its own key. Returns the places of those that were accepted.
+async fn rivals(lab: &Arc<Lab>, ledger: &Shared, ones: [AnswerOne; 2], number: u64) -> Vec<usize> {
+    let mut tries = JoinSet::new();
+    for (at, one) in ones.into_iter().enumerate() {
+        let (lab, key) = (lab.clone(), format!("answer-{number}-{at}"));
+        tries.spawn(async move { (at, one.message_id.clone(), put(&lab, one, &key).await) });
+    }
+    let mut accepted = Vec::new();
+    while let Some(Ok((at, id, result))) = tries.join_next().await {
+        match result {
+            Ok(()) => accepted.push(at),
+            Err(error) if TOO_LATE.contains(&error.code.as_str()) => {}
+            Err(error) => lock(ledger).problems.push(format!("answer {id:?}: {}: {error}", error.code)),
+        }
+    }
+    accepted.sort_unstable();
+    accepted
+}
+
+async fn put(lab: &Lab, one: AnswerOne, key: &str) -> Result<(), ErrorView> {
+    lab.persist(&lab.client(), &AnswerRequests { answers: vec![one] }, key).await.map(drop)
+}
+
+/// Answers a question: exactly one answer may win.
+async fn answer(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, number: u64) {
+    let text = |rival: usize| format!("re: {} by {rival}", request.question);
+    let one = |rival| AnswerOne { message_id: Some(request.message_id.clone()), answer: text(rival), ..AnswerOne::default() };
+    let accepted = rivals(lab, ledger, [one(0), one(1)], number).await;
+    let mut ledger = lock(ledger);
+    if accepted.len() > 1 {
+        ledger.problems.push(format!("{}: two answers were accepted", request.message_id));
+    }
+    if let Some(rival) = accepted.first()
+        && let Some(before) = ledger.answered.insert(request.message_id.clone(), text(*rival))
+    {
+        ledger.problems.push(format!("{}: answered again, before that {before:?}", request.message_id));
+    }
+}
+
+/// Decides about an approval or a delegation: one decision may win, and a yes to an approval be
+/// taken back after that.
+async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, way: Way, number: u64) {
+    let words = [Some(format!("first of {number}")), Some(format!("second of {number}"))];
+    let one = |at: usize, approves: bool| AnswerOne {
+        message_id: Some(request.message_id.clone()),
+        decision: Some(if approves { DecisionWord::Approve } else { DecisionWord::Deny }),
+        reason: words[at].clone(),
+        content_hash: Some(request.content_hash.clone()),
+        ..AnswerOne::default()
+    };
+    let approves = match way {
+        Way::Grant => [true, true],
+        Way::Deny => [false, false],
+        Way::Race | Way::Veto => [true, false],
+    };
+    let ones = [one(0, approves[0]), one(1, approves[1])];
+    let accepted = if way == Way::Veto {
+        let mut accepted = Vec::new();
+        for (at, one) in ones.into_iter().enumerate() {
+            match put(lab, one, &format!("decide-{number}-{at}")).await {
+                Ok(()) => accepted.push(at),
+                Err(error) if TOO_LATE.contains(&error.code.as_str()) => {}
+                Err(error) => lock(ledger).problems.push(format!("decide {}: {}: {error}", request.message_id, error.code)),
+            }
+        }
+        accepted
+    } else {
+        rivals(lab, ledger, ones, number).await
+    };
+    let mut ledger = lock(ledger);
+    let new: Vec<Decided> = accepted
+        .into_iter()
+        .map(|at| {
+            let word = if approves[at] { "approved" } else { "denied" };
+            Decided { approved: approves[at], text: format!("{word}: {}", words[at].as_deref().unwrap_or_default()) }
+        })
+        .collect();
+    let all = ledger.decided.entry(request.message_id.clone()).or_default();
+    all.extend(new);
+    let yes = all.iter().filter(|one| one.approved).count();
+    let may_both = request.kind == "approval";
+    if yes > 1 || all.len() - yes > 1 || (all.len() > 1 && !may_both) {
+        let problem = format!("{} ({}): accepted were {all:?}", request.message_id, request.kind);
+        ledger.problems.push(problem);
+    }
+    if way == Way::Veto && ledger.decided.get(&request.message_id).is_some_and(|all| all.len() != 2) {
+        let problem = format!("{}: a yes that nobody had read could not be taken back", request.message_id);
+        ledger.problems.push(problem);
+    }
+}

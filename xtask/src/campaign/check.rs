@@ -1,0 +1,180 @@
+//! Compares what was acknowledged with what is there.
+
+use super::heard::{Ran, misheard};
+use super::lanes::Kind;
+use super::ledger::{Ledger, Shared, lock};
+use crate::lab::{Lab, Result};
+use adjutant::client::Client;
+use adjutant::view::{GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Checks everything, ends the hub and looks for what is left.
+pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>> {
+    lab.start_hub()?;
+    let client = lab.client();
+    let Ledger { dispatched, answered, decided, resumed, .. } = {
+        let ledger = lock(ledger);
+        let (dispatched, answered) = (ledger.dispatched.clone(), ledger.answered.clone());
+        Ledger { dispatched, answered, decided: ledger.decided.clone(), resumed: ledger.resumed.clone(), ..Ledger::default() }
+    };
+    let mut problems = Vec::new();
+    let acknowledged: BTreeSet<&String> = dispatched.values().map(|one| &one.run).collect();
+    if acknowledged.len() != dispatched.len() {
+        problems.push("two keys were given one run".to_string());
+    }
+    let text = std::fs::read_to_string(journal).unwrap_or_default();
+    let journal = Journal::read(&text, &mut problems);
+
+    let mut stored: BTreeMap<String, RunView> = BTreeMap::new();
+    let mut ends: BTreeMap<(Kind, String), usize> = BTreeMap::new();
+    for (key, one) in &dispatched {
+        let Ok(view) = client.call(&GetRun { run: one.run.clone() }).await else {
+            problems.push(format!("{} was acknowledged and is lost", one.run));
+            continue;
+        };
+        problems.extend(wrong_state(&view, &lock(ledger)));
+        let again = client.call_with_key(&one.order, key).await;
+        if again.as_ref().map(|view| &view.run_id) != Ok(&one.run) {
+            problems.push(format!("{key} repeated gave {:?} and not {}", again.map(|view| view.run_id), one.run));
+        }
+        let requests = client.call(&ListRequests { run: Some(one.run.clone()), all: true, limit: None }).await?.requests;
+        let children = children(&client, &view, &requests, &mut problems).await?;
+        let resolution = resumed.get(&one.run).map(|(_, resolution)| resolution.as_str());
+        let after = journal.after.get(one.run.as_str()).copied().unwrap_or_default();
+        let ran = Ran { key, plan: one.plan, view: &view, requests: &requests, child: children.first(), after, resolution };
+        problems.extend(misheard(&ran)?.into_iter().map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)));
+        let end = view.outcome.clone().unwrap_or_else(|| view.state.clone());
+        *ends.entry((one.plan.kind, end)).or_default() += 1;
+        for child in children {
+            problems.extend(wrong_state(&child, &lock(ledger)));
+            stored.insert(child.run_id.clone(), child);
+        }
+        stored.insert(one.run.clone(), view);
+    }
+    let runs = client.call(&ListRuns { all: true, limit: Some(1) }).await?;
+    let listed = runs.runs.len() as u64 + runs.more;
+    if listed != stored.len() as u64 {
+        problems.push(format!("{listed} runs are stored, {} were acknowledged or delegated", stored.len()));
+    }
+    let expected = answered.iter().map(|(id, answer)| (id, Some(answer)));
+    // A no that was accepted takes the yes back.
+    let ruled = decided.iter().map(|(id, all)| (id, all.iter().find(|one| !one.approved).or(all.first()).map(|one| &one.text)));
+    for (id, answer) in expected.chain(ruled) {
+        match client.call(&ReadRequest { message_id: id.clone(), wait_ms: 0 }).await {
+            Ok(request) if answer.is_none() || request.answer.as_ref() == answer => {}
+            Ok(request) => problems.push(format!("{id} was answered {answer:?} and has {:?} ({})", request.answer, request.status)),
+            Err(error) => problems.push(format!("{id} was answered and is {}: {error}", error.code)),
+        }
+    }
+    for (run, (key, resolution)) in &resumed {
+        let again = client.call_with_key(&Resume { run: run.clone(), resolution: Some(resolution.clone()), ..Resume::default() }, key).await;
+        let now = client.call(&GetRun { run: run.clone() }).await?;
+        let before = stored.get(run);
+        if again.as_ref().map(|view| &view.run_id) != Ok(run)
+            || before.is_none_or(|before| (before.attempt, &before.state) != (now.attempt, &now.state))
+        {
+            problems.push(format!("{run} was {before:?}, resumed again under its key ({again:?}) it is {now:?}"));
+        }
+    }
+    println!("  {}", tally(&ends));
+    let vetoes = decided.values().filter(|all| all.len() == 2).count();
+    let started = stored.len() - dispatched.len();
+    println!(
+        "  accepted: {} answers, {} resumes, {} decisions ({vetoes} taken back), {started} runs delegated",
+        answered.len(),
+        resumed.len(),
+        decided.values().filter(|all| !all.is_empty()).count()
+    );
+    let mut left = lab.close().await?;
+    left.extend(strays(&stored));
+    if !left.is_empty() {
+        problems.push(format!("still there a second after the end: {left:?}"));
+    }
+    let mut all = std::mem::take(&mut lock(ledger).problems);
+    all.extend(problems);
+    Ok(all)
+}
+
+/// What the agents wrote down themselves.
+struct Journal<'a> {
+    /// How often a run came behind its stop.
+    after: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Journal<'a> {
+    /// Reads lines `<run> <attempt> <pid> <time> <word>`.
+    fn read(text: &'a str, problems: &mut Vec<String>) -> Self {
+        let (mut started, mut after) = (BTreeSet::new(), BTreeMap::new());
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                [run, attempt, _, _, "attempt"] => {
+                    if !started.insert((*run, *attempt)) {
+                        problems.push(format!("attempt {attempt} of {run} was started twice"));
+                    }
+                }
+                [run, _, _, _, "after"] => *after.entry(*run).or_default() += 1,
+                _ => problems.push(format!("the journal has a line {line:?}")),
+            }
+        }
+        Self { after }
+    }
+}
+
+/// Reads what a run has delegated: one run for a yes, none otherwise.
+async fn children(client: &Client, view: &RunView, requests: &[RequestView], problems: &mut Vec<String>) -> Result<Vec<RunView>> {
+    let mut found = Vec::new();
+    for name in &view.children {
+        found.push(client.call(&GetRun { run: name.clone() }).await?);
+    }
+    let approved: Vec<&str> = requests
+        .iter()
+        .filter(|request| request.kind == "delegation" && request.decision.as_deref() == Some("approved"))
+        .map(|request| request.child.as_deref().unwrap_or("none"))
+        .collect();
+    let there: Vec<&str> = found.iter().map(|child| child.run_id.as_str()).collect();
+    if approved != there || found.iter().any(|child| child.parent.as_deref() != Some(view.run_id.as_str())) {
+        problems.push(format!("{} has the children {there:?}, approved were {approved:?}", view.run_id));
+    }
+    Ok(found)
+}
+
+/// Processes whose arguments name a run of ours, wherever they went.
+fn strays(runs: &BTreeMap<String, RunView>) -> Vec<String> {
+    let line = |pid| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "));
+    let all = crate::lab::pids().into_iter().filter_map(|pid| Some((pid, line(pid).ok()?)));
+    all.filter(|(_, line)| line.split(' ').any(|word| runs.contains_key(word))).map(|(pid, line)| format!("{pid}: {line}")).collect()
+}
+
+/// Counts for each lane how its runs ended.
+fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
+    let of = |kind: Kind| {
+        let mine: Vec<_> = ends.iter().filter(|((of, _), _)| *of == kind).collect();
+        let parts: Vec<String> = mine.iter().map(|((_, end), count)| format!("{end} {count}")).collect();
+        format!("{} {} ({})", kind.word(), mine.iter().map(|(_, count)| **count).sum::<usize>(), parts.join(", "))
+    };
+    format!("runs: {}", Kind::ALL.map(of).join("; "))
+}
+
+/// What is wrong with the state in which a run ended, given what was done to it.
+pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
+    let hit = ledger.supervisor_killed.contains(&view.run_id);
+    let cancelled = ledger.cancelled.contains(&view.run_id);
+    let right = match (view.state.as_str(), view.outcome.as_deref()) {
+        ("finished", Some("succeeded")) => !cancelled,
+        ("finished", Some("cancelled")) => cancelled,
+        ("finished", Some("lost")) => hit,
+        ("stopped", None) => hit && view.reason.as_deref() == Some("supervisor_lost"),
+        // Killed before it could start, as often as is tried.
+        ("finished", Some("spawn_failed")) => hit || ledger.guard_killed.contains(&view.run_id),
+        _ => false,
+    };
+    (!right).then(|| {
+        let guard = ledger.guard_killed.contains(&view.run_id);
+        format!(
+            "{} {} is {} {:?} ({:?}); supervisor killed: {hit}, guard killed: {guard}, cancelled: {cancelled}",
+            view.run_id, view.name, view.state, view.outcome, view.reason
+        )
+    })
+}

@@ -1,0 +1,104 @@
+//! Whether a run was told what was said to it, and did what follows from it, exactly once.
+
+use super::lanes::{Kind, Plan, Way, child_word, details};
+use crate::lab::Result;
+use adjutant::view::{RequestView, RunView};
+
+/// One run as it is in the end.
+pub struct Ran<'a> {
+    pub key: &'a str,
+    pub plan: Plan,
+    pub view: &'a RunView,
+    pub requests: &'a [RequestView],
+    pub child: Option<&'a RunView>,
+    /// How often it came behind the place where it had to wait.
+    pub after: usize,
+    /// With which it was resumed.
+    pub resolution: Option<&'a str>,
+}
+
+/// Finds what a run heard wrongly. Only a run that has succeeded has heard everything; no run hears
+/// anything twice.
+pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
+    let Ran { key, plan, view, requests, child, after, resolution } = *ran;
+    let mut problems = Vec::new();
+    let log = match std::fs::read_to_string(&view.log_path) {
+        Ok(log) => log,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(format!("{}: {error}", view.log_path).into()),
+    };
+    let succeeded = view.outcome.as_deref() == Some("succeeded");
+    let mut once = |what: &str| {
+        let heard = log.lines().filter(|line| *line == what).count();
+        if heard > 1 || (succeeded && heard != 1) {
+            problems.push(format!("{what:?} was heard {heard} times"));
+        }
+    };
+    for request in requests {
+        let words = request.reason.as_deref().unwrap_or_default();
+        let Some(answer) = &request.answer else { continue };
+        match (request.kind.as_str(), plan.by_block, request.decision.as_deref()) {
+            ("question", true, _) => once(&format!("A: {answer}")),
+            ("approval", true, Some("approved")) => {
+                once("## APPROVAL GRANTED");
+                once(&format!("Note: {words}"));
+            }
+            ("approval", true, _) => {
+                once("## APPROVAL DENIED");
+                once(&format!("Reason: {words}"));
+            }
+            ("delegation", true, Some("approved")) => {
+                once("## DELEGATION APPROVED");
+                once(&format!("Result: {}", request.child_result.as_deref().unwrap_or("none")));
+            }
+            ("delegation", true, _) => {
+                once("## DELEGATION DENIED");
+                once(&format!("Reason: {words}"));
+            }
+            ("delegation", false, decision) => {
+                once(&format!("answer: {answer}"));
+                if decision == Some("approved") {
+                    once(&format!("child: {}", request.child_result.as_deref().unwrap_or("none")));
+                }
+            }
+            _ => once(&format!("answer: {answer}")),
+        }
+    }
+    if let Some(resolution) = resolution {
+        once(&format!("Resolution: {resolution}"));
+        once(&format!("Issue: {}", details(key)));
+    }
+    let behind = usize::from(matches!(plan.kind, Kind::Stop | Kind::Park | Kind::Approve | Kind::Delegate));
+    if after > behind || (succeeded && after != behind) {
+        problems.push(format!("went on {after} times"));
+    }
+    let asked = match plan.kind {
+        Kind::Ask => 2,
+        Kind::Cancel | Kind::Stop => 0,
+        Kind::Approve if plan.way == Way::Veto => 2,
+        Kind::Park | Kind::Approve | Kind::Delegate => 1,
+    };
+    if requests.len() > asked || (succeeded && requests.len() != asked) {
+        problems.push(format!("asked {asked} times, {} requests are stored", requests.len()));
+    }
+    if succeeded && let Some(open) = requests.iter().find(|request| request.status != "retrieved") {
+        problems.push(format!("succeeded, and {} is {}", open.message_id, open.status));
+    }
+    if succeeded && plan.kind == Kind::Stop && resolution.is_none() {
+        problems.push("succeeded and was never resumed".to_string());
+    }
+    // What was acknowledged to the run itself.
+    if plan.kind == Kind::Stop && log.lines().any(|line| line.starts_with("result: ")) {
+        let left = view.checkpoint.as_ref().map(|left| left.details.as_str());
+        if left != Some(details(key).as_str()) {
+            problems.push(format!("its checkpoint was acknowledged, and it has {left:?}"));
+        }
+    }
+    if let Some(child) = child.filter(|child| child.outcome.as_deref() == Some("succeeded")) {
+        let handed = requests.iter().find_map(|request| request.child_result.as_deref());
+        if handed != Some(format!("succeeded: {}", child_word(key)).as_str()) {
+            problems.push(format!("its child {} succeeded, and it was handed {handed:?}", child.run_id));
+        }
+    }
+    Ok(problems)
+}

@@ -1,0 +1,166 @@
+//! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under
+//! load, then at every named failpoint, and checks by set algebra over what was acknowledged that
+//! nothing is lost, doubled, started twice, left in a wrong state, or left running. The load asks
+//! and is answered, is cancelled, stops and is resumed, is parked, asks for leave, and delegates.
+
+mod answers;
+mod check;
+mod heard;
+mod kills;
+mod lanes;
+mod ledger;
+
+use crate::lab::{Lab, Result};
+use crate::random::Random;
+use adjutant::failpoint;
+use adjutant::view::GetRun;
+use lanes::{Kind, Plan, one_run};
+use ledger::{Shared, lock};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const CONFIG: &str = "live_runs_max = 16\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
+/// Runs under way at once.
+const LANES: usize = 10;
+
+/// Runs the whole campaign.
+pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool) -> Result<()> {
+    println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
+    let start = Instant::now();
+    let mut problems = Vec::new();
+    // Half of them with each way to hold an attempt's processes together.
+    for (containment, share) in [("auto", kills.div_ceil(2)), ("subreaper", kills / 2)] {
+        let found = under_load(adj, containment, share, seed).await?;
+        problems.extend(found.into_iter().map(|problem| format!("containment {containment}: {problem}")));
+    }
+    println!("random kills done in {:.0} s", start.elapsed().as_secs_f64());
+    if failpoints {
+        for name in failpoint::NAMES {
+            let found = at_failpoint(adj, name, seed).await.unwrap_or_else(|error| vec![error.to_string()]);
+            println!("failpoint {name}: {}", if found.is_empty() { "ok".to_string() } else { found.join("; ") });
+            problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
+        }
+    }
+    if problems.is_empty() {
+        println!(
+            "nothing lost, nothing doubled, nothing started twice, every state right, nothing left running ({:.0} s)",
+            start.elapsed().as_secs_f64()
+        );
+        return Ok(());
+    }
+    for problem in &problems {
+        println!("PROBLEM: {problem}");
+    }
+    Err(format!("{} problems; repeat with --seed {seed}", problems.len()).into())
+}
+
+/// Answers until told to end, and then ends between two calls.
+struct Answering {
+    end: watch::Sender<bool>,
+    task: JoinSet<()>,
+}
+
+impl Answering {
+    fn start(lab: &Arc<Lab>, ledger: &Shared) -> Self {
+        let (end, ends) = watch::channel(false);
+        let mut task = JoinSet::new();
+        task.spawn(answers::answer_all(lab.clone(), ledger.clone(), ends));
+        Self { end, task }
+    }
+
+    /// Ends it, and waits for what it has started last.
+    async fn stop(mut self, lab: &Lab, ledger: &Shared) -> Result<()> {
+        self.end.send(true)?;
+        while let Some(joined) = self.task.join_next().await {
+            joined?;
+        }
+        if let Err(problem) = lanes::late_children(lab, ledger).await {
+            lock(ledger).problems.push(problem);
+        }
+        Ok(())
+    }
+}
+
+async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Result<Vec<String>> {
+    let lab = Arc::new(Lab::new(adj, &format!("containment = \"{containment}\"\n{CONFIG}"))?);
+    lab.start_hub()?;
+    let ledger = Shared::default();
+    let journal = lab.dir.path().join("journal");
+    let (stop, stopped) = watch::channel(false);
+    let mut work = JoinSet::new();
+    for lane in 0..LANES {
+        let (lab, ledger, journal, stopped) = (lab.clone(), ledger.clone(), journal.clone(), stopped.clone());
+        work.spawn(async move {
+            let mut random = Random::new(seed.wrapping_add(1 + lane as u64));
+            for number in lane.. {
+                if *stopped.borrow() {
+                    break;
+                }
+                let plan = Plan::draw(Kind::ALL[number % Kind::ALL.len()], &mut random);
+                one_run(&lab, &ledger, &journal, &format!("lane-{lane}-{number}"), plan, &mut random).await;
+            }
+        });
+    }
+    let answering = Answering::start(&lab, &ledger);
+    let done = kills::kill_at_random(&lab, &ledger, kills, seed, containment == "auto").await;
+    stop.send(true)?;
+    while let Some(joined) = work.join_next().await {
+        joined?;
+    }
+    answering.stop(&lab, &ledger).await?;
+    println!("containment {containment}: killed hub {}, supervisor {}, guard {}", done[0], done[1], done[2]);
+    check::check(&lab, &ledger, &journal).await
+}
+
+/// Lets the first process that comes there die at a failpoint.
+async fn at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> {
+    let mut lab = Lab::new(adj, CONFIG)?;
+    let reached = lab.dir.path().join("reached");
+    lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached.display()))];
+    let lab = Arc::new(lab);
+    let ledger = Shared::default();
+    let journal = lab.dir.path().join("journal");
+    let answering = Answering::start(&lab, &ledger);
+    let mut work = JoinSet::new();
+    for (lane, pair) in Kind::ALL.chunks(2).enumerate() {
+        let (lab, ledger, journal) = (lab.clone(), ledger.clone(), journal.clone());
+        let mut random = Random::new(seed.wrapping_add(lane as u64).wrapping_add(name.bytes().map(u64::from).sum()));
+        work.spawn(async move {
+            for kind in pair {
+                let plan = Plan::draw(*kind, &mut random);
+                one_run(&lab, &ledger, &journal, &format!("lane-{lane}-{}", kind.word()), plan, &mut random).await;
+            }
+        });
+    }
+    while let Some(joined) = work.join_next().await {
+        joined?;
+    }
+    answering.stop(&lab, &ledger).await?;
+    if name.starts_with("supervisor.") || name.starts_with("guard.") {
+        // Whose process it was is not known: at most one run may have ended otherwise.
+        let all: BTreeSet<String> = {
+            let ledger = lock(&ledger);
+            ledger.dispatched.values().map(|one| one.run.clone()).chain(ledger.children.iter().cloned()).collect()
+        };
+        let client = lab.client();
+        let mut hit = Vec::new();
+        for run in all {
+            let view = lab.persist(&client, &GetRun { run: run.clone() }, "look").await?;
+            if check::wrong_state(&view, &lock(&ledger)).is_some() {
+                hit.push(run);
+            }
+        }
+        if let [one] = hit.as_slice() {
+            lock(&ledger).supervisor_killed.insert(one.clone());
+        }
+    }
+    let mut problems = check::check(&lab, &ledger, &journal).await?;
+    if !reached.exists() {
+        problems.push("was never reached".to_string());
+    }
+    Ok(problems)
+}
