@@ -69,10 +69,15 @@ pub struct Plan {
 
 impl Plan {
     pub fn draw(kind: Kind, random: &mut Random) -> Self {
-        let by_block = random.below(2) == 0;
+        let either = random.below(2) == 0;
+        let by_block = match kind {
+            Kind::Ask | Kind::Cancel => false,
+            Kind::Park => true,
+            Kind::Stop | Kind::Approve | Kind::Delegate => either,
+        };
         let ways = if kind == Kind::Approve && !by_block { 4 } else { 3 };
         let way = [Way::Grant, Way::Deny, Way::Race, Way::Veto][usize::try_from(random.below(ways)).unwrap_or(0)];
-        Self { kind, by_block: by_block || kind == Kind::Park, stays: random.below(2) == 0, way }
+        Self { kind, by_block, stays: random.below(2) == 0, way }
     }
 
     fn agent(self) -> &'static str {
@@ -82,7 +87,7 @@ impl Plan {
     /// The run's script. What it does after it was begun anew is in the journal as `after`.
     fn script(self, journal: &Path, key: &str) -> String {
         let journal = format!("journal {}", journal.display());
-        let end = if self.stays { "hang\n" } else { "" };
+        let end = if self.stays { "hang\n" } else { "fail 0\n" };
         let after = format!("{end}resume-here\n{journal} attempt\n{journal} after\ndone fine\n");
         let body = match (self.kind, self.by_block) {
             (Kind::Ask, _) => format!(
