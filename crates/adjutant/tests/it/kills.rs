@@ -73,6 +73,22 @@ fn messages_are_given_again_when_the_reply_that_carried_them_is_lost() {
 }
 
 #[test]
+fn an_attempt_that_never_came_to_life_is_no_work_done_before() {
+    let home = TestHome::new();
+    let fired = home.work().join("fired");
+    let mut hub = home.command(&["__hub"]);
+    hub.env("ADJ_FAILPOINT", format!("hub.before_guard={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut hub = hub.spawn().expect("a hub");
+    home.until("the hub takes calls", || home.call(&adjutant::view::GetHub {}, "").ok());
+    home.start("anew", "say from the beginning\nresume-here\nsay the rest");
+    assert!(!hub.wait().expect("it dies").success());
+    let view = home.finished("anew");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
+    let log = home.log("anew");
+    assert!(log.contains("from the beginning") && !log.contains("worked on this before"), "{log}");
+}
+
+#[test]
 fn runs_go_on_and_end_while_no_hub_is_there() {
     let home = TestHome::new();
     home.start("alone", "say begun\nsleep 1\nsay ended\nfail 4");
