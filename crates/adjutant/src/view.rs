@@ -523,6 +523,14 @@ pub struct Ask {
 }
 call!(Ask = "ask", writes true -> RequestView);
 
+/// Asks several questions as one group: all of them or none. Committed before it returns.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskTogether {
+    pub questions: Vec<Ask>,
+}
+call!(AskTogether = "ask-together", writes true -> RequestList);
+
 fn yes() -> bool {
     true
 }
@@ -635,6 +643,18 @@ pub struct ReadRequest {
 }
 call!(ReadRequest = "request", writes true -> RequestView);
 
+/// Reads the calling run's own group of questions. With `wait_ms` the call returns as soon as no
+/// blocking one of them is open; no answer counts as read before it returns.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadTogether {
+    /// Any of them.
+    pub message_id: String,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadTogether = "request-together", writes true -> RequestList);
+
 /// Lists open requests that the caller may answer, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -734,9 +754,9 @@ pub struct RequestView {
     pub status: String,
     /// The original protocol's word: `pending_parent_reply`, `parent_replied`, `acknowledged_by_subagent`, …
     pub message_status: String,
-    /// The first of those that were asked together.
+    /// Where several were asked together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
+    pub group: Option<GroupView>,
     /// Of an approval: what exactly would be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
@@ -783,6 +803,16 @@ pub struct RequestView {
     /// Messages for the asker that came along with this read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
+}
+
+/// The place of a request among those that were asked together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupView {
+    /// The number of the first of them, which stands for all.
+    pub first: String,
+    /// From 1.
+    pub place: u32,
+    pub size: u32,
 }
 
 // ---- waiting and history ------------------------------------------------------------------

@@ -52,7 +52,7 @@ pub enum Command {
     Wait(WaitArgs),
     /// List what is open, oldest first: questions, approvals, delegations
     Inbox(InboxArgs),
-    /// Answer a question
+    /// Answer a question, or with --group all that were asked together
     Reply(ReplyArgs),
     /// Approve what a run wants to do, or a task that it wants to hand on
     Approve(ApproveArgs),
@@ -219,6 +219,11 @@ pub struct ReplyArgs {
     /// The answer, or the number of an option; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
+    /// With --group: the answers to the other open questions, in their order
+    pub more: Vec<String>,
+    /// Answer every open question that was asked together with this one: all or none
+    #[arg(long)]
+    pub group: bool,
 }
 
 #[derive(Debug, Args)]

@@ -268,7 +268,8 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
         "delegation" => "wants to hand on a task",
         _ => "asks",
     };
-    let head = format!("{}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
+    let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
+    let head = format!("{}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
     writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
     out.push_str(&indented(&request.question, cx));
     if let Some(risk) = &request.risk {

@@ -8,9 +8,9 @@ use crate::ops::{Caller, OpError, http_status};
 use crate::process::peer::Peer;
 use crate::store::{Key, counts};
 use crate::view::{
-    Adopt, AnswerRequests, Ask, Call, Cancel, CancelTask, Clean, Delegate, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver, HubView,
-    ListAgents, ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, RequestApproval, Resume, Retry, SendToRun, SetStatus, StartTask,
-    StopHub, StopWork, Wait, codes,
+    Adopt, AnswerRequests, Ask, AskTogether, Call, Cancel, CancelTask, Clean, Delegate, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver,
+    HubView, ListAgents, ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, ReadTogether, RequestApproval, Resume, Retry, SendToRun,
+    SetStatus, StartTask, StopHub, StopWork, Wait, codes,
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
@@ -65,9 +65,11 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: StopWork| async move { hub.ops.stop_work(caller, call).await });
     router = on(router, |hub, caller, call: ReadLogs| async move { hub.ops.logs(&caller.who, &call).await });
     router = on(router, |hub, caller, call: Ask| async move { hub.ops.ask(caller, call).await });
+    router = on(router, |hub, caller, call: AskTogether| async move { hub.ops.ask_together(caller, call).await });
     router = on(router, |hub, caller, call: RequestApproval| async move { hub.ops.request_approval(caller, call).await });
     router = on(router, |hub, caller, call: Delegate| async move { hub.ops.delegate(caller, call).await });
     router = on(router, |hub, caller, call: ReadRequest| async move { hub.ops.read_request(caller, call).await });
+    router = on(router, |hub, caller, call: ReadTogether| async move { hub.ops.read_together(caller, call).await });
     router = on(router, |hub, caller, call: ListRequests| async move { hub.ops.list_requests(&caller.who, &call) });
     router = on(router, |hub, caller, call: AnswerRequests| async move { hub.ops.answer(caller, call).await });
     router = on(router, |hub, caller, call: Wait| async move { hub.ops.wait(&caller.who, &call).await });

@@ -20,6 +20,8 @@ pub enum Kind {
     Answers,
     /// What a delegation is approved with instead.
     Changes,
+    /// A list of questions: texts, or `{question, context, options, default, blocking}`.
+    Questions,
 }
 
 /// The words of a decision.
@@ -86,6 +88,7 @@ impl Param {
                 "reason": {"type": "string"}}, "required": ["message_id"]}}),
             Kind::Changes => json!({"type": "object", "properties": {"prompt": {"type": "string"}, "agent": {"type": "string"},
                 "cwd": {"type": "string"}, "priority": {"type": "string"}}}),
+            Kind::Questions => json!({"type": "array", "items": {"type": "object"}}),
         };
         if !self.about.is_empty() {
             schema["description"] = json!(self.about);
@@ -263,6 +266,27 @@ impl Args {
         Ok(Some(GivenAnswer { run, message_id, answer: answer.unwrap_or_default(), decision, reason: self.owned("reason"), changes }))
     }
 
+    /// Returns the questions of `questions[]`, each with what it says itself.
+    ///
+    /// # Errors
+    /// An entry that is no question.
+    pub fn questions(&self) -> Result<Vec<Self>, Refusal> {
+        const ENTRY: [Param; 5] = [
+            Param::new("question", Kind::Text).also(&["text"]).required(),
+            Param::new("context", Kind::Text),
+            Param::new("options", Kind::Texts),
+            Param::new("default", Kind::Text),
+            Param::new("blocking", Kind::Bool),
+        ];
+        let list = self.get("questions").and_then(Value::as_array);
+        let read = |entry: &Value| match entry {
+            Value::String(_) => Self::read(&ENTRY, json!({"question": entry}).as_object().cloned()),
+            Value::Object(object) => Self::read(&ENTRY, Some(object.clone())),
+            _ => Err(Refusal::invalid("an entry of `questions` is neither a text nor an object", "pass `questions` as a list of {\"question\": …}")),
+        };
+        list.into_iter().flatten().map(read).collect()
+    }
+
     /// Returns the answers of `answers[]`.
     ///
     /// # Errors
@@ -301,6 +325,7 @@ fn expected(param: &Param) -> String {
         Kind::Word(words) => format!("one of {}", words.join(", ")),
         Kind::Texts => "a list of strings".to_owned(),
         Kind::Answers => "a list of {\"message_id\": …, \"answer\": …}".to_owned(),
+        Kind::Questions => "a list of {\"question\": …, \"options\": […]}".to_owned(),
         Kind::Changes => "an object with prompt, agent, cwd or priority".to_owned(),
     };
     format!("`{}`: {kind}", param.name)
@@ -319,6 +344,7 @@ fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
         (Kind::Texts, Value::String(text)) => Some(json!([text])),
         (Kind::Texts, Value::Array(list)) => list.iter().all(Value::is_string).then_some(Value::Array(list)),
         (Kind::Answers, Value::Array(list)) => Some(Value::Array(list)),
+        (Kind::Questions, Value::Array(list)) => Some(Value::Array(list)),
         (Kind::Answers, Value::Object(one)) => Some(json!([one])),
         (Kind::Changes, Value::Object(changes)) => Some(Value::Object(changes)),
         _ => None,

@@ -329,7 +329,8 @@ pub const WORKER: [ToolRow; 11] = [
         title: "Ask the parent",
         about: "Use when you need a decision or a fact that only your parent has. Waits for the answer and returns it. If it returns pending, call check_answer with its message_id.",
         params: &[
-            Param::new("question", Kind::Text).required(),
+            Param::new("question", Kind::Text),
+            Param::new("questions", Kind::Questions).about("Several at once: {question, options, default, blocking}"),
             Param::new("context", Kind::Text).about("What you know and have tried"),
             Param::new("options", Kind::Texts),
             Param::new("default", Kind::Text).about("Counts as the answer if none comes in time"),
@@ -347,6 +348,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("messageId", "string", true),
             ("status", "string", true),
             ("answer", "string", false),
+            ("answers", "array", false),
             ("instructions", "string", false),
             ("next", "string", true),
         ],

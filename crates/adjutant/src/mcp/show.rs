@@ -379,6 +379,9 @@ pub fn request_line(request: &RequestView) -> String {
         line(&request.asked_at, 40),
         quoted(&request.question, QUESTION_CHARS)
     );
+    if let Some(group) = &request.group {
+        out.push_str(&format!(" ({} of {} asked together)", group.place, group.size));
+    }
     if let Some(context) = &request.context {
         out.push_str(&format!(" context {}", quoted(context, QUESTION_CHARS)));
     }
@@ -464,7 +467,10 @@ pub fn request_brief(request: &RequestView) -> Value {
             brief[name] = json!(cut(text, QUESTION_CHARS));
         }
     }
-    for (name, text) in [("group", &request.group), ("decision", &request.decision), ("reason", &request.reason)] {
+    if let Some(group) = &request.group {
+        brief["group"] = json!(group);
+    }
+    for (name, text) in [("decision", &request.decision), ("reason", &request.reason)] {
         if let Some(text) = text {
             brief[name] = json!(text);
         }

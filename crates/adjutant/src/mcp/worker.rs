@@ -7,7 +7,10 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
-use crate::view::{Ask, Call, DecisionWord, Delegate, GetRun, MessageView, ReadRequest, RequestApproval, RequestView, SetStatus, StopWork, codes};
+use crate::view::{
+    Ask, AskTogether, Call, DecisionWord, Delegate, GetRun, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView, SetStatus,
+    StopWork, codes,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -27,7 +30,14 @@ fn ms(duration: Duration) -> u64 {
 /// Commits the question, then waits. Whatever ends the wait, the question stays open.
 pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> Ended {
     let asked_s = args.count("wait_s")?;
+    let questions = args.questions()?;
+    if questions.is_empty() == args.text("question").is_none() {
+        return Err(Refusal::invalid("`question` or `questions` is missing, or both are there", "pass one question, or a list in questions"));
+    }
     let messages = server.check_own_run(args.text("run_id")).await?;
+    if !questions.is_empty() {
+        return ask_together(server, caller, &args, questions, messages).await;
+    }
     let ask = Ask {
         question: args.word("question"),
         context: args.owned("context"),
@@ -39,6 +49,64 @@ pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> 
     let at_once = server.compat() || !ask.blocking;
     let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
     put(server, caller, &args, &ask, wait, messages).await
+}
+
+/// Commits several questions as one group, then waits until none that blocks is open.
+async fn ask_together(server: &Server, caller: &Caller, args: &Args, questions: Vec<Args>, messages: Vec<MessageView>) -> Ended {
+    let asked_s = args.count("wait_s")?;
+    let mut call = AskTogether::default();
+    for question in questions {
+        call.questions.push(Ask {
+            question: question.word("question"),
+            context: question.owned("context").or_else(|| args.owned("context")),
+            options: question.texts("options"),
+            default: question.owned("default"),
+            blocking: question.truth("blocking").or_else(|| args.truth("blocking")).unwrap_or(true),
+            expires_s: args.count("expires_s")?,
+        });
+    }
+    let at_once = server.compat() || call.questions.iter().all(|ask| !ask.blocking);
+    let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
+    let mut latest = match args.text("idempotency_key") {
+        Some(key) => server.client().call_with_key(&call, key).await?,
+        None => server.client().call(&call).await?,
+    };
+    if let Some(first) = latest.requests.first().filter(|_| !wait.is_zero()) {
+        let read = ReadTogether { message_id: first.message_id.clone(), wait_ms: ms(wait) };
+        match caller.held("waiting for the answers", server.client().call(&read)).await? {
+            Ok(read) => latest = read,
+            Err(error) => tracing::warn!(%error, "the wait for answers failed"),
+        }
+    }
+    done(asked_together(&latest.requests, messages))
+}
+
+fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> Shown {
+    messages.extend(requests.iter().flat_map(|request| request.messages.iter().cloned()));
+    let first = requests.first().map_or("", |request| request.message_id.as_str());
+    let open: Vec<&RequestView> = requests.iter().filter(|request| request.status == "pending").collect();
+    let answers: Vec<Value> = requests
+        .iter()
+        .map(|request| {
+            json!({"message_id": request.message_id, "number": request.number, "question": request.question, "status": request.status,
+                "answer": request.answer, "answered_by": request.answered_by})
+        })
+        .collect();
+    let status = if open.is_empty() { "answered" } else { "pending" };
+    let mut shown = with_messages(Shown::new(json!({"message_id": first, "messageId": first, "status": status, "answers": answers})), &messages);
+    for request in requests {
+        shown = match &request.answer {
+            Some(answer) => shown.line(answer_text(request, answer)),
+            None => shown.line(format!("{}: {}, message_id {}", line(&request.number, 24), line(&request.status, 20), line(&request.message_id, 60))),
+        };
+    }
+    if open.is_empty() {
+        return shown.next("go on with your task, using these answers; where one is missing, decide yourself and say so in your report");
+    }
+    let numbers: Vec<String> = open.iter().map(|request| line(&request.number, 24)).collect();
+    let instructions =
+        format!("Kept and seen by your parent: {}. Call check_answer for each before you need it; do not ask again.", numbers.join(", "));
+    shown.with("instructions", instructions.as_str()).next(instructions)
 }
 
 /// Commits a request for a decision, then waits for it.
@@ -249,14 +317,20 @@ fn with_messages(shown: Shown, messages: &[MessageView]) -> Shown {
     shown.with("messages", data).lines(messages.iter().map(show::message_line))
 }
 
-fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
+/// Says by whom a request was answered, and how.
+fn answer_text(request: &RequestView, answer: &str) -> String {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
     let note = match (by, request.kind.as_str()) {
         ("default", "question") => " (nobody answered in time, so your default counts)",
         ("default", _) => " (nobody decided in time)",
         _ => "",
     };
-    let told = format!("answer to {} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX));
+    format!("answer to {} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX))
+}
+
+fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
+    let by = request.answered_by.as_deref().unwrap_or("nobody");
+    let told = answer_text(request, answer);
     let independence = request.delegation.as_ref().map(|delegation| delegation.independence.as_str());
     let next = match request.decision.as_deref() {
         None => "go on with your task, using this answer",

@@ -4,14 +4,15 @@ use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
 use crate::config::Home;
 use crate::store::{
-    Connection, Key, NewRequest, Request, StoreError, Topic, Tx, is_key_used, messages_by_id, open_requests, queued_messages, request_by_id,
-    requests_of,
+    Connection, Key, NewRequest, Request, Run, StoreError, Topic, Tx, is_key_used, messages_by_id, open_requests, queued_messages, request_by_id,
+    requests_of, requests_together,
 };
 use crate::view::{
-    AnswerOne, AnswerRequests, Answered, Ask, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, RequestList, RequestView,
+    AnswerOne, AnswerRequests, Answered, Ask, AskTogether, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, ReadTogether,
+    RequestList, RequestView,
 };
 use adjutant_core::signal::{Priority, SignalKind, Source};
-use adjutant_core::{Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunId, limits};
+use adjutant_core::{Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunId, Time, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -20,6 +21,8 @@ use tokio::time::Instant;
 const LIST_DEFAULT: u32 = 100;
 /// Most requests that are listed at once.
 const LIST_MAX: u32 = 1000;
+/// Most questions asked together in one call.
+const TOGETHER_MAX: usize = 20;
 /// Most answers in one call.
 const ANSWERS_MAX: usize = 100;
 
@@ -79,22 +82,73 @@ impl Ops {
         let expiry_ms = self.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Ask, "")?;
-            let new = NewRequest {
-                id,
-                matter: Matter::Question,
-                question: ask.question,
-                context: ask.context,
-                options: ask.options,
-                default: ask.default.map(Decision::Text),
-                blocking: ask.blocking,
-                by_block: false,
-                patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(expiry_ms),
-            };
+            let new = new_question(&run, id, ask, tx.now().plus_ms(expiry_ms));
             tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))
         };
         let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..asked(tx, &id)? });
         Ok(render::request(&self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?))
+    }
+
+    /// Opens several questions of the calling run as one group. Durable when it returns.
+    ///
+    /// # Errors
+    /// As for one; then none is asked.
+    pub async fn ask_together(&self, caller: Caller, call: AskTogether) -> Result<RequestList, OpError> {
+        Self::check(&caller.who, Action::Ask)?;
+        if call.questions.is_empty() || call.questions.len() > TOGETHER_MAX {
+            return Err(Denied::invalid("questions", format!("give 1 to {TOGETHER_MAX}")).into());
+        }
+        let mut asks = Vec::with_capacity(call.questions.len());
+        for ask in call.questions {
+            checked(&ask)?;
+            let id = RequestId::new(clock::now(), super::runs::random());
+            asks.push((id, self.expiry_ms(ask.expires_s), ask));
+        }
+        let open = move |tx: &mut Tx<'_>, who: &Principal| {
+            let run = pick::run(tx.connection(), who, Action::Ask, "")?;
+            let news: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.now().plus_ms(expiry_ms))).collect();
+            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask_together(&run, &news))
+        };
+        let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
+        let as_asked = |tx: &mut Tx<'_>, ids: Vec<String>| {
+            ids.iter().map(|id| Ok(Request { state: RequestState::Pending, ..asked(tx, id)? })).collect::<Result<Vec<_>, StoreError>>()
+        };
+        let requests = self.write_with_receipt(caller, open, receipt, as_asked).await?;
+        Ok(RequestList { requests: requests.iter().map(render::request).collect(), more: 0 })
+    }
+
+    /// Reads a group of the calling run's questions, waiting until none that blocks is open or the
+    /// wait is over. Only then its answers are marked retrieved, so whoever dies waiting has lost none.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub async fn read_together(&self, caller: Caller, call: ReadTogether) -> Result<RequestList, OpError> {
+        let Caller { who, key } = caller;
+        Self::check(&who, Action::Ask)?;
+        let key = key.map(|key| key.beside(MESSAGES));
+        let deadline = super::end_of_wait(call.wait_ms);
+        let look = |connection: &Connection| requests_together(connection, &pick::request(connection, &who, Action::ReadAnswer, &call.message_id)?);
+        let topics = self.store.read(look)?.iter().map(|request| Topic::Request(request.id)).collect();
+        let listener = self.store.bells().listen(topics);
+        while self.store.read(look)?.iter().any(|request| request.blocking && !request.is_ready()) {
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                break;
+            }
+        }
+        let ids: Vec<RequestId> = self.store.read(look)?.iter().map(|request| request.id).collect();
+        let views = self
+            .store
+            .write(move |tx| {
+                let mut views = Vec::with_capacity(ids.len());
+                for id in ids {
+                    let request = take(tx, &who, id)?;
+                    let messages = if views.is_empty() { take_messages(tx, request.run, key.as_ref())? } else { Vec::new() };
+                    views.push(RequestView { messages, ..render::request(&request) });
+                }
+                Ok(views)
+            })
+            .await?;
+        Ok(RequestList { requests: views, more: 0 })
     }
 
     /// How long a request stays open.
@@ -175,16 +229,7 @@ impl Ops {
         let (request, messages) = self
             .store
             .write(move |tx| {
-                let request = pick::request(tx.connection(), &who, Action::ReadAnswer, &id.to_string())?;
-                let request = match request.state {
-                    RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve)?,
-                    RequestState::Expired { .. } if request.told.is_none() => {
-                        let attempt = tx.run(request.run)?.attempt;
-                        tx.tell(&request, attempt)?;
-                        request
-                    }
-                    _ => request,
-                };
+                let request = take(tx, &who, id)?;
                 let messages = take_messages(tx, request.run, key.as_ref())?;
                 Ok((request, messages))
             })
@@ -275,6 +320,35 @@ impl Ops {
             told(tx, &again_home, &requests)
         };
         self.write_with_receipt(caller, settle, receipt, as_answered).await
+    }
+}
+
+fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: Time) -> NewRequest {
+    NewRequest {
+        id,
+        matter: Matter::Question,
+        question: ask.question,
+        context: ask.context,
+        options: ask.options,
+        default: ask.default.map(Decision::Text),
+        blocking: ask.blocking,
+        by_block: false,
+        patience_ms: run.patience_ms,
+        expires_at,
+    }
+}
+
+/// Takes what became of a request, for its asker.
+fn take(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, StoreError> {
+    let request = pick::request(tx.connection(), who, Action::ReadAnswer, &id.to_string())?;
+    match request.state {
+        RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve),
+        RequestState::Expired { .. } if request.told.is_none() => {
+            let attempt = tx.run(request.run)?.attempt;
+            tx.tell(&request, attempt)?;
+            Ok(request)
+        }
+        _ => Ok(request),
     }
 }
 

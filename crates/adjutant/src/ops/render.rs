@@ -3,8 +3,8 @@
 use crate::clock::rfc3339;
 use crate::config::Home;
 use crate::store::Connection;
-use crate::store::{Event, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, queue_place, requests_of, run_by_id};
-use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, IgnoredView, MessageView, RequestView, RunView, UsageView};
+use crate::store::{Event, Group, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, queue_place, requests_of, run_by_id};
+use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView};
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Delegation};
 use adjutant_core::{Changes, Decision, Exit, Matter, Outcome, RequestState, RunState, Time};
@@ -192,7 +192,7 @@ pub(super) fn request(request: &Request) -> RequestView {
         blocking: request.blocking,
         status: request.state.word().to_owned(),
         message_status: request.state.message_status().to_owned(),
-        group: request.group.map(|first| first.to_string()),
+        group: request.group.map(|Group { first, place, size }| GroupView { first: first.to_string(), place, size }),
         preview,
         risk,
         delegation,

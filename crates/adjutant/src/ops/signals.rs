@@ -20,23 +20,25 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(_) if run.state.is_finished() => return Ok(()),
         Ok(Signal::Progress { percent, note, eta }) => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
         Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
-        Ok(Signal::Clarification { reason, blocked_at, questions, .. }) => questions.into_iter().try_for_each(|question| {
-            let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
-            let new = NewRequest {
-                id: RequestId::new(tx.now(), super::runs::random()),
-                matter: Matter::Question,
-                question: question.text,
-                context: Some(context).filter(|context| !context.is_empty()),
-                options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                default: question.assumption.map(Decision::Text),
-                blocking: question.blocking,
-                by_block: true,
-                patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(terms.expiry_ms),
-            };
-            let run = tx.run(run.id)?;
-            tx.ask(&run, &new).map(|_| ())
-        }),
+        Ok(Signal::Clarification { reason, blocked_at, questions, .. }) => {
+            let news = questions.into_iter().map(|question| {
+                let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
+                NewRequest {
+                    id: RequestId::new(tx.now(), super::runs::random()),
+                    matter: Matter::Question,
+                    question: question.text,
+                    context: Some(context).filter(|context| !context.is_empty()),
+                    options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
+                    default: question.assumption.map(Decision::Text),
+                    blocking: question.blocking,
+                    by_block: true,
+                    patience_ms: run.patience_ms,
+                    expires_at: tx.now().plus_ms(terms.expiry_ms),
+                }
+            });
+            let news: Vec<_> = news.collect();
+            tx.ask_together(run, &news).map(|_| ())
+        }
         Ok(Signal::Stop { cause, checkpoint }) => super::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
         Ok(Signal::Approval { action, reason, preview, risk, options }) => {
             let new = NewRequest {

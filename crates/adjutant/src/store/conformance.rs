@@ -7,7 +7,7 @@ use crate::clock;
 use adjutant_core::run::Retention;
 use adjutant_core::{
     AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Matter, Outcome, Permissions, Principal, PromptVia,
-    RequestEvent, RequestId, RequestState, RunEvent, RunId, RunName, RunState, StopReason,
+    RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, RunName, RunState, StopReason,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -183,6 +183,24 @@ async fn a_question_is_asked_answered_and_read_and_every_step_is_on_record() {
     fixture.advance(run.id, ended(0)).await.expect("ended");
     let expected = ["run.queued", "run.starting", "run.started", "request.asked", "request.answered", "request.retrieved", "run.finished"];
     assert_eq!(fixture.kinds(run.id), expected);
+}
+
+#[tokio::test]
+async fn what_is_asked_together_is_one_group_and_one_question_is_none() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let alone = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    let news = [question(true, 60_000, None), question(false, 60_000, None), question(true, 60_000, None)];
+    let asked = fixture.store.write(move |tx| tx.ask_together(&tx.run(run.id)?, &news)).await.expect("asked");
+    let stored = fixture.store.read(|connection| requests_together(connection, &asked[1])).expect("a store");
+    let first = alone.no.0 + 1;
+    for (place, (asked, stored)) in (1..).zip(asked.iter().zip(&stored)) {
+        assert_eq!(asked.group, Some(Group { first: RequestNo(first), place, size: 3 }));
+        assert_eq!((stored.id, stored.group), (asked.id, asked.group));
+    }
+    assert_eq!((stored.len(), alone.group), (3, None));
+    let now = fixture.run(run.id);
+    assert_eq!((now.pending, now.blocking_pending), (4, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]

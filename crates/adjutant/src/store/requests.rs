@@ -28,8 +28,7 @@ pub struct Request {
     pub blocking: bool,
     /// It was asked by a block in the run's output, so no call of the run waits for the answer.
     pub by_block: bool,
-    /// The first of those that were asked together.
-    pub group: Option<RequestNo>,
+    pub group: Option<Group>,
     /// The attempt that was told the answer with its prompt.
     pub told: Option<AttemptNo>,
     /// The run that a delegation started, with its name.
@@ -42,6 +41,16 @@ pub struct Request {
     pub state: RequestState,
     pub asked_at: Time,
     pub expires_at: Time,
+}
+
+/// The place of a request among those that were asked together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Of them; stands for all.
+    pub first: RequestNo,
+    /// From 1.
+    pub place: u32,
+    pub size: u32,
 }
 
 /// What a run asks.
@@ -61,7 +70,9 @@ pub struct NewRequest {
 
 const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
   q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
-  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome FROM requests q JOIN runs r ON r.id = q.run";
+  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
+  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
+  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no) FROM requests q JOIN runs r ON r.id = q.run";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     struct Raw {
@@ -98,7 +109,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     let (run_name, question, context): (_, String, _) = (row.get(3)?, row.get(5)?, row.get(6)?);
     let (blocking, patience_ms, by_block) = (row.get(9)?, row.get(10)?, row.get(19)?);
     let outcome = row.get(28)?;
-    let (told, held, group) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?, row.get::<_, Option<i64>>(26)?.map(RequestNo));
+    let (told, held) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
+    let (place, size) = (row.get(29)?, row.get(30)?);
+    let group = row.get::<_, Option<i64>>(26)?.map(|first| Group { first: RequestNo(first), place, size });
     let (asked_at, expires_at) = (Time(row.get(14)?), Time(row.get(15)?));
     let decode = || {
         let answer = match (raw.answer, raw.by, answered_at) {
@@ -187,6 +200,20 @@ pub(super) fn requests_below(connection: &Connection, run: RunId, limit: u32) ->
 /// A failure of the store.
 pub fn request_by_no(connection: &Connection, no: RequestNo) -> Result<Option<Request>, StoreError> {
     one(connection, "q.no = ?1", &no.0)
+}
+
+/// Reads a request of a run and those that were asked together with it, in order.
+///
+/// # Errors
+/// A failure of the store.
+pub fn requests_together(connection: &Connection, request: &Request) -> Result<Vec<Request>, StoreError> {
+    let Some(group) = request.group else { return Ok(vec![request.clone()]) };
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE q.group_no = ?1 ORDER BY q.no"))?
+        .query_map([group.first.0], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Reads up to `limit` requests of one run, oldest first; only open ones unless `all`.
@@ -351,6 +378,30 @@ impl Tx<'_> {
             asked_at: self.now(),
             expires_at: new.expires_at,
         })
+    }
+
+    /// Opens several requests of a live run as one group: all of them or none.
+    ///
+    /// # Errors
+    /// As for one.
+    pub fn ask_together(&mut self, run: &Run, news: &[NewRequest]) -> Result<Vec<Request>, StoreError> {
+        let (count, max) = (i64::try_from(news.len()).unwrap_or(i64::MAX), limits::OPEN_REQUESTS_MAX as i64);
+        if run.pending.saturating_add(count) > max {
+            return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
+        }
+        let mut asked = Vec::with_capacity(news.len());
+        for new in news {
+            let run = self.run(run.id)?;
+            asked.push(self.ask(&run, new)?);
+        }
+        let (Some(first), size, true) = (asked.first().map(|first| first.no), u32::try_from(asked.len()).unwrap_or(u32::MAX), asked.len() > 1) else {
+            return Ok(asked);
+        };
+        for (place, request) in (1..).zip(&mut asked) {
+            self.prepare("UPDATE requests SET group_no = ?2 WHERE no = ?1")?.execute(params![request.no.0, first.0])?;
+            request.group = Some(Group { first, place, size });
+        }
+        Ok(asked)
     }
 
     /// Lets something happen to a request and records it. Returns the request as it is then.

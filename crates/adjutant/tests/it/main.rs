@@ -10,6 +10,7 @@ mod approvals;
 mod chats;
 mod cli;
 mod delegation;
+mod groups;
 mod identity;
 mod kills;
 mod layering;
