@@ -35,6 +35,9 @@ const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How often a call is repeated after the connection broke before the far end is given up, where
 /// the far end can be given up.
 const RETRIES_MAX: u32 = 20;
+/// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
+/// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
+const NO_REPLY: Duration = Duration::from_secs(15);
 
 /// A connection to the hub, or to a supervisor that carries the calls on. Cheap to clone.
 #[derive(Clone)]
@@ -221,11 +224,25 @@ impl Client {
                 request.header(headers::ATTEMPT, attempt.as_str()).header("authorization", format!("Bearer {token}"))
             }
         };
+        // A supervisor holds its worker's calls for as long as there is no hub.
+        let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
         let request = request.body(Full::new(body)).map_err(|error| Broken::Refused(internal(&error)))?;
-        let reply = connection.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
-        let (parts, body) = reply.into_parts();
-        let bytes =
-            http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?.to_bytes();
+        let exchange = async {
+            let reply = connection.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
+            let (parts, body) = reply.into_parts();
+            let body = http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?;
+            Ok((parts, body.to_bytes()))
+        };
+        let (parts, bytes) = match limit {
+            None => exchange.await?,
+            Some(limit) => match tokio::time::timeout(limit, exchange).await {
+                Ok(exchanged) => exchanged?,
+                Err(_) => {
+                    tracing::warn!(path, ?limit, "no reply: the call is repeated");
+                    return Err(Broken::Connection(format!("no reply in {} s", limit.as_secs())));
+                }
+            },
+        };
         self.give_back(connection);
         if let Some(socket) = parts.headers.get(SUPERVISOR_HEADER) {
             let socket = socket.to_str().ok().and_then(decode_name);
@@ -318,6 +335,15 @@ impl Client {
     }
 }
 
+/// Returns how long a call asks to wait. In text within the body the quotes are escaped, so what is
+/// found is a field.
+fn wait_of(body: &[u8]) -> Duration {
+    const FIELD: &[u8] = b"\"wait_ms\":";
+    let Some(at) = memchr::memmem::find(body, FIELD) else { return Duration::ZERO };
+    let digits = body[at + FIELD.len()..].iter().skip_while(|byte| **byte == b' ').take_while(|byte| byte.is_ascii_digit());
+    Duration::from_millis(digits.fold(0_u64, |ms, digit| ms.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
+}
+
 /// Shortens a wait by the time that has gone by. A body without one stays as it is.
 fn with_less_to_wait(body: &Bytes, gone: Duration) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return body.clone() };
@@ -400,6 +426,15 @@ pub fn is_older(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_wait_of_a_call_is_found_and_cannot_be_forged_by_its_text() {
+        let body = |text: &str, wait_ms: u64| serde_json::to_vec(&serde_json::json!({"text": text, "wait_ms": wait_ms})).expect("JSON");
+        assert_eq!(wait_of(&body("x", 1_234)), Duration::from_millis(1_234));
+        assert_eq!(wait_of(&body("\"wait_ms\":99", 5)), Duration::from_millis(5));
+        assert_eq!(wait_of(br#"{"wait_ms": 7, "x": 1}"#), Duration::from_millis(7));
+        assert_eq!(wait_of(br#"{"x":1}"#), Duration::ZERO);
+    }
 
     #[test]
     fn names_survive_the_header() {

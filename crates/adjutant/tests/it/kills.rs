@@ -268,6 +268,24 @@ fn a_call_that_a_closing_hub_refuses_goes_to_the_next_one() {
 }
 
 #[test]
+fn a_call_without_a_reply_is_made_again_on_another_connection() {
+    let home = TestHome::new();
+    let silent = std::os::unix::net::UnixListener::bind(home.home.socket()).expect("a socket");
+    let ran = std::thread::scope(|scope| {
+        let calling = scope.spawn(|| home.adj(&["run", "--detach", "--agent", "echo", "--name", "late", "say hello\n"]));
+        let (_unanswered, _) = silent.accept().expect("a call");
+        // Whoever makes sure that there is a hub connects too, and says nothing.
+        let (_again, _) = silent.accept().expect("the call again");
+        std::fs::remove_file(home.home.socket()).expect("it is there");
+        drop(silent);
+        drop((_unanswered, _again));
+        calling.join().expect("it ends")
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(home.finished("late")["outcome"], "succeeded");
+}
+
+#[test]
 fn stop_leaves_runs_going() {
     let home = TestHome::new();
     home.start("going", "ask \"Go on?\"\ndone");
