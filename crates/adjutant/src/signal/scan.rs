@@ -73,7 +73,6 @@ impl Scanner {
             let (line, after) = rest.split_at(end);
             rest = &after[1..];
             if self.line.is_empty() && !self.overlong {
-                // Most lines of ordinary output are looked at by their first character only.
                 self.take_line(line, found);
             } else {
                 self.hold(line);
@@ -97,22 +96,31 @@ impl Scanner {
         }
     }
 
-    fn hold(&mut self, piece: &str) {
-        let room = self.line_bytes_max().saturating_sub(self.line.len());
-        if piece.len() <= room {
-            self.line.push_str(piece);
-        } else {
+    fn hold(&mut self, mut piece: &str) {
+        loop {
+            let max = self.line_bytes_max();
+            let room = max.saturating_sub(self.line.len());
+            if piece.len() <= room {
+                self.line.push_str(piece);
+                return;
+            }
             let cut = (0..=room).rev().find(|at| piece.is_char_boundary(*at)).unwrap_or(0);
             self.line.push_str(&piece[..cut]);
-            self.overlong = true;
+            piece = &piece[cut..];
+            // An object may have begun in what was just taken: then more of it is kept.
+            if self.line_bytes_max() == max {
+                self.overlong = true;
+                return;
+            }
         }
     }
 
-    /// How much of a line is worth keeping until it ends.
+    /// How much of a line is worth keeping until it ends: one byte more than can matter, so that a
+    /// line which was cut is not taken for one of that length.
     fn line_bytes_max(&self) -> usize {
         match self.state {
-            State::Outside if self.line.trim_start().starts_with('{') || self.line.is_empty() => BLOCK_BYTES_MAX + 1,
-            State::Outside | State::Oversized { .. } => MARKER_BYTES_MAX,
+            State::Outside if first_byte(&self.line) == Some(b'{') => BLOCK_BYTES_MAX + 1,
+            State::Outside | State::Oversized { .. } => MARKER_BYTES_MAX + 1,
             State::Block { .. } | State::Json { .. } => BLOCK_BYTES_MAX + 1,
         }
     }
@@ -127,13 +135,14 @@ impl Scanner {
 
     fn take_line(&mut self, line: &str, found: &mut impl FnMut(Found)) {
         if let State::Outside = self.state {
-            match line.trim_start().as_bytes().first() {
-                Some(b'[') => {
+            // Most lines of ordinary output are looked at by their first character only.
+            match first_byte(line) {
+                Some(b'{') => self.take_json(line, String::new(), 0, false, found),
+                Some(byte) if byte == b'[' || !byte.is_ascii() => {
                     if let Some((kind, indent)) = opening(line) {
                         self.state = State::Block { kind, indent, text: String::new() };
                     }
                 }
-                Some(b'{') => self.take_json(line, String::new(), 0, false, found),
                 _ => {}
             }
             return;
@@ -207,6 +216,11 @@ impl Scanner {
             None => self.state = State::Json { text, depth, in_string },
         }
     }
+}
+
+/// Returns the first byte that is no blank, behind not too many of them.
+fn first_byte(line: &str) -> Option<u8> {
+    line.bytes().take(MARKER_BYTES_MAX + 1).find(|byte| !byte.is_ascii_whitespace())
 }
 
 /// Returns the kind and the indentation of an opening line.

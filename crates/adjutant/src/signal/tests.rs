@@ -33,6 +33,40 @@ fn a_clarification_keeps_every_field() {
 }
 
 #[test]
+fn a_long_line_counts_the_same_in_one_piece_and_in_many() {
+    let cut = |text: &str, at: usize| {
+        let mut scanner = Scanner::default();
+        let mut all = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(at.min(rest.len()));
+            scanner.feed(piece, &mut |found| all.push(found));
+            rest = after;
+        }
+        scanner.end(&mut |found| all.push(found));
+        all
+    };
+    let json = r#"{"signal_type":"PROGRESS","agent_id":"x","payload":{"note":"NOTE"}}"#.replace("NOTE", &"n".repeat(600));
+    let big = format!("[STOP_WORK]\n{}", "x: y\n".repeat(20_000));
+    for blanks in [0, 1, 245, 246, 247, 255, 256, 257, 300] {
+        let blanks = " ".repeat(blanks);
+        for text in [
+            format!("[PROGRESS]{blanks}\nnote: a\n[/PROGRESS]\n"),
+            format!("{blanks}[PROGRESS][PROGRESS]\nnote: a\n[/PROGRESS]\n"),
+            format!("[PROGRESS]\nnote: a\n[/PROGRESS]{blanks}\n"),
+            format!("{big}[/STOP_WORK]{blanks}x\n[/STOP_WORK]\n"),
+            format!("{big}[/STOP_WORK]{blanks}\n[/STOP_WORK]\n"),
+            format!("{blanks}{json}\n"),
+        ] {
+            let whole = scan(&text);
+            for at in [1, 7, 100, 256, 257, 258, 1_000] {
+                assert_eq!(cut(&text, at), whole, "{} blanks, pieces of {at}", blanks.len());
+            }
+        }
+    }
+}
+
+#[test]
 fn block_scalars_lists_and_line_ends_of_both_kinds_are_read() {
     let lf = "[STOP_WORK]\nagent_id: ME\nstop_reason: blocker\nblocker_type: external_dependency\ndetails: node_modules is missing\ncompleted_work: |\n  ✓ Scanned\n  ✓ Reviewed (see A.md)\nblocked_work:\n  - npm audit\n  - npm ls\nstate_snapshot: [checkpoint before error]\nresume_requirements: |\n  Run: npm install\n  Then resume with: \"go on\"\n[/STOP_WORK]\n";
     for text in [lf.to_owned(), lf.replace('\n', "\r\n")] {
