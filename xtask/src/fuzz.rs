@@ -211,8 +211,11 @@ fn look(text: &str, own: RunId, random: &mut Random) -> std::result::Result<(u64
         cuts.push(piece);
         rest = after;
     }
-    if scan(&cuts) != whole {
-        return Err("how it is cut changes what is found".to_owned());
+    let in_pieces = scan(&cuts);
+    if let Some(at) = (0..whole.len().max(in_pieces.len())).find(|at| whole.get(*at) != in_pieces.get(*at)) {
+        let head = |found: Option<&Found>| format!("{found:?}").chars().take(600).collect::<String>();
+        let (whole, pieces) = (head(whole.get(at)), head(in_pieces.get(at)));
+        return Err(format!("how it is cut changes what is found: as number {at}, {whole} in one piece, {pieces} in pieces of up to {longest}"));
     }
     let mut taken = 0;
     for found in &whole {

@@ -12,6 +12,8 @@ use memchr::memchr;
 pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
 /// Longest line that can open or close anything, in bytes.
 const MARKER_BYTES_MAX: usize = 256;
+/// Longest character, in bytes.
+const CHARACTER_BYTES_MAX: usize = 4;
 /// What every object of the JSON form holds.
 const JSON_MARK: &str = "\"signal_type\"";
 
@@ -115,13 +117,13 @@ impl Scanner {
         }
     }
 
-    /// How much of a line is worth keeping until it ends: one byte more than can matter, so that a
-    /// line which was cut is not taken for one of that length.
+    /// How much of a line is worth keeping until it ends: a character more than can matter, so that
+    /// a line which was cut is not taken for one of that length.
     fn line_bytes_max(&self) -> usize {
         match self.state {
-            State::Outside if first_byte(&self.line) == Some(b'{') => BLOCK_BYTES_MAX + 1,
-            State::Outside | State::Oversized { .. } => MARKER_BYTES_MAX + 1,
-            State::Block { .. } | State::Json { .. } => BLOCK_BYTES_MAX + 1,
+            State::Outside if first_byte(&self.line) == Some(b'{') => BLOCK_BYTES_MAX + CHARACTER_BYTES_MAX,
+            State::Outside | State::Oversized { .. } => MARKER_BYTES_MAX + CHARACTER_BYTES_MAX,
+            State::Block { .. } | State::Json { .. } => BLOCK_BYTES_MAX + CHARACTER_BYTES_MAX,
         }
     }
 

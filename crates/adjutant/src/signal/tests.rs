@@ -39,7 +39,8 @@ fn a_long_line_counts_the_same_in_one_piece_and_in_many() {
         let mut all = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
-            let (piece, after) = rest.split_at(at.min(rest.len()));
+            let at = (at..=rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+            let (piece, after) = rest.split_at(at);
             scanner.feed(piece, &mut |found| all.push(found));
             rest = after;
         }
@@ -57,6 +58,8 @@ fn a_long_line_counts_the_same_in_one_piece_and_in_many() {
             format!("{big}[/STOP_WORK]{blanks}x\n[/STOP_WORK]\n"),
             format!("{big}[/STOP_WORK]{blanks}\n[/STOP_WORK]\n"),
             format!("{blanks}{json}\n"),
+            format!("[PROGRESS]{blanks}\u{1f44d}\nnote: a\n[/PROGRESS]\n"),
+            format!("[PROGRESS]\n{}{blanks}\u{1f44d}\u{1f44d}\n[/PROGRESS]\n", "n".repeat(BLOCK_BYTES_MAX - 260)),
         ] {
             let whole = scan(&text);
             for at in [1, 7, 100, 256, 257, 258, 1_000] {
