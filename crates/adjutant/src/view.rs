@@ -360,6 +360,14 @@ pub struct UsageView {
     pub cost_usd: Option<f64>,
 }
 
+impl std::fmt::Display for UsageView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { input_tokens, cached_tokens, output_tokens, cost_usd } = self;
+        write!(f, "{input_tokens} tokens in, {cached_tokens} cached, {output_tokens} out")?;
+        cost_usd.map_or(Ok(()), |cost| write!(f, ", {cost:.4} USD"))
+    }
+}
+
 /// What a run left behind so that a later attempt can continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointView {

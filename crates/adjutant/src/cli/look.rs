@@ -152,6 +152,8 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("changed", run.changed_files.as_ref().map(|files| format!("{}{more}", files.join(", "))).as_deref())?;
     field("remark", run.annotation.as_deref())?;
     field("ignored", run.ignored_signals.as_ref().map(|it| format!("{} signals without effect; the last: {}", it.count, it.last)).as_deref())?;
+    field("usage", run.usage.as_ref().map(ToString::to_string).as_deref())?;
+    field("session", run.session.as_deref())?;
     field("held by", run.containment.as_deref())?;
     field("swept", run.swept.filter(|n| *n > 0).map(|n| format!("{n} processes that were left behind")).as_deref())?;
     field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;

@@ -220,6 +220,9 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     if let Some(retry_of) = &run.retry_of {
         lines.push(format!("retry of {}", line(retry_of, 60)));
     }
+    if let Some(usage) = &run.usage {
+        lines.push(format!("usage {usage}"));
+    }
     if let Some(ignored) = &run.ignored_signals {
         lines.push(format!("ignored {} signals without effect; the last: {}", ignored.count, quoted(&ignored.last, 300)));
     }

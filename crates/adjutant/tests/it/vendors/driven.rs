@@ -85,6 +85,7 @@ mod scenario {
         assert!(seen[1].last_result().contains("blue"), "{}", case.story());
         assert!(case.home.log("job").contains("The paint is blue."), "{}", case.story());
         assert!(view["usage"]["input_tokens"].as_u64() >= Some(100), "{view}");
+        assert!(case.home.ok(&["show", "job"]).contains(" tokens in, "), "{view}");
         case.records("asks");
     }
 
