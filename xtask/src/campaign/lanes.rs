@@ -4,7 +4,7 @@ use super::ledger::{Dispatched, Shared, lock};
 use crate::lab::Lab;
 use crate::random::Random;
 use adjutant::client::Client;
-use adjutant::view::{Cancel, ErrorView, GetRun, Resume, RunView, codes};
+use adjutant::view::{Cancel, ErrorView, GetRun, ReadEvents, Resume, RunView, codes};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -202,6 +202,14 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
             Ok(_) => accepted.push((key, resolution)),
             Err(error) if [codes::CONFLICT, codes::RUN_FINISHED].contains(&error.code.as_str()) => {}
             Err(error) => return Err(format!("resume {}: {}", view.run_id, said(error))),
+        }
+    }
+    if accepted.len() == 2 {
+        let page = lab.persist(client, &ReadEvents { run: Some(view.run_id.clone()), ..ReadEvents::default() }, "events").await.map_err(said)?;
+        if page.events.iter().filter(|event| event.kind == "run.stopped").count() > 1 {
+            // The first was in effect and its supervisor was killed before the second came.
+            lock(ledger).resumed_twice.insert(view.run_id.clone());
+            accepted.pop();
         }
     }
     let [accepted] = accepted.as_slice() else { return Err(format!("{} was resumed by {accepted:?}", view.run_id)) };

@@ -29,6 +29,8 @@ pub struct Ledger {
     pub answered: BTreeMap<String, String>,
     /// Request to the decisions about it that were accepted, in their order.
     pub decided: BTreeMap<String, Vec<Decided>>,
+    /// Runs that stopped again, for want of a supervisor, between two resumes: both are in effect.
+    pub resumed_twice: BTreeSet<String>,
     /// Run to the key and the resolution with which it was resumed.
     pub resumed: BTreeMap<String, (String, String)>,
     /// Runs that were told to end.
