@@ -2,6 +2,7 @@
 //! floor of the same minute.
 
 mod chat;
+mod crowd;
 mod load;
 mod signals;
 mod size;

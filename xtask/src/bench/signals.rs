@@ -2,16 +2,15 @@
 //! a resumed run works again, and what runs that wait cost.
 
 use super::chat::read_when_there;
+use super::crowd::{gather, idle_cost};
 use super::{Bench, in_lab};
 use crate::agent::{Printed, Task};
-use crate::lab::{Result, cpu_time, monotonic_ns};
+use crate::lab::{Result, monotonic_ns};
 use crate::stats::{Row, Samples};
 use adjutant::signal::Scanner;
-use adjutant::view::{AnswerOne, AnswerRequests, ListRuns, Pause, Resume, RunView, Wait, WaitUntil};
+use adjutant::view::{AnswerOne, AnswerRequests, Pause, Resume, RunView, Wait, WaitUntil};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
 
 /// From a block's last byte written to the waiting parent's call returning.
 pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
@@ -112,38 +111,10 @@ pub async fn waiting(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "live_runs_max = 5000", |lab| async move {
         let client = lab.client();
         let count = bench.scale.live_runs;
-        let mut work = JoinSet::new();
-        for lane in 0..8 {
-            let (client, lab) = (client.clone(), Arc::clone(&lab));
-            work.spawn(async move {
-                for _ in 0..count / 8 + u32::from(lane < count % 8) {
-                    lab.dispatch(&client, "echo", "ask \"Go on?\"").await?;
-                }
-                Result::Ok(())
-            });
-        }
-        while let Some(done) = work.join_next().await {
-            done??;
-        }
-        let start = Instant::now();
-        while asking(&client).await? < count as usize {
-            if start.elapsed() > Duration::from_secs(120) {
-                return Err(format!("only {} of {count} runs wait", asking(&client).await?).into());
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        gather(&lab, &client, count, "ask \"Go on?\"", |run| run.pending_total > 0).await?;
         let pid = lab.hub().await?.pid;
-        let before = cpu_time(pid)?;
-        let start = Instant::now();
-        tokio::time::sleep(Duration::from_secs(bench.scale.idle_s)).await;
-        let idle = (cpu_time(pid)? - before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
+        let idle = idle_cost(pid, Duration::from_secs(bench.scale.idle_s)).await?;
         Ok(vec![Row::number(&format!("{count} runs that wait for an answer: hub"), idle, "% of a core", 1.0, true)])
     })
     .await
-}
-
-async fn asking(client: &adjutant::client::Client) -> Result<usize> {
-    let runs = client.call(&ListRuns { all: false, limit: Some(10_000) }).await?.runs;
-    Ok(runs.iter().filter(|run| run.pending_total > 0).count())
 }

@@ -1,13 +1,13 @@
 //! Memory, floods of output, and many runs at once.
 
+use super::crowd::{counted, gather, idle_cost};
 use super::{Bench, in_lab};
-use crate::lab::{Lab, Result, cpu_time, lock_pid, pss_mb};
+use crate::lab::{Lab, Result, lock_pid, pss_mb};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
 use adjutant::client::Client;
-use adjutant::view::{Cancel, ListRuns, Wait, WaitUntil};
+use adjutant::view::{Cancel, ListRuns, RunView, Wait, WaitUntil};
 use serde_json::json;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -125,32 +125,9 @@ pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "live_runs_max = 5000", |lab| async move {
         let client = lab.client();
         let count = bench.scale.live_runs;
-        let mut work = JoinSet::new();
-        for lane in 0..8 {
-            let (client, lab) = (client.clone(), Arc::clone(&lab));
-            work.spawn(async move {
-                for _ in 0..count / 8 + u32::from(lane < count % 8) {
-                    lab.dispatch(&client, "echo", "hang").await?;
-                }
-                Result::Ok(())
-            });
-        }
-        while let Some(done) = work.join_next().await {
-            done??;
-        }
-        let start = Instant::now();
-        while running(&client).await? < count as usize {
-            if start.elapsed() > Duration::from_secs(120) {
-                return Err(format!("only {} of {count} runs came up", running(&client).await?).into());
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        gather(&lab, &client, count, "hang", is_running).await?;
         let pid = lab.hub().await?.pid;
-        let before = cpu_time(pid)?;
-        let start = Instant::now();
-        tokio::time::sleep(Duration::from_secs(bench.scale.idle_s)).await;
-        let idle = (cpu_time(pid)? - before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
+        let idle = idle_cost(pid, Duration::from_secs(bench.scale.idle_s)).await?;
         let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or("no pid")?;
         rustix::process::kill_process(raw, rustix::process::Signal::KILL)?;
         while lab.hub().await.is_ok_and(|hub| hub.pid == pid) {}
@@ -169,15 +146,14 @@ pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-async fn running(client: &Client) -> Result<usize> {
-    let runs = client.call(&ListRuns { all: false, limit: Some(10_000) }).await?.runs;
-    Ok(runs.iter().filter(|run| run.state == "running").count())
+fn is_running(run: &RunView) -> bool {
+    run.state == "running"
 }
 
 async fn adopted(_lab: &Lab, client: &Client, count: usize) -> Result<usize> {
     let start = Instant::now();
     loop {
-        let found = running(client).await?;
+        let found = counted(client, is_running).await?;
         if found >= count || start.elapsed() > Duration::from_secs(20) {
             return Ok(found);
         }
