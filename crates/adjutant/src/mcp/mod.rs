@@ -15,6 +15,7 @@ pub mod catalog;
 mod chats;
 pub mod command;
 mod http;
+mod lines;
 mod parent;
 mod refusal;
 mod server;

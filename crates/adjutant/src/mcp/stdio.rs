@@ -4,6 +4,7 @@
 //! survives whatever else comes in on it.
 
 use super::caps::{self, CallCap};
+use super::lines::Lines;
 use super::parent;
 use super::refusal::Refusal;
 use super::server::{Role, Server, Setup};
@@ -15,15 +16,12 @@ use adjutant_core::ClientName;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta, ProtocolVersion};
 use rmcp::service::{RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
 use rmcp::{RoleServer, serve_server};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Largest message that is read: the longest prompt, escaped, with room to spare.
-const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long calls that are not waits may go on after the input has ended.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 
@@ -114,15 +112,14 @@ async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), Err
 /// Standard input and output as a transport that says when the input ends, and keeps from the
 /// handshake what would end it.
 struct Pipe {
-    inner: AsyncRwTransport<RoleServer, StdioReader, StdioWriter>,
+    inner: Lines<StdioReader, StdioWriter>,
     input_ended: CancellationToken,
     open: bool,
 }
 
 impl Pipe {
     fn new(input: StdioReader, output: StdioWriter, input_ended: CancellationToken) -> Self {
-        let inner = AsyncRwTransport::new_server(input, output).with_max_line_length(LINE_BYTES_MAX);
-        Self { inner, input_ended, open: false }
+        Self { inner: Lines::new(input, output), input_ended, open: false }
     }
 }
 

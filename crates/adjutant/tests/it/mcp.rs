@@ -241,7 +241,12 @@ fn a_broken_line_harms_nobody_else() {
     let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
     let hello = session.request("initialize", about);
     assert_eq!(hello["result"]["protocolVersion"], "2025-06-18");
+    let told = |session: &Session| session.aside.iter().map(|message| message["error"]["code"].clone()).collect::<Vec<_>>();
+    assert_eq!(told(&session), [-32700, -32700, -32600, -32600, -32600]);
     session.write_raw(b"{\"jsonrpc\": \"2.0\", \"id\": 5, \"meth\n");
+    session.write_raw(b"{\"jsonrpc\": \"2.0\", \"id\": 5, \"method\": [\"ping\"]}\n");
+    assert_eq!(session.reply(5)["error"]["code"], -32600);
+    assert_eq!(told(&session).len(), 6);
     session.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
     assert_eq!(session.request("tools/call", json!({"arguments": {}}))["error"]["code"], -32602);
     assert_eq!(session.request("tools/call", json!({"name": "run_subagents"}))["error"]["code"], -32602);

@@ -1,0 +1,227 @@
+//! JSON-RPC as lines, one message each. A line that cannot be read is answered, so that no client waits
+//! for a reply that never comes.
+
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+/// Largest message that is read: the longest prompt, escaped, with room to spare.
+const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// A line's buffer is given back beyond this.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+/// A transport over two byte streams.
+pub struct Lines<R, W> {
+    reader: BufReader<R>,
+    /// What has come of the line that is being read.
+    line: Vec<u8>,
+    line_bytes_max: usize,
+    /// The rest of a line that is too long is passed over.
+    passing_over: bool,
+    writer: Arc<Mutex<Option<W>>>,
+    /// The reply to a line that could not be read; one at a time, so that a flood of them is held up.
+    reply: JoinSet<()>,
+}
+
+/// What the next bytes were.
+enum Read {
+    Line,
+    TooLong,
+    Ended,
+}
+
+/// What a line means.
+enum Meaning {
+    Message(Box<ClientJsonRpcMessage>),
+    Nothing,
+    Broken(ErrorData, Option<RequestId>),
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
+    pub fn new(reader: R, writer: W) -> Self {
+        let writer = Arc::new(Mutex::new(Some(writer)));
+        Self { reader: BufReader::new(reader), line: Vec::new(), line_bytes_max: LINE_BYTES_MAX, passing_over: false, writer, reply: JoinSet::new() }
+    }
+
+    /// Reads to the end of a line. May be dropped while it waits: what has come is kept.
+    async fn read(&mut self) -> io::Result<Read> {
+        loop {
+            let found = self.reader.fill_buf().await?;
+            if found.is_empty() {
+                return Ok(Read::Ended);
+            }
+            let end = memchr::memchr(b'\n', found);
+            let taken = end.map_or(found.len(), |at| at + 1);
+            let fits = self.line.len() + taken <= self.line_bytes_max;
+            if fits && !self.passing_over {
+                self.line.extend_from_slice(&found[..taken]);
+            }
+            self.reader.consume(taken);
+            let ended = end.is_some();
+            match (self.passing_over, fits) {
+                (true, _) => self.passing_over = !ended,
+                (false, true) if ended => return Ok(Read::Line),
+                (false, true) => {}
+                (false, false) => {
+                    self.line = Vec::new();
+                    self.passing_over = !ended;
+                    return Ok(Read::TooLong);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
+        let writing = write(Arc::clone(&self.writer), ServerJsonRpcMessage::error(error, id));
+        self.reply.spawn(async {
+            if let Err(error) = writing.await {
+                tracing::warn!(%error, "a broken line was not answered");
+            }
+        });
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(writer: Arc<Mutex<Option<W>>>, message: TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&message)?;
+    line.push(b'\n');
+    let mut writer = writer.lock().await;
+    let writer = writer.as_mut().ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the output is closed"))?;
+    writer.write_all(&line).await?;
+    writer.flush().await
+}
+
+/// Reads one line as a message.
+///
+/// Notifications that are not known mean nothing (JSON-RPC 2.0, section 4.1), nor does a response that
+/// cannot be read: nobody waits for an answer to either. All else is answered, under its id where it has
+/// one (section 5.1).
+fn meaning(line: &[u8]) -> Meaning {
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+    if line.trim_ascii().is_empty() {
+        return Meaning::Nothing;
+    }
+    let error = match serde_json::from_slice(line) {
+        Ok(message) => return Meaning::Message(Box::new(message)),
+        Err(error) => error,
+    };
+    let value: Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(error) => {
+            let told = format!("this line is not JSON: {error}; send each message as one line of UTF-8");
+            return Meaning::Broken(ErrorData::new(ErrorCode::PARSE_ERROR, told, None), None);
+        }
+    };
+    let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
+    let method = value.get("method").is_some_and(Value::is_string);
+    let is_notification = method && value.get("id").is_none();
+    let is_response = value.get("method").is_none() && (value.get("result").is_some() || value.get("error").is_some());
+    if is_notification || is_response {
+        tracing::debug!(%error, "a message that means nothing here");
+        return Meaning::Nothing;
+    }
+    let told = format!("this is not a JSON-RPC 2.0 message: {error}");
+    Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), id)
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    type Error = io::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        write(Arc::clone(&self.writer), message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            while self.reply.join_next().await.is_some() {}
+            match self.read().await {
+                Ok(Read::Line) => {}
+                Ok(Read::Ended) => return None,
+                Ok(Read::TooLong) => {
+                    let told = format!("this line is longer than {} bytes; a message has to be shorter", self.line_bytes_max);
+                    self.answer(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), None);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the input cannot be read");
+                    return None;
+                }
+            }
+            let meaning = meaning(&self.line);
+            self.line.clear();
+            self.line.shrink_to(KEPT_BYTES_MAX);
+            match meaning {
+                Meaning::Message(message) => return Some(*message),
+                Meaning::Nothing => {}
+                Meaning::Broken(error, id) => self.answer(error, id),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.writer.lock().await.take();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    /// Reads everything that comes in, and returns how many messages it held and what was answered.
+    async fn exchange(input: &[u8], line_bytes_max: usize) -> (usize, Vec<Value>) {
+        let (server, mut client) = tokio::io::duplex(1 << 20);
+        let mut lines = Lines::new(input, server);
+        lines.line_bytes_max = line_bytes_max;
+        let mut messages = 0;
+        while lines.receive().await.is_some() {
+            messages += 1;
+        }
+        lines.close().await.expect("it closes");
+        drop(lines);
+        let mut output = String::new();
+        client.read_to_string(&mut output).await.expect("text");
+        (messages, output.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect())
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_answered() {
+        let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"x\":\"{}\"}}", "x".repeat(20_000));
+        for (line, code, id) in [
+            ("{\"jsonrpc\": ", -32700, Value::Null),
+            ("garbage", -32700, Value::Null),
+            ("[]", -32600, Value::Null),
+            ("\"x\"", -32600, Value::Null),
+            ("{}", -32600, Value::Null),
+            ("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}", -32600, Value::from(7)),
+            ("{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":7}", -32600, Value::from("a")),
+            ("{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", -32600, Value::Null),
+            (&long, -32600, Value::Null),
+        ] {
+            let input = format!("{line}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}}\n");
+            let (messages, answers) = exchange(input.as_bytes(), 10_000).await;
+            assert_eq!((messages, answers.len()), (1, 1), "{line:.60}");
+            assert_eq!((&answers[0]["error"]["code"], &answers[0]["id"]), (&Value::from(code), &id), "{line:.60}");
+        }
+        let (messages, answers) = exchange(b"\xff\xfe\x00\n", 10_000).await;
+        assert_eq!((messages, &answers[0]["error"]["code"]), (0, &Value::from(-32700)));
+    }
+
+    #[tokio::test]
+    async fn what_asks_for_nothing_gets_nothing() {
+        let input = b"\n \r\n{\"jsonrpc\":\"2.0\",\"method\":\"x/y\",\"params\":7}\n{\"jsonrpc\":\"2.0\",\"id\":[],\"result\":{}}\n{\"half\":";
+        let (_, answers) = exchange(input, 10_000).await;
+        assert!(answers.is_empty(), "{answers:?}");
+    }
+}
