@@ -233,14 +233,15 @@ impl Stream {
     }
 
     fn push(&mut self, piece: Piece) {
+        // An empty one may stand for the end of a stream whose last bytes were dropped.
+        self.total = self.total.max(piece.start + piece.bytes);
         if piece.bytes > 0 {
-            self.total = piece.start + piece.bytes;
             self.pieces.push(piece);
         }
     }
 
     /// Reads up to `bytes_max` bytes that lie together, from `at` or from the first later position
-    /// that is still there. Returns that position too.
+    /// that is still there. Returns that position too; at the end there are no bytes.
     fn read(&self, at: u64, bytes_max: usize) -> io::Result<(u64, Vec<u8>)> {
         let Some(piece) = self.pieces.iter().find(|piece| piece.start + piece.bytes > at) else {
             return Ok((self.total.max(at), Vec::new()));
@@ -269,12 +270,13 @@ impl Stream {
         let mut text = Vec::new();
         while text.len() < bytes_max {
             let (from, mut bytes) = self.read(part.next, (bytes_max - text.len()).min(READ_BYTES))?;
-            if bytes.is_empty() {
-                break;
-            }
             if from > part.next {
                 part.omitted += from - part.next;
                 text.extend_from_slice(marker(from - part.next).as_bytes());
+                part.next = from;
+            }
+            if bytes.is_empty() {
+                break;
             }
             // A position within a character moves to the next one.
             let skip = if text.is_empty() { bytes.iter().take_while(|byte| **byte & 0xc0 == 0x80).count() } else { 0 };
@@ -303,13 +305,13 @@ impl Stream {
         let mut at = part.from;
         loop {
             let (from, bytes) = self.read(at, READ_BYTES)?;
-            if bytes.is_empty() {
-                break;
-            }
             if from > at {
                 part.omitted += from - at;
                 take_line(&mut part, &mut line, &finder);
                 part.next = from;
+            }
+            if bytes.is_empty() {
+                break;
             }
             at = from + bytes.len() as u64;
             for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

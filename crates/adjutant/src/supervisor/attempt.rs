@@ -6,6 +6,7 @@ use super::clock::ActiveClock;
 use super::closing::{Closer, HUB_MAX};
 use super::end::{self, Ending};
 use super::journal::Journal;
+use super::logfile::{self, LogFile};
 use super::output::{Heard, Pump};
 use super::reader::Told;
 use super::stop::Stop;
@@ -149,8 +150,9 @@ impl Attempt {
         }
     }
 
-    /// Goes on until nothing of the attempt is left, and states its last fact.
-    pub async fn run(mut self, pump: Pump, closer: &Closer<'_>) -> Journal {
+    /// Goes on until nothing of the attempt is left, and states its last fact. Returns the logs that the
+    /// disk did not let it finish.
+    pub async fn run(mut self, pump: Pump, closer: &Closer<'_>) -> (Journal, Vec<LogFile>) {
         let (sender, mut bytes) = watch::channel(0);
         let cut = CancellationToken::new();
         let mut pumping = JoinSet::new();
@@ -172,7 +174,7 @@ impl Attempt {
         while let Some(heard) = signals.recv().await {
             self.hear(heard);
         }
-        let output = match pumping.join_next().await {
+        let mut output = match pumping.join_next().await {
             Some(Ok(output)) => Some(output),
             Some(Err(error)) => {
                 tracing::error!(%error, "the output was lost");
@@ -183,6 +185,8 @@ impl Attempt {
         while let Ok(message_id) = self.delivered.try_recv() {
             self.journal.state(FactKind::Delivered { message_id });
         }
+        let mut logs = output.as_mut().map(|output| std::mem::take(&mut output.logs)).unwrap_or_default();
+        logfile::finish(&mut logs);
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
@@ -194,7 +198,7 @@ impl Attempt {
         }
         self.journal.state(last);
         failpoint!("supervisor.after_ended");
-        self.journal
+        (self.journal, logs)
     }
 
     /// Looks at what the agent has left behind, where somebody wants to know. `end` is how it ended.

@@ -45,14 +45,10 @@ pub fn ended(
         Some(Exit::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let Some(Output { log, result, summary, complaint, left_open: was_cut }) = output else {
+    let Some(Output { logs: _, bytes: output_bytes, result, summary, complaint, left_open: was_cut }) = output else {
         let (result, verdict, usage) = (String::new(), None, None);
         return FactKind::Ended { exit_code, signal, swept, output_left_open: true, active_ms, result, output_bytes: 0, verdict, usage };
     };
-    let output_bytes = log.total_bytes();
-    if let Err(error) = log.finish() {
-        tracing::warn!(%error, "the log stays in parts");
-    }
     let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &complaint, ending);
     let usage = summary.and_then(|summary| summary.usage).map(|usage| UsageText {
         input_tokens: usage.input_tokens,

@@ -6,7 +6,7 @@ use crate::logs::{self, Map, Merged};
 use rustix::fs::{Mode, OFlags};
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Half of the cap is for the head, the other half for this many segments.
@@ -33,6 +33,8 @@ pub struct LogFile {
 struct Segment {
     start: u64,
     bytes: u64,
+    /// The disk did not take what came next: it ends here.
+    is_cut: bool,
     file: File,
     path: PathBuf,
 }
@@ -107,12 +109,12 @@ impl LogFile {
 
     /// Appends the beginning of `text` to the last segment, and returns how much of it is dealt with.
     fn append_to_segment(&mut self, text: &[u8]) -> usize {
-        let is_full = self.segments.back().is_none_or(|segment| segment.bytes >= self.segment_bytes_max);
+        let is_full = self.segments.back().is_none_or(|segment| segment.is_cut || segment.bytes >= self.segment_bytes_max);
         if is_full {
             let start = self.total_bytes;
             let path = logs::segment_path(&self.dir, start);
             match make(&path, OFlags::EXCL) {
-                Ok(file) => self.segments.push_back(Segment { start, bytes: 0, file, path }),
+                Ok(file) => self.segments.push_back(Segment { start, bytes: 0, is_cut: false, file, path }),
                 Err(error) => {
                     self.keep(|_| Err(error));
                     return text.len();
@@ -141,7 +143,7 @@ impl LogFile {
             if let Err(error) = segment.file.set_len(bytes) {
                 tracing::warn!(%error, "the log could not be cut back");
             }
-            segment.bytes = u64::MAX;
+            segment.is_cut = true;
         }
         text.len()
     }
@@ -171,40 +173,54 @@ impl LogFile {
         }
     }
 
-    /// Appends what the segments hold to the log file, after a line that says what is missing.
+    /// Appends what the segments hold to the log file, after a line that says what is missing. Where a
+    /// full disk made more than that one gap, the parts stay apart, and only their end is marked.
     ///
     /// # Errors
-    /// The disk does not take it; the segments are still there then, and the log can be read.
-    pub fn finish(mut self) -> io::Result<()> {
-        let mut merged = Merged { head_bytes: self.head_bytes, omitted_bytes: 0, marker_bytes: 0, total_bytes: self.total_bytes };
-        let mut expected = self.head_bytes;
-        for (index, segment) in self.segments.iter().enumerate() {
-            if segment.start > expected {
-                if index > 0 {
-                    // A second gap, made by a full disk: it stays in its segments.
-                    return Ok(());
-                }
-                merged.omitted_bytes = segment.start - expected;
-                let marker = logs::marker(merged.omitted_bytes);
-                merged.marker_bytes = marker.len() as u64;
-                self.head.write_all(marker.as_bytes())?;
-            }
-            let mut from = File::open(&segment.path)?;
-            let copied = io::copy(&mut from, &mut self.head)?;
-            expected = segment.start + copied;
+    /// The disk does not take it; the log can be read all the same, and this can be tried again.
+    pub fn finish(&mut self) -> io::Result<()> {
+        // A write that failed may have left a part behind, and the position after it.
+        self.head.set_len(self.head_bytes)?;
+        self.head.seek(SeekFrom::Start(self.head_bytes))?;
+        let tail_start = self.segments.front().map_or(self.total_bytes, |segment| segment.start);
+        let mut end = tail_start;
+        let is_whole = self.segments.iter().all(|segment| segment.start == std::mem::replace(&mut end, segment.start + segment.bytes));
+        if !is_whole || end < self.total_bytes {
+            return self.mark_end();
         }
-        if self.segments.is_empty() && expected < self.total_bytes {
-            // Nothing after the head was taken by the disk.
-            merged.omitted_bytes = self.total_bytes - expected;
-        } else if expected < self.total_bytes {
-            return Ok(());
+        let omitted_bytes = tail_start - self.head_bytes;
+        let marker = if omitted_bytes > 0 { logs::marker(omitted_bytes) } else { String::new() };
+        self.head.write_all(marker.as_bytes())?;
+        for segment in &self.segments {
+            io::copy(&mut File::open(&segment.path)?, &mut self.head)?;
         }
+        let merged = Merged { head_bytes: self.head_bytes, omitted_bytes, marker_bytes: marker.len() as u64, total_bytes: self.total_bytes };
         Map { head_bytes_max: self.head_bytes_max, merged: Some(merged) }.write(&self.dir)?;
         while !self.segments.is_empty() {
             self.drop_oldest();
         }
         Ok(())
     }
+
+    /// Says how long the stream is, by a segment in which there is nothing.
+    fn mark_end(&self) -> io::Result<()> {
+        match make(&logs::segment_path(&self.dir, self.total_bytes), OFlags::EXCL) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Finishes logs; those that could not be are left.
+pub fn finish(logs: &mut Vec<LogFile>) {
+    logs.retain_mut(|log| match log.finish() {
+        Ok(()) => false,
+        Err(error) => {
+            tracing::warn!(%error, path = %log.path.display(), "the log stays in parts");
+            true
+        }
+    });
 }
 
 /// Returns how many bytes of `text` (whole characters) fit into `room` as whole characters.
@@ -309,7 +325,7 @@ mod tests {
         }
         assert_eq!(case.all(999), (text.to_owned(), 0));
         let path = logs::log_path(case.home.path(), RUN, 1);
-        let Case { home, log, dir } = case;
+        let Case { home, mut log, dir } = case;
         log.finish().expect("merges");
         assert_eq!(fs::read_to_string(&path).expect("is text"), text);
         assert!(logs::segments(&dir).expect("lists").is_empty());
@@ -330,7 +346,7 @@ mod tests {
         assert!(text.ends_with(&end.text) && end.next == text.len() as u64 && end.text.len() <= 20);
         assert_eq!((last.text.as_str(), last.next), ("", text.len() as u64));
 
-        let Case { home, log, dir } = case;
+        let Case { home, mut log, dir } = case;
         log.finish().expect("merges");
         assert!(logs::segments(&dir).expect("lists").is_empty());
         let path = logs::log_path(home.path(), RUN, 1);
@@ -338,6 +354,29 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("is text"), running);
         let part = logs::read(home.path(), RUN, 1, Want { after: Some(0), bytes_max: 1 << 20, grep: None, ended: true }).expect("reads");
         assert_eq!((part.text, part.omitted, part.total), (running, omitted, text.len() as u64));
+    }
+
+    #[test]
+    fn what_the_disk_did_not_take_is_marked_at_the_end_too() {
+        for (gaps, text) in [
+            (&[10][..], "abc\n[adj: 10 bytes of output are left out here]\n"),
+            (&[10, 7], "abc\n[adj: 10 bytes of output are left out here]\nabc\n[adj: 7 bytes of output are left out here]\n"),
+        ] {
+            let mut case = case(64 * 1024);
+            for gap in gaps {
+                case.log.append(b"abc");
+                case.log.head_full = true;
+                case.log.total_bytes += gap;
+                if let Some(segment) = case.log.segments.back_mut() {
+                    segment.is_cut = true;
+                }
+            }
+            case.log.finish().expect("marks");
+            case.log.finish().expect("can be done again");
+            assert_eq!(case.all(1000), (text.to_owned(), gaps.iter().sum()), "{gaps:?}");
+            let expected = if gaps.len() == 1 { text } else { "abc" };
+            assert_eq!(fs::read_to_string(&case.log.path).expect("is text"), expected);
+        }
     }
 
     #[test]

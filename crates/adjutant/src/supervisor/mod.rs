@@ -137,8 +137,10 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
     let closer = Closer { order: &order, client: client.clone(), has_called };
     let begun = Begun { journal, worker, orders, delivered, guard, client, dialogue };
-    let mut journal = Attempt::new(&order, begun).run(pump, &closer).await;
+    let (mut journal, mut logs) = Attempt::new(&order, begun).run(pump, &closer).await;
     tell_last(&mut journal).await;
+    // What took the last fact may take these too.
+    logfile::finish(&mut logs);
     tasks.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,10 @@ const STDERR_PREFIX: &[u8] = b"stderr: ";
 /// What came of the output.
 #[derive(Debug)]
 pub struct Output {
-    pub log: LogFile,
+    /// The log, and the raw stream where there is one; neither is finished.
+    pub logs: Vec<LogFile>,
+    /// Length of the log.
+    pub bytes: u64,
     /// The agent's last answer, or the end of standard output: whole characters.
     pub result: String,
     /// What the agent's stream said at its end, where it has one.
@@ -128,7 +131,7 @@ impl Pump {
                 tokio::task::yield_now().await;
             }
         }
-        let summary = self.end_lines();
+        let (summary, raw) = self.end_lines().unzip();
         self.text.clear();
         self.out.decoder.finish(&mut self.text);
         self.take(Source::Out);
@@ -143,7 +146,8 @@ impl Pump {
             Some(summary) => summary.result.trim_end().to_owned(),
             None => end_of(&self.last_words),
         };
-        Output { log: self.log, result, summary, complaint: end_of(&self.complaint), left_open }
+        let bytes = self.log.total_bytes();
+        Output { logs: raw.into_iter().chain([self.log]).collect(), bytes, result, summary, complaint: end_of(&self.complaint), left_open }
     }
 
     async fn hand_out(&mut self, to: &mpsc::Sender<Heard>) {
@@ -155,15 +159,12 @@ impl Pump {
     }
 
     /// The structured stream has ended.
-    fn end_lines(&mut self) -> Option<Summary> {
+    fn end_lines(&mut self) -> Option<(Summary, LogFile)> {
         let (reader, raw) = self.lines_of.take()?;
         let mut told = Vec::new();
         let summary = reader.finish(&mut |part| self.take_part(&part), &mut told);
         self.heard.extend(told.into_iter().map(Heard::Told));
-        if let Err(error) = raw.finish() {
-            tracing::warn!(%error, "the raw stream stays in parts");
-        }
-        Some(summary)
+        Some((summary, raw))
     }
 
     /// Takes lines of the structured stream: kept as they are, and written readable to the log.

@@ -332,6 +332,39 @@ fn a_full_disk_refuses_writes_and_recovers_with_space() {
     assert_eq!(home.finished("before")["outcome"], "succeeded");
 }
 
+#[test]
+fn a_run_that_ends_on_a_full_disk_has_its_end_and_the_gap_in_its_log() {
+    let Some(disk) = Disk::mount("24m") else { return };
+    let home = TestHome::below(disk.path());
+    let signal = tempfile::tempdir().expect("a directory on another disk");
+    let fifo = signal.path().join("go on");
+    assert!(Command::new("mkfifo").arg(&fifo).status().is_ok_and(|status| status.success()));
+    let config =
+        "[agents.late]\nharness = 'plain'\ncommand = ['/bin/sh', '-c', 'echo early; cat \"$FIFO\"; seq 1 2000; exit 7']\nenv = { FIFO = 'PATH' }\n";
+    let config = config.replace("PATH", &fifo.display().to_string());
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    home.start_agent("late", "late", "go");
+    home.until_log("late", "early");
+    let run_id = home.run_id("late");
+    let filler = disk.path().join("filler");
+    home.until("a write is refused", || {
+        fill(&filler);
+        (home.adj(&["--json", "run", "-d", "-a", "echo", "say more\n"]).code != 0).then_some(())
+    });
+    fill(&filler);
+    std::fs::write(&fifo, "woken\n").expect("the agent reads");
+    home.until("the agent has ended", || {
+        fill(&filler);
+        home.processes_of(&run_id).iter().all(|(_, command)| !command.contains("seq 1 2000")).then_some(())
+    });
+    std::fs::remove_file(&filler).expect("it can be removed");
+    let run = home.finished("late");
+    assert_eq!((&run["outcome"], &run["exit_code"]), (&json!("failed"), &json!(7)), "{run}");
+    home.until("nothing is left", || home.processes_of(&run_id).is_empty().then_some(()));
+    let log = home.log("late");
+    assert!(log.starts_with("early\n") && log.trim_end().ends_with("bytes of output are left out here]"), "{log:.400}");
+}
+
 fn fill(path: &Path) {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a file on the small disk");
     for size in [65_536, 4096, 512, 1] {
