@@ -133,6 +133,23 @@ fn a_delegation_is_approved_otherwise_than_asked_or_denied() {
 }
 
 #[test]
+fn a_delegation_into_a_directory_at_work_is_refused_where_that_is_configured() {
+    let home = home_with("refuse_shared_directory = true");
+    home.start_agent("stream", "audit", "delegate \"---\\ndone beside\"\nexpect-message\ndelegate \"---\\ndone instead\" [blocks]\ndone all");
+    asked(&home, "delegation");
+    let refused = home.adj(&["approve", "Q1"]);
+    assert!(refused.code == 2 && refused.err.contains("audit is at work there"), "{refused:?}");
+    assert!(children(&home, "audit").is_empty() && home.inbox(&[])[0]["number"] == "Q1", "bad input changes nothing");
+    let dir = home.work().join("apart");
+    std::fs::create_dir(&dir).expect("a directory");
+    home.ok(&["approve", "Q1", "--cwd", &dir.display().to_string()]);
+    // Whoever waits is not at work.
+    home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
+    home.ok(&["approve", "Q2"]);
+    assert_eq!((&home.finished("audit")["outcome"], children(&home, "audit").len()), (&json!("succeeded"), 2));
+}
+
+#[test]
 fn a_delegation_by_a_block_parks_the_run_until_its_child_ends() {
     let home = home_with("");
     let script = "delegate-block \"---\\nask \\\"which?\\\"\\ndone set up\" [blocks]\nresume-here\nsay after";
