@@ -22,8 +22,9 @@ use std::io::BufRead;
 use std::path::PathBuf;
 use tokio::time::Instant;
 
-/// After this many attempts of which nothing ever came to life, a run is given up.
-const FRUITLESS_ATTEMPTS_MAX: u32 = 5;
+/// After this many attempts of which nothing ever came to life, a run is given up. Far more than hubs
+/// that were killed while they began one can account for.
+const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
 /// Most answers that a new attempt is told with its prompt.
 const TOLD_MAX: u32 = 10_000;
 /// Longest line of a facts file that is believed, in bytes.
