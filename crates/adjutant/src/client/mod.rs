@@ -6,6 +6,8 @@
 
 mod start;
 
+pub use start::ensure_hub;
+
 use crate::config::Home;
 use crate::link::{Order, WorkerAccess, headers};
 use crate::sock;
@@ -20,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,9 @@ const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How often a call is repeated after the connection broke before the far end is given up, where
 /// the far end can be given up.
 const RETRIES_MAX: u32 = 20;
+/// The pause before a call is repeated for the second time; each later one is longer by it, up to a number.
+const PAUSE: Duration = Duration::from_millis(5);
+const PAUSES_MAX: u32 = 40;
 /// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
 /// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
 const NO_REPLY: Duration = Duration::from_secs(15);
@@ -80,6 +85,8 @@ impl Target {
 enum Broken {
     /// Nothing was sent, or nothing came back: repeat it.
     Connection(String),
+    /// It was sent, and nothing came back for too long: the far end may be dying, with its socket open.
+    NoReply(String),
     /// The far end answered with a failure.
     Refused(ErrorView),
     /// The caller lives under a supervisor and has to go there.
@@ -166,9 +173,24 @@ impl Client {
                     *self.target() = Target::Worker { socket, token: None };
                     self.drop_idle();
                 }
+                Err(Broken::NoReply(message)) => {
+                    failures += 1;
+                    self.drop_idle();
+                    let target = self.target().clone();
+                    match target {
+                        Target::Hub { home, .. } if failures <= RETRIES_MAX => {
+                            start::replace_hub(&home).await.map_err(|error| unreachable_hub(&home, &error.to_string()))?;
+                        }
+                        _ => self.recover(failures, &message).await?,
+                    }
+                }
                 Err(Broken::Connection(message)) => {
                     failures += 1;
                     self.drop_idle();
+                    if failures > 1 {
+                        // What takes connections and answers none is ending, or beginning.
+                        tokio::time::sleep(PAUSE * failures.min(PAUSES_MAX)).await;
+                    }
                     self.recover(failures, &message).await?;
                 }
             }
@@ -210,7 +232,6 @@ impl Client {
 
     async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, Broken> {
         let target = self.target().clone();
-        let mut connection = self.connection(&target).await.map_err(|error| Broken::Connection(error.to_string()))?;
         let mut request = Request::post(path).header("host", "adj").header("content-type", "application/json").header(headers::VERSION, VERSION);
         if let Some(key) = key {
             request = request.header(headers::KEY, key);
@@ -228,18 +249,19 @@ impl Client {
         let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
         let request = request.body(Full::new(body)).map_err(|error| Broken::Refused(internal(&error)))?;
         let exchange = async {
+            let mut connection = self.connection(&target).await.map_err(|error| Broken::Connection(error.to_string()))?;
             let reply = connection.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
             let (parts, body) = reply.into_parts();
             let body = http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?;
-            Ok((parts, body.to_bytes()))
+            Ok((connection, parts, body.to_bytes()))
         };
-        let (parts, bytes) = match limit {
+        let (connection, parts, bytes) = match limit {
             None => exchange.await?,
             Some(limit) => match tokio::time::timeout(limit, exchange).await {
                 Ok(exchanged) => exchanged?,
                 Err(_) => {
                     tracing::warn!(path, ?limit, "no reply: the call is repeated");
-                    return Err(Broken::Connection(format!("no reply in {} s", limit.as_secs())));
+                    return Err(Broken::NoReply(format!("no reply in {} s", limit.as_secs())));
                 }
             },
         };
@@ -255,9 +277,14 @@ impl Client {
             && is_older(theirs, VERSION)
             && !path.ends_with(<HandOver as Call>::NAME)
         {
-            self.hand_over(home).await?;
+            let handed = self.hand_over(home).await;
             if parts.status == StatusCode::NOT_FOUND {
+                handed?;
                 return Err(Broken::Connection(format!("the hub was of version {theirs}")));
+            }
+            // What the older hub has done is done, whatever becomes of its successor.
+            if let Err(Broken::Refused(error)) = handed {
+                tracing::warn!(%error, "no newer hub could be started");
             }
         }
         if parts.status.is_success() {
@@ -284,7 +311,7 @@ impl Client {
         let body = serde_json::to_vec(&call).map_err(|error| Broken::Refused(internal(&error)))?;
         let path = format!("/api/v1/{}", HandOver::NAME);
         match Box::pin(self.try_once(&path, Bytes::from(body), None)).await {
-            Ok(_) | Err(Broken::Connection(_)) => {
+            Ok(_) | Err(Broken::Connection(_) | Broken::NoReply(_)) => {
                 self.drop_idle();
                 start::ensure_hub(home).await.map_err(|error| Broken::Refused(unreachable_hub(home, &error.to_string())))
             }
@@ -302,18 +329,7 @@ impl Client {
                 return Ok(idle);
             }
         }
-        let stream = sock::connect(&target.socket()).await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "drives one connection; it ends with it, and its error reaches the caller through the request"
-        )]
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
-            }
-        });
-        Ok(sender)
+        connect(&target.socket()).await
     }
 
     fn pop_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
@@ -327,12 +343,28 @@ impl Client {
         }
     }
 
-    /// Tells whether a hub answers, without starting one.
+    /// Tells whether a hub answers, whatever it says, without starting one.
     pub async fn is_hub_there(home: &Home) -> bool {
-        let probe = Self::running_hub(home);
-        let look = probe.call(&GetHub {});
+        let look = async {
+            let mut connection = connect(&home.socket()).await?;
+            let request = Request::post(format!("/api/v1/{}", GetHub::NAME)).header("host", "adj").header("content-type", "application/json");
+            let request = request.body(Full::new(Bytes::from_static(b"{}"))).map_err(io::Error::other)?;
+            connection.send_request(request).await.map_err(io::Error::other)
+        };
         matches!(tokio::time::timeout(Duration::from_secs(2), look).await, Ok(Ok(_)))
     }
+}
+
+async fn connect(socket: &Path) -> io::Result<SendRequest<Full<Bytes>>> {
+    let stream = sock::connect(socket).await?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    #[expect(clippy::disallowed_methods, reason = "drives one connection; it ends with it, and its error reaches the caller through the request")]
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "connection ended");
+        }
+    });
+    Ok(sender)
 }
 
 /// Returns how long a call asks to wait. In text within the body the quotes are escaped, so what is

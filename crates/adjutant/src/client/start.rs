@@ -15,10 +15,27 @@ const FALLBACK_LOOK: Duration = Duration::from_secs(5);
 
 /// Makes sure that a hub accepts calls: returns at once when one does, else starts one and waits
 /// until it is ready.
+///
+/// # Errors
+/// The home cannot be used, or the hub says why it cannot run.
 pub async fn ensure_hub(home: &Home) -> io::Result<()> {
     if sock::connect(&home.socket()).await.is_ok() {
         return Ok(());
     }
+    start_unless(home, async |home| sock::connect(&home.socket()).await.is_ok()).await
+}
+
+/// The same where a hub takes connections and does not answer. One that was killed keeps its socket
+/// for as long as one of its threads is stuck in the kernel; the next one waits until it has gone.
+pub(super) async fn replace_hub(home: &Home) -> io::Result<()> {
+    if super::Client::is_hub_there(home).await {
+        return Ok(());
+    }
+    start_unless(home, async |home| super::Client::is_hub_there(home).await).await
+}
+
+/// Starts a hub, unless there is one when it is our turn.
+async fn start_unless(home: &Home, is_there: impl AsyncFnOnce(&Home) -> bool + Send + 'static) -> io::Result<()> {
     home.ensure().map_err(io::Error::other)?;
     let home = home.clone();
     let runtime = tokio::runtime::Handle::current();
@@ -26,7 +43,7 @@ pub async fn ensure_hub(home: &Home) -> io::Result<()> {
         let lock = rustix::fs::open(home.start_lock(), OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
             .map_err(|error| at(&home.start_lock(), error.into()))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-        if runtime.block_on(sock::connect(&home.socket())).is_ok() {
+        if runtime.block_on(is_there(&home)) {
             return Ok(());
         }
         start(&home)

@@ -5,7 +5,7 @@ use super::Hub;
 use super::connections::Counted;
 use crate::client::{SUPERVISOR_HEADER, decode_name, encode_name};
 use crate::link::{AttemptDir, headers};
-use crate::ops::{AttemptId, http_status};
+use crate::ops::{AttemptId, OpError, http_status};
 use crate::process::peer::{Peer, Place};
 use crate::view::{ErrorView, codes};
 use adjutant_core::{ClientName, Principal};
@@ -23,7 +23,7 @@ pub(super) struct Connection(Arc<Inner>);
 struct Inner {
     peer: io::Result<Peer>,
     /// Looked up with the first call, and true for as long as the connection lives.
-    place: OnceLock<Result<Place, String>>,
+    place: OnceLock<Place>,
     /// The attempt and the token that its supervisor has shown. The token is good for as long as the
     /// supervisor lives, and so does its connection.
     shown: OnceLock<(AttemptId, String)>,
@@ -36,28 +36,28 @@ impl Connection {
     }
 
     /// Tells whether `token` is that of the attempt.
-    fn is_genuine(&self, hub: &Hub, attempt: AttemptId, token: &str) -> bool {
+    fn is_genuine(&self, hub: &Hub, attempt: AttemptId, token: &str) -> Result<bool, OpError> {
         if self.0.shown.get().is_some_and(|(of, shown)| *of == attempt && shown == token) {
-            return true;
+            return Ok(true);
         }
-        let genuine = hub.ops.is_supervisor_of(attempt, token).unwrap_or(false);
+        let genuine = hub.ops.is_supervisor_of(attempt, token)?;
         if genuine {
             self.0.shown.get_or_init(|| (attempt, token.to_owned()));
         }
-        genuine
+        Ok(genuine)
     }
 
+    /// What cannot be told now is looked at again with the next call.
     fn place(&self, hub: &Hub) -> Result<Place, String> {
-        self.0
-            .place
-            .get_or_init(|| {
-                let peer = self.0.peer.as_ref().map_err(ToString::to_string)?;
-                if !peer.is_same_user() {
-                    return Err("the caller is another user".to_owned());
-                }
-                peer.place(&hub.ops.home().dir).map_err(|error| error.to_string())
-            })
-            .clone()
+        if let Some(place) = self.0.place.get() {
+            return Ok(place.clone());
+        }
+        let peer = self.0.peer.as_ref().map_err(ToString::to_string)?;
+        if !peer.is_same_user() {
+            return Err("the caller is another user".to_owned());
+        }
+        let place = peer.place(&hub.ops.home().dir).map_err(|error| error.to_string())?;
+        Ok(self.0.place.get_or_init(|| place).clone())
     }
 }
 
@@ -73,6 +73,12 @@ fn refused(code: &str, message: &str, hint: Option<&str>) -> Box<Response> {
     let view = ErrorView { code: code.to_owned(), message: message.to_owned(), hint: hint.map(ToOwned::to_owned) };
     let status = StatusCode::from_u16(http_status(code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Box::new((status, Json(view)).into_response())
+}
+
+/// What could not be looked up says nothing about the caller.
+fn failed(error: &OpError) -> Box<Response> {
+    let ErrorView { code, message, hint } = error.view();
+    refused(&code, &message, hint.as_deref())
 }
 
 /// Finds out who calls.
@@ -97,8 +103,8 @@ pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap
             let (Some(claimed), Some(token)) = (claimed, token) else {
                 return Err(refused(codes::NOT_ALLOWED, "a supervisor shows its attempt and its token", None));
             };
-            let genuine = lives_under == Some(claimed) && connection.is_genuine(hub, claimed, token);
-            if !genuine {
+            let shown = if lives_under == Some(claimed) { connection.is_genuine(hub, claimed, token) } else { Ok(false) };
+            if !shown.map_err(|error| failed(&error))? {
                 return Err(refused(codes::NOT_ALLOWED, "not the supervisor of that attempt", None));
             }
             Ok(Auth { who: Principal::Run(claimed.run), attempt: Some(claimed) })

@@ -7,7 +7,7 @@ mod connections;
 mod router;
 mod work;
 
-use crate::client::VERSION;
+use crate::client::{VERSION, ensure_hub};
 use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::ops::Ops;
@@ -30,6 +30,8 @@ const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
 const LAST_CALLS: Duration = Duration::from_millis(300);
 /// How long threads may go on then that start a guard or write a copy.
 const LAST_THREADS: Duration = Duration::from_secs(1);
+/// Why a hub ends that nobody told to.
+const IDLE: &str = "idle";
 /// A hub log larger than this is put aside at the next start.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -157,6 +159,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
     loops.spawn(work::schedule(Arc::clone(&hub)));
     loops.spawn(work::keep_deadlines(Arc::clone(&hub)));
+    loops.spawn(work::forget(Arc::clone(&hub)));
     loops.spawn(work::render(Arc::clone(&hub)));
     loops.spawn(work::answer_chats(Arc::clone(&hub)));
 
@@ -182,7 +185,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         () = hub.stop.notified() => "asked to".to_owned(),
         _ = terminate.recv() => "terminated".to_owned(),
         _ = interrupt.recv() => "interrupted".to_owned(),
-        () = work::idle(&hub) => "idle".to_owned(),
+        () = work::idle(&hub) => IDLE.to_owned(),
     };
     tracing::info!(reason, "the hub ends; runs go on");
     // The lock is still ours, so nobody else's socket can lie there.
@@ -194,7 +197,13 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         tracing::debug!("waits were cut off; their callers go on with the next hub");
     }
     loops.shutdown().await;
+    // A call may have been taken between the decision to end and the end of listening.
+    let is_needed = reason == IDLE && work::is_busy(&hub);
     store.close();
     drop(lock);
+    if is_needed {
+        tracing::info!("and another one begins: there is work after all");
+        ensure_hub(&home).await.map_err(|error| error.to_string())?;
+    }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::Hub;
 use crate::failpoint::failpoint;
 use crate::ops::{AttemptId, Launch, OpError, until};
 use crate::process::{spawn_guard, tree, watch};
-use crate::store::{Topic, changed_runs, counts, last_seq};
+use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use adjutant_core::EventSeq;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ const SETTLE_AGAIN: Duration = Duration::from_secs(5);
 /// get a small part of the hub's time.
 const RENDER_EVERY: Duration = Duration::from_secs(1);
 const RENDER_SHARE: u32 = 50;
+/// However long it takes, copies are no older than this and the time to write them.
+const RENDER_LATEST: Duration = Duration::from_secs(30);
 /// How far back a new hub looks for copies that the one before it may not have rendered.
 const RENDER_BACK: i64 = 1_000;
 
@@ -64,10 +66,24 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 
 async fn start(hub: Arc<Hub>, launch: Launch) {
     let Launch { id, dir, order } = launch;
-    failpoint!("hub.before_guard");
-    let spawned = tokio::task::spawn_blocking(move || spawn_guard(&dir, &order)).await;
-    let spawned = spawned.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-    failpoint!("hub.after_guard");
+    let (dir, order) = (Arc::new(dir), Arc::new(order));
+    let spawned = loop {
+        failpoint!("hub.before_guard");
+        let (dir, order) = (Arc::clone(&dir), Arc::clone(&order));
+        let spawned = tokio::task::spawn_blocking(move || spawn_guard(&dir, &order)).await;
+        failpoint!("hub.after_guard");
+        match spawned.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+            // Nothing runs then, and it is no fault of the run's: it waits, unless it is to end.
+            Err(error) if is_shortage(&error) => {
+                tracing::error!(attempt = %id, %error, "no guard yet");
+                tokio::time::sleep(SETTLE_AGAIN).await;
+                if !hub.ops.is_starting(id) {
+                    return watch_attempt(hub, id).await;
+                }
+            }
+            spawned => break spawned,
+        }
+    };
     match spawned {
         Ok(guard) => {
             let reaped = async {
@@ -87,6 +103,12 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
             }
         }
     }
+}
+
+/// Whether the machine lacks something that it may have again.
+fn is_shortage(error: &std::io::Error) -> bool {
+    const SHORTAGES: [i32; 6] = [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM, libc::ENOSPC, libc::EDQUOT];
+    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
 }
 
 /// Waits until nothing of an attempt is left and settles what became of it.
@@ -118,14 +140,7 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
 /// Settles what is due, when it is due.
 pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     let bell = hub.ops.store().bells().listen(vec![Topic::Deadline]);
-    let mut forget_at = Instant::now();
     loop {
-        if Instant::now() >= forget_at {
-            if let Err(error) = hub.ops.forget_old().await {
-                tracing::error!(%error, "old things cannot be removed");
-            }
-            forget_at = Instant::now() + FORGET_EVERY;
-        }
         let nap = match hub.ops.settle_due().await {
             Ok(next) => next.map(until),
             Err(error) => {
@@ -133,11 +148,20 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
                 Some(NAP_MAX)
             }
         };
-        let wake_at = nap.map_or(forget_at, |nap| (Instant::now() + nap.min(NAP_MAX)).min(forget_at));
         tokio::select! {
             () = bell.heard() => {}
-            () = tokio::time::sleep_until(wake_at) => {}
+            () = tokio::time::sleep(nap.unwrap_or(NAP_MAX).min(NAP_MAX)) => {}
         }
+    }
+}
+
+/// Forgets what is old, beginning with what became old while there was no hub.
+pub(super) async fn forget(hub: Arc<Hub>) {
+    loop {
+        if let Err(error) = hub.ops.forget_old().await {
+            tracing::error!(%error, "old things cannot be removed");
+        }
+        tokio::time::sleep(FORGET_EVERY).await;
     }
 }
 
@@ -176,9 +200,14 @@ pub(super) async fn render(hub: Arc<Hub>) {
             }
             Err(error) => tracing::error!(%error, "changed runs cannot be read"),
         }
-        tokio::time::sleep(RENDER_EVERY.max(began.elapsed() * RENDER_SHARE)).await;
+        tokio::time::sleep((began.elapsed() * RENDER_SHARE).clamp(RENDER_EVERY, RENDER_LATEST)).await;
         bell.heard().await;
     }
+}
+
+/// Tells whether a hub is needed even when nobody calls.
+pub(super) fn is_busy(hub: &Hub) -> bool {
+    hub.ops.store().read(is_work_ahead).unwrap_or(true)
 }
 
 /// Returns when the hub has had nothing to do for as long as the configuration says.
@@ -190,8 +219,7 @@ pub(super) async fn idle(hub: &Hub) {
             () = hub.connections.changed() => continue,
             () = tokio::time::sleep(nap) => {}
         }
-        let busy = hub.ops.store().read(counts).map_or(true, |counts| counts.live + counts.queued > 0);
-        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !busy {
+        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !is_busy(hub) {
             return;
         }
     }

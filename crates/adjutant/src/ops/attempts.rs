@@ -19,6 +19,7 @@ use adjutant_core::{
 };
 use sha2::{Digest, Sha256};
 use std::io::BufRead;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use tokio::time::Instant;
 
@@ -186,6 +187,13 @@ impl Ops {
         Ok(self.store.read(live_runs)?.into_iter().map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
     }
 
+    /// Tells whether an attempt is still to be started, as far as is known.
+    #[must_use]
+    pub fn is_starting(&self, id: AttemptId) -> bool {
+        let run = self.store.read(|connection| run_by_id(connection, id.run));
+        run.map_or(true, |run| run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting))
+    }
+
     /// Records that an attempt's guard could not be started.
     ///
     /// # Errors
@@ -266,13 +274,13 @@ impl Ops {
     /// A failure of the store, or of the attempt's directory.
     pub async fn settle_without_word(&self, id: AttemptId) -> Result<(), OpError> {
         let dir = self.attempt_dir(id);
+        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", dir.0.display()));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir.0).map_err(failed)?;
         // Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing.
         let never_started = match std::fs::OpenOptions::new().write(true).create_new(true).open(dir.started_marker()) {
             Ok(_) => true,
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
-            // Without its directory no supervisor can start either.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-            Err(error) => return Err(OpError::Io(format!("{}: {error}", dir.started_marker().display()))),
+            Err(error) => return Err(failed(error)),
         };
         let terms = self.terms();
         self.current(id, move |tx, run| {

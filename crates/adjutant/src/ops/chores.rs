@@ -8,6 +8,7 @@ use crate::view::ReportView;
 use adjutant_core::run::status_word;
 use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, StopReason, Time};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -147,27 +148,28 @@ fn write_atomically(path: &Path, text: &[u8]) -> std::io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
-/// Removes a run's files. What cannot be removed is logged; the run goes all the same.
-pub(super) fn remove_files(home: &Home, id: RunId) {
-    let prefix = format!("{id}.");
-    let entries = match std::fs::read_dir(home.logs_dir()) {
-        Ok(entries) => entries,
-        Err(error) => {
-            tracing::warn!(%error, "the logs cannot be listed");
-            return;
+/// Removes the files of runs. What cannot be removed is told in the log and left.
+pub(super) fn remove_files(home: &Home, runs: &[RunId]) {
+    let runs: BTreeSet<String> = runs.iter().map(RunId::to_string).collect();
+    match std::fs::read_dir(home.logs_dir()) {
+        Ok(entries) => {
+            let is_theirs = |name: &std::ffi::OsStr| name.to_str().and_then(|name| name.split_once('.')).is_some_and(|(run, _)| runs.contains(run));
+            for entry in entries.flatten().filter(|entry| is_theirs(&entry.file_name())) {
+                if let Err(error) = std::fs::remove_file(entry.path()) {
+                    tracing::warn!(%error, path = %entry.path().display(), "a log cannot be removed");
+                }
+            }
         }
-    };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
-        if let Err(error) = std::fs::remove_file(entry.path()) {
-            tracing::warn!(%error, path = %entry.path().display(), "a log cannot be removed");
-        }
+        Err(error) => tracing::warn!(%error, "the logs cannot be listed"),
     }
-    let dir = home.runs_dir().join(id.to_string());
-    match std::fs::remove_dir_all(&dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %dir.display(), "a run's files cannot be removed")
+    for run in runs {
+        let dir = home.runs_dir().join(run);
+        match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %dir.display(), "a run's files cannot be removed")
+            }
+            _ => {}
         }
-        _ => {}
     }
 }
 

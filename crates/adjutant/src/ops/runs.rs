@@ -369,9 +369,9 @@ impl Ops {
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
             if !dry_run {
                 // Files first: what is left over when we die in between is found by the next clean.
-                for run in &old {
-                    super::chores::remove_files(&self.home, run.id);
-                }
+                let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
+                let removed = tokio::task::spawn_blocking(move || super::chores::remove_files(&home, &runs)).await;
+                removed.map_err(|error| OpError::Io(error.to_string()))?;
                 self.store.write(move |tx| old.iter().try_for_each(|run| tx.remove(run))).await?;
             }
         }

@@ -107,14 +107,14 @@ pub fn attempt_above(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>>
 fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
     let mut outermost = None;
     for ancestor in chain(pid)? {
-        if let Some((_, run_id, attempt)) = role(ancestor, home) {
+        if let Some((_, run_id, attempt)) = role(ancestor, home)? {
             outermost = Some((run_id, attempt));
         }
     }
     let Some((run_id, attempt)) = outermost else {
-        return Ok(marked(pid, home).map_or(Place::Outside, |(run_id, attempt)| Place::Attempt { run_id, attempt }));
+        return Ok(marked(pid, home)?.map_or(Place::Outside, |(run_id, attempt)| Place::Attempt { run_id, attempt }));
     };
-    let is_supervisor = role(pid, home).is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt))
+    let is_supervisor = role(pid, home)?.is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt))
         && lock::holder_pid(&AttemptDir::new(home, &run_id, attempt).supervisor_lock())? == Some(pid);
     Ok(if is_supervisor { Place::Supervisor { run_id, attempt } } else { Place::Attempt { run_id, attempt } })
 }
@@ -126,8 +126,21 @@ enum Role {
 }
 
 /// Reads a command line: `<anything> __guard|__supervise <home>/runs/<run>/<attempt>`.
-fn role(pid: Pid, home: &Path) -> Option<(Role, String, u32)> {
-    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+fn role(pid: Pid, home: &Path) -> io::Result<Option<(Role, String, u32)>> {
+    Ok(told(pid, "cmdline")?.and_then(|line| role_in(&line, home)))
+}
+
+/// Reads a file that the kernel has about a process. `None`: it has ended, or does not let us look. An
+/// error is no such answer: a process is not outside because we lack a descriptor or memory to see it.
+fn told(pid: Pid, file: &str) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.raw_os_error().is_some_and(|code| [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO].contains(&code)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn role_in(line: &[u8], home: &Path) -> Option<(Role, String, u32)> {
     let mut args = line.split(|byte| *byte == 0).skip(1);
     let role = match args.next()? {
         b"__guard" => Role::Guard,
@@ -146,8 +159,11 @@ fn role(pid: Pid, home: &Path) -> Option<(Role, String, u32)> {
 
 /// The marker in its environment, for a worker that outlived both its guard and its supervisor. It
 /// counts only where it names an attempt of this home.
-fn marked(pid: Pid, home: &Path) -> Option<(String, u32)> {
-    let env = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+fn marked(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
+    Ok(told(pid, "environ")?.and_then(|env| marked_in(&env, home)))
+}
+
+fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
     let prefix = format!("{}=", tree::MARKER);
     let value = env.split(|byte| *byte == 0).find_map(|pair| pair.strip_prefix(prefix.as_bytes()))?;
     let (run_id, attempt) = std::str::from_utf8(value).ok()?.split_once('/')?;

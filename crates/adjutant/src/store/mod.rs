@@ -39,8 +39,8 @@ pub use messages::{Message, messages_by_id, queued_messages};
 pub use requests::{Group, NewRequest, Request, open_requests, request_by_id, request_by_no, requests_of, requests_together, unread_of, untold_of};
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, Run, RunInput, Usage, attempt_row, counts, due_stopped, ended_after, fruitless_attempts,
-    harness_word, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, prompt_word, queue_place, report_of, run_by_id,
-    run_by_ref, run_input, runs_newest,
+    harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, prompt_word, queue_place, report_of,
+    run_by_id, run_by_ref, run_input, runs_newest,
 };
 pub use tasks::{Task, task_by_id};
 pub use tx::Tx;

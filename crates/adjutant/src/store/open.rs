@@ -39,9 +39,12 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
 
 fn open(home: &Home) -> Result<Connection, StoreError> {
     let path = home.database();
-    // Made by us first, so that nobody else can read it for a moment.
-    let made = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    if let Err(error) = made {
+    // Made by us first, so that nobody else can read it for a moment. One that is there is not opened:
+    // closing any descriptor of it would give up the locks that SQLite holds on it.
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    if let Err(error) = made.map(drop)
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
         return Err(if error.kind() == std::io::ErrorKind::StorageFull {
             StoreError::Full
         } else {
@@ -111,4 +114,27 @@ fn load_ballast(home: &Home) -> std::io::Result<()> {
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST_BYTES)?;
     }
     Ok(())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::super::Store;
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    /// Without SQLite's lock another program would take the database for abandoned, and its log with it.
+    #[test]
+    fn the_database_stays_locked_for_other_programs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home { dir: dir.path().to_owned() };
+        for _ in 0..2 {
+            let store = Store::open(&home).expect("opens");
+            store.read(|_| Ok(())).expect("reads");
+            let inode = format!(":{} ", std::fs::metadata(home.database()).expect("is there").ino());
+            let pid = format!(" {} ", std::process::id());
+            let locks = std::fs::read_to_string("/proc/locks").expect("the kernel tells");
+            assert!(locks.lines().any(|lock| lock.contains("POSIX") && lock.contains(&pid) && lock.contains(&inode)), "{inode}: {locks}");
+            store.close();
+        }
+    }
 }

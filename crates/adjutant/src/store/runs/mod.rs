@@ -449,6 +449,19 @@ pub fn counts(connection: &Connection) -> Result<Counts, StoreError> {
     })
 }
 
+/// Tells whether there is anything that goes on without being called for: a run that is live, queued,
+/// or stopped until a limit of its vendor ends, or a request that will expire.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_work_ahead(connection: &Connection) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))
+        OR EXISTS (SELECT 1 FROM runs WHERE state = 'queued')
+        OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason = ?1)
+        OR EXISTS (SELECT 1 FROM requests WHERE status = 'pending')";
+    Ok(connection.prepare_cached(sql)?.query_row([StopReason::RateLimited.word()], |row| row.get(0))?)
+}
+
 /// Returns the next instant at which something is due by itself.
 ///
 /// # Errors

@@ -206,9 +206,9 @@ impl Case {
         }
     }
 
-    /// Asserts that none is left within a second.
+    /// Waits until none is left.
     pub async fn none_left(&self) {
-        let until = Instant::now() + Duration::from_secs(1);
+        let until = Instant::now() + SOON;
         loop {
             let alive = self.alive();
             if alive.is_empty() {
