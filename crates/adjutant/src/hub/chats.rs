@@ -1,13 +1,12 @@
 //! The calls about chats.
 
-use super::router::{Shared, on};
+use super::router::{Calls, on};
 use crate::view::{
     ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ReadAnswers, Say, SearchChats, ShowChat, StartChat, SummariseChat,
 };
-use axum::Router;
 
-/// Adds the calls about chats to the router.
-pub(super) fn routes(mut router: Router<Shared>) -> Router<Shared> {
+/// Adds the calls about chats.
+pub(super) fn routes(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: StartChat| async move { hub.ops.tally.count(hub.ops.start_chat(caller, call).await) });
     router = on(router, |hub, caller, call: ListChats| async move { hub.ops.tally.count(hub.ops.list_chats(&caller.who, &call)) });
     router = on(router, |hub, caller, call: ShowChat| async move { hub.ops.tally.count(hub.ops.show_chat(&caller.who, &call).await) });

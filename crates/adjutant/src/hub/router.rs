@@ -4,8 +4,9 @@ use super::Hub;
 use super::auth::{Auth, Connection, authenticate};
 use crate::failpoint::failpoint;
 use crate::link::{FactsTaken, GetClosing, GetOrders, PostFacts, headers};
-use crate::ops::{Caller, OpError, http_status};
+use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::process::peer::Peer;
+use crate::sock;
 use crate::store::{Key, counts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskTogether, Call, Cancel, CancelTask, Clean, Delegate, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver,
@@ -14,17 +15,17 @@ use crate::view::{
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::serve::IncomingStream;
+use axum::serve::{IncomingStream, Listener};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
@@ -35,8 +36,24 @@ const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The hub, for what is made anew with every connection.
 static HUB: OnceLock<Arc<Hub>> = OnceLock::new();
 
-impl Connected<IncomingStream<'_, UnixListener>> for Connection {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+/// The hub's socket.
+struct Door(UnixListener);
+
+impl Listener for Door {
+    type Io = sock::Stream;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (sock::Stream, ()) {
+        (sock::accept(&mut self.0).await, ())
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connected<IncomingStream<'_, Door>> for Connection {
+    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
         let hub = HUB.get().expect("set before the first connection is taken");
         Self::new(Peer::of(stream.io()), hub.connections.opened())
     }
@@ -46,13 +63,13 @@ impl Connected<IncomingStream<'_, UnixListener>> for Connection {
 pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, closing: Arc<Notify>) -> io::Result<()> {
     let hub = HUB.get_or_init(|| hub);
     let service = router(Arc::clone(hub)).into_make_service_with_connect_info::<Connection>();
-    axum::serve(listener, service).with_graceful_shutdown(async move { closing.notified().await }).await
+    axum::serve(Door(listener), service).with_graceful_shutdown(async move { closing.notified().await }).await
 }
 
 pub(super) type Shared = Arc<Hub>;
 
 fn router(hub: Shared) -> Router {
-    let mut router = Router::new();
+    let mut router = Calls::default();
     router = on(router, |hub, caller, call: Dispatch| async move { hub.ops.dispatch(caller, call).await });
     router = on(router, |hub, caller, call: ListRuns| async move { hub.ops.list_runs(&caller.who, &call) });
     router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller, &call).await });
@@ -103,33 +120,72 @@ fn router(hub: Shared) -> Router {
         }
         Ok(view)
     });
-    router
-        .route("/link/facts", post(facts))
-        .route("/link/orders", post(orders))
-        .route("/link/closing", post(closing))
-        .fallback(no_such_call)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(hub)
+    router = from_supervisors(router, "/link/facts", facts);
+    router = from_supervisors(router, "/link/orders", orders);
+    router = from_supervisors(router, "/link/closing", closing);
+    Router::new().fallback(call).with_state((hub, Arc::new(router)))
 }
 
-/// Adds one call of the contract to the router.
-pub(super) fn on<C, F, Fut>(router: Router<Shared>, serve: F) -> Router<Shared>
+/// What a call comes to.
+type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
+/// Serves one call: from whom it comes, its headers and its body.
+type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
+
+/// The calls by their paths. What is the same for all of them exists once, not once for each.
+#[derive(Default)]
+pub(super) struct Calls(HashMap<String, Serve>);
+
+/// Adds one call of the contract.
+pub(super) fn on<C, F, Fut>(mut calls: Calls, serve: F) -> Calls
 where
     C: Call,
-    F: Fn(Shared, Caller, C) -> Fut + Clone + Send + Sync + 'static,
+    F: Fn(Shared, Caller, C) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<C::Reply, OpError>> + Send + 'static,
 {
-    let handler = move |State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes| async move {
-        let response = match authenticate(&hub, &connection, &given) {
-            Err(refusal) => *refusal,
-            Ok(Auth { who, attempt: _ }) => match parsed::<C>(&who, &given, &body) {
-                Err(refusal) => *refusal,
-                Ok((caller, call)) => reply(serve(Arc::clone(&hub), caller, call).await),
-            },
-        };
-        stamped(&hub, response)
+    let served = move |hub: Shared, Auth { who, attempt: _ }: Auth, given: &HeaderMap, body: &[u8]| -> Served {
+        match parsed::<C>(&who, given, body) {
+            Err(refusal) => Box::pin(std::future::ready(*refusal)),
+            Ok((caller, call)) => {
+                let done = serve(hub, caller, call);
+                Box::pin(async move { reply(done.await) })
+            }
+        }
     };
-    router.route(&format!("/api/v1/{}", C::NAME), post(handler))
+    calls.0.insert(format!("/api/v1/{}", C::NAME), Box::new(served));
+    calls
+}
+
+/// Adds one thing that only supervisors say.
+fn from_supervisors<T, F, Fut>(mut calls: Calls, path: &str, serve: F) -> Calls
+where
+    T: DeserializeOwned,
+    F: Fn(Shared, AttemptId, T) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Response> + Send + 'static,
+{
+    let served = move |hub: Shared, auth: Auth, _: &HeaderMap, body: &[u8]| -> Served {
+        let Some(attempt) = auth.attempt else { return Box::pin(std::future::ready(failed(&only_supervisors()))) };
+        match body_of(body) {
+            Err(refusal) => Box::pin(std::future::ready(*refusal)),
+            Ok(said) => Box::pin(serve(hub, attempt, said)),
+        }
+    };
+    calls.0.insert(path.to_owned(), Box::new(served));
+    calls
+}
+
+async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let response = match calls.0.get(parts.uri.path()) {
+        Some(serve) if parts.method == Method::POST => match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
+            Err(_) => failed(&bad(&format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))),
+            Ok(body) => match authenticate(&hub, &connection, &parts.headers) {
+                Err(refusal) => *refusal,
+                Ok(auth) => serve(Arc::clone(&hub), auth, &parts.headers, &body).await,
+            },
+        },
+        _ => no_such_call(&hub, parts.uri.path()),
+    };
+    stamped(&hub, response)
 }
 
 fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(Caller, C), Box<Response>> {
@@ -181,14 +237,14 @@ fn stamped(hub: &Hub, mut response: Response) -> Response {
     response
 }
 
-async fn no_such_call(State(hub): State<Shared>, request: Request) -> Response {
-    let path: String = request.uri().path().chars().take(100).collect();
+fn no_such_call(hub: &Hub, path: &str) -> Response {
+    let path: String = path.chars().take(100).collect();
     let view = ErrorView {
         code: codes::NOT_FOUND.to_owned(),
         message: format!("this hub (version {}) knows no {path}", hub.version),
         hint: Some("adj stop ends it; the next command starts one of its own version".to_owned()),
     };
-    stamped(&hub, failed(&view))
+    failed(&view)
 }
 
 fn manage(who: &Principal) -> Result<(), OpError> {
@@ -219,36 +275,17 @@ fn look(hub: &Hub) -> Result<HubView, OpError> {
     })
 }
 
-async fn facts(State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes) -> Response {
-    let result = async {
-        let auth = authenticate(&hub, &connection, &given)?;
-        let Some(attempt) = auth.attempt else { return Err(Box::new(failed(&only_supervisors()))) };
-        let posted: PostFacts = body_of(&body)?;
-        failpoint!("hub.before_facts");
-        let cursor = hub.ops.take_facts(attempt, posted.facts).await;
-        Ok(reply(cursor.map(|cursor| FactsTaken { cursor })))
-    };
-    stamped(&hub, result.await.unwrap_or_else(|refusal: Box<Response>| *refusal))
+async fn facts(hub: Shared, attempt: AttemptId, posted: PostFacts) -> Response {
+    failpoint!("hub.before_facts");
+    reply(hub.ops.take_facts(attempt, posted.facts).await.map(|cursor| FactsTaken { cursor }))
 }
 
-async fn orders(State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes) -> Response {
-    let result = async {
-        let auth = authenticate(&hub, &connection, &given)?;
-        let Some(attempt) = auth.attempt else { return Err(Box::new(failed(&only_supervisors()))) };
-        let wanted: GetOrders = body_of(&body)?;
-        Ok(reply(hub.ops.orders(attempt, wanted.known, wanted.wait_ms).await))
-    };
-    stamped(&hub, result.await.unwrap_or_else(|refusal: Box<Response>| *refusal))
+async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response {
+    reply(hub.ops.orders(attempt, wanted.known, wanted.wait_ms).await)
 }
 
-async fn closing(State(hub): State<Shared>, ConnectInfo(connection): ConnectInfo<Connection>, given: HeaderMap, body: Bytes) -> Response {
-    let result = async {
-        let auth = authenticate(&hub, &connection, &given)?;
-        let Some(attempt) = auth.attempt else { return Err(Box::new(failed(&only_supervisors()))) };
-        let GetClosing {} = body_of(&body)?;
-        Ok(reply(hub.ops.closing(attempt)))
-    };
-    stamped(&hub, result.await.unwrap_or_else(|refusal: Box<Response>| *refusal))
+async fn closing(hub: Shared, attempt: AttemptId, GetClosing {}: GetClosing) -> Response {
+    reply(hub.ops.closing(attempt))
 }
 
 fn only_supervisors() -> ErrorView {

@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 
 /// Largest call, in bytes: an answer of the largest size and what JSON makes of it.
@@ -177,11 +177,11 @@ enum Admission {
 struct Checked(UnixListener);
 
 impl Listener for Checked {
-    type Io = UnixStream;
+    type Io = sock::Stream;
     type Addr = Admission;
 
-    async fn accept(&mut self) -> (UnixStream, Admission) {
-        let (stream, _) = Listener::accept(&mut self.0).await;
+    async fn accept(&mut self) -> (sock::Stream, Admission) {
+        let stream = sock::accept(&mut self.0).await;
         let admission = match look_at(&stream) {
             Ok(true) => Admission::Own,
             Ok(false) => Admission::Foreign,
@@ -198,7 +198,7 @@ impl Listener for Checked {
     }
 }
 
-fn look_at(stream: &UnixStream) -> io::Result<bool> {
+fn look_at(stream: &sock::Stream) -> io::Result<bool> {
     let peer = Peer::of(stream)?;
     Ok(peer.is_same_user() && peer.is_below(rustix::process::getpid())?)
 }

@@ -1,6 +1,10 @@
 //! Unix sockets at paths of any length: beyond the kernel's 108 bytes the directory is opened and
 //! the socket is named through it.
 
+mod stream;
+
+pub use stream::Stream;
+
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,9 +36,20 @@ fn shorten(path: &Path) -> io::Result<Short> {
 ///
 /// # Errors
 /// As the kernel says, with the path.
-pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+pub async fn connect(path: &Path) -> io::Result<Stream> {
     let short = shorten(path)?;
-    UnixStream::connect(&short.path).await
+    Stream::new(UnixStream::connect(&short.path).await?)
+}
+
+/// Accepts the next connection; failures are logged, and it goes on.
+pub async fn accept(listener: &mut UnixListener) -> Stream {
+    loop {
+        let (stream, _) = axum::serve::Listener::accept(listener).await;
+        match Stream::new(stream) {
+            Ok(stream) => return stream,
+            Err(error) => tracing::error!(%error, "a connection cannot be served"),
+        }
+    }
 }
 
 /// Opens a socket at `path`, replacing what lies there, for its owner only. It takes connections as

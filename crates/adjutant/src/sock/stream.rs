@@ -1,0 +1,168 @@
+//! A connection that wakes its process only for what it waits for.
+//!
+//! Tokio's own streams listen for room to write, too. A Unix socket has room again whenever the
+//! other end reads, so every message that is sent would wake its sender for nothing.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Stream {
+    stream: AsyncFd<UnixStream>,
+    /// The same socket, listened to for room; only while a write has to wait for it.
+    room: Option<AsyncFd<UnixStream>>,
+}
+
+impl Stream {
+    /// Takes a connection over.
+    ///
+    /// # Errors
+    /// No more descriptors can be listened to.
+    pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
+        Ok(Self { stream: listened_to(stream.into_std()?, Interest::READABLE)?, room: None })
+    }
+
+    fn poll_write_with(&mut self, cx: &mut Context<'_>, write: impl Fn(&UnixStream) -> io::Result<usize>) -> Poll<io::Result<usize>> {
+        loop {
+            let done = match &self.room {
+                None => write(self.stream.get_ref()),
+                Some(room) => {
+                    let mut guard = ready!(room.poll_write_ready(cx))?;
+                    match guard.try_io(|room| write(room.get_ref())) {
+                        Ok(done) => done,
+                        Err(_no_room_yet) => continue,
+                    }
+                }
+            };
+            match done {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.room = Some(listened_to(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?);
+                }
+                done => {
+                    self.room = None;
+                    return Poll::Ready(done);
+                }
+            }
+        }
+    }
+}
+
+#[expect(deprecated, reason = "its successor is unsafe, for the sake of what does not own its descriptor; this does")]
+fn listened_to(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
+    AsyncFd::with_interest(stream, interest)
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.stream.poll_read_ready(cx))?;
+            let space = buf.initialize_unfilled();
+            match guard.try_io(|stream| stream.get_ref().read(space)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Ok(Ok(count)) => {
+                    // Everything that was there is taken: the next look would find nothing.
+                    if 0 < count && count < space.len() {
+                        guard.clear_ready();
+                    }
+                    buf.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(_nothing_yet) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write_with(cx, |mut stream| stream.write(bytes))
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write_with(cx, |mut stream| stream.write_vectored(parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.get_ref().shutdown(Shutdown::Write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    fn pair() -> (Stream, Stream) {
+        let (near, far) = tokio::net::UnixStream::pair().expect("a pair");
+        (Stream::new(near).expect("near"), Stream::new(far).expect("far"))
+    }
+
+    #[tokio::test]
+    async fn more_than_the_socket_holds_arrives_whole() {
+        let (mut near, mut far) = pair();
+        let sent: Vec<u8> = (0..8_000_000_u32).map(|number| number.to_le_bytes()[number as usize % 4]).collect();
+        let mut got = Vec::new();
+        let write = async {
+            near.write_all(&sent).await.expect("written");
+            assert!(near.room.is_none(), "nobody waits for room any more");
+            near.shutdown().await.expect("shut down");
+        };
+        let (read, ()) = tokio::join!(far.read_to_end(&mut got), write);
+        assert_eq!(read.expect("read"), sent.len());
+        assert!(got == sent);
+        // The other direction is still open.
+        far.write_all(b"back").await.expect("written");
+        drop(far);
+        let mut back = String::new();
+        near.read_to_string(&mut back).await.expect("read");
+        assert_eq!(back, "back");
+    }
+
+    #[tokio::test]
+    async fn messages_go_to_and_fro_and_an_end_is_seen() {
+        let (mut near, mut far) = pair();
+        let echo = async {
+            let mut bytes = [0; 64];
+            loop {
+                let count = far.read(&mut bytes).await.expect("read");
+                if count == 0 {
+                    return;
+                }
+                far.write_all(&bytes[..count]).await.expect("written");
+            }
+        };
+        let ask = async {
+            for round in 0..1_000_u32 {
+                near.write_all(&round.to_le_bytes()).await.expect("written");
+                let mut back = [0; 4];
+                near.read_exact(&mut back).await.expect("read");
+                assert_eq!(back, round.to_le_bytes());
+            }
+            drop(near);
+        };
+        tokio::join!(echo, ask);
+    }
+}
