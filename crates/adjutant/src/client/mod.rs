@@ -23,8 +23,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::time::Sleep;
 
 /// This build's version, as the two ends of a connection tell each other.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -43,6 +45,8 @@ const PAUSES_MAX: u32 = 40;
 /// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
 /// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
 const NO_REPLY: Duration = Duration::from_secs(15);
+/// How much longer it may be, when the connection's last call was a wait.
+const PATIENCE_SPARE: Duration = Duration::from_secs(60);
 
 /// A connection to the hub, or to a supervisor that carries the calls on. Cheap to clone.
 #[derive(Clone)]
@@ -56,7 +60,24 @@ impl std::fmt::Debug for Client {
 
 struct Inner {
     target: Mutex<Target>,
-    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// One connection, and the timer of whoever waits on it. It is kept, and put off where it can be:
+/// a timer that is made anew for every call wakes the runtime for every call.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    patience: Pin<Box<Sleep>>,
+}
+
+impl Connection {
+    /// Makes the timer end after `limit`, or up to [`PATIENCE_SPARE`] later.
+    fn be_patient(&mut self, limit: Duration) {
+        let (end, earliest) = (self.patience.deadline(), tokio::time::Instant::now() + limit);
+        if end < earliest || end > earliest + PATIENCE_SPARE {
+            self.patience.as_mut().reset(earliest);
+        }
+    }
 }
 
 /// Who is at the far end, and what to do when nobody is.
@@ -232,6 +253,10 @@ impl Client {
 
     async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, Broken> {
         let target = self.target().clone();
+        let mut connection = match tokio::time::timeout(NO_REPLY, self.connection(&target)).await {
+            Ok(connection) => connection.map_err(|error| Broken::Connection(error.to_string()))?,
+            Err(_) => return Err(Broken::NoReply("no connection".to_owned())),
+        };
         let mut request = Request::post(path).header("host", "adj").header("content-type", "application/json").header(headers::VERSION, VERSION);
         if let Some(key) = key {
             request = request.header(headers::KEY, key);
@@ -248,18 +273,22 @@ impl Client {
         // A supervisor holds its worker's calls for as long as there is no hub.
         let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
         let request = request.body(Full::new(body)).map_err(|error| Broken::Refused(internal(&error)))?;
+        if let Some(limit) = limit {
+            connection.be_patient(limit);
+        }
+        let Connection { sender, patience } = &mut connection;
         let exchange = async {
-            let mut connection = self.connection(&target).await.map_err(|error| Broken::Connection(error.to_string()))?;
-            let reply = connection.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
+            let reply = sender.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
             let (parts, body) = reply.into_parts();
             let body = http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?;
-            Ok((connection, parts, body.to_bytes()))
+            Ok((parts, body.to_bytes()))
         };
-        let (connection, parts, bytes) = match limit {
+        let (parts, bytes) = match limit {
             None => exchange.await?,
-            Some(limit) => match tokio::time::timeout(limit, exchange).await {
-                Ok(exchanged) => exchanged?,
-                Err(_) => {
+            Some(limit) => tokio::select! {
+                biased;
+                exchanged = exchange => exchanged?,
+                () = patience => {
                     tracing::warn!(path, ?limit, "no reply: the call is repeated");
                     return Err(Broken::NoReply(format!("no reply in {} s", limit.as_secs())));
                 }
@@ -323,22 +352,22 @@ impl Client {
         }
     }
 
-    async fn connection(&self, target: &Target) -> io::Result<SendRequest<Full<Bytes>>> {
+    async fn connection(&self, target: &Target) -> io::Result<Connection> {
         while let Some(mut idle) = self.pop_idle() {
-            if idle.ready().await.is_ok() {
+            if idle.sender.ready().await.is_ok() {
                 return Ok(idle);
             }
         }
-        connect(&target.socket()).await
+        Ok(Connection { sender: connect(&target.socket()).await?, patience: Box::pin(tokio::time::sleep(NO_REPLY)) })
     }
 
-    fn pop_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+    fn pop_idle(&self) -> Option<Connection> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn give_back(&self, connection: SendRequest<Full<Bytes>>) {
+    fn give_back(&self, connection: Connection) {
         let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_CONNECTIONS_MAX && !connection.is_closed() {
+        if idle.len() < IDLE_CONNECTIONS_MAX && !connection.sender.is_closed() {
             idle.push(connection);
         }
     }
