@@ -107,6 +107,7 @@ impl Ops {
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Ask, "")?;
             let news: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.now().plus_ms(expiry_ms))).collect();
+            tx.may_refuse_late()?;
             tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask_together(&run, &news))
         };
         let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
@@ -283,6 +284,9 @@ impl Ops {
         let (home, again_home, retention) = (self.home.clone(), self.home.clone(), self.retention());
         let bells = Arc::clone(self.store.bells());
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
+            if answers.len() > 1 {
+                tx.may_refuse_late()?;
+            }
             let mut requests = Vec::with_capacity(answers.len());
             for (decision, child, AnswerOne { run, message_id, content_hash, .. }) in answers {
                 let request = match (message_id, run) {
@@ -301,14 +305,19 @@ impl Ops {
                 if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
                     return Err(Denied::NotAsShown.into());
                 }
-                let request = match &request.matter {
-                    Matter::Delegation(_) => super::delegations::decide(tx, who, &request, decision, child)?,
-                    Matter::Question | Matter::Approval { .. } => tx.settle(&request, RequestEvent::Answer { by: who.clone(), decision })?,
-                };
-                // An approval can be taken back until it was read, so nothing else reads it.
-                if request.matter == Matter::Question && bells.hangs(&Topic::Answer(request.run, request.id)) {
-                    tx.settle(&request, RequestEvent::Retrieve)?;
+                if request.by_block {
+                    tx.may_refuse_late()?;
                 }
+                let given = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
+                let request = match &request.matter {
+                    Matter::Delegation(_) => {
+                        tx.may_refuse_late()?;
+                        super::delegations::decide(tx, who, &request, decision, child)?
+                    }
+                    // An approval can be taken back until it was read, so nothing else reads it.
+                    Matter::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
+                    Matter::Question | Matter::Approval { .. } => tx.settle(&request, given)?,
+                };
                 tx.hand_over(&request, retention)?;
                 requests.push(request);
             }

@@ -132,7 +132,8 @@ impl Ops {
     }
 
     /// Runs one durable transaction once for the caller's key, of which only a receipt is kept: a
-    /// repeated call gets what `again` makes of it, which has to be the same.
+    /// repeated call gets what `again` makes of it, which has to be the same. `work` refuses before
+    /// it writes (see [`Store::write_checked`]).
     async fn write_with_receipt<T, R>(
         &self,
         caller: Caller,
@@ -145,7 +146,7 @@ impl Ops {
         R: Serialize + DeserializeOwned,
     {
         let Caller { who, key } = caller;
-        Ok(self.store.write(move |tx| tx.once_with_receipt(&who, key.as_ref(), |tx| work(tx, &who), receipt, again)).await?)
+        Ok(self.store.write_checked(move |tx| tx.once_with_receipt(&who, key.as_ref(), |tx| work(tx, &who), receipt, again)).await?)
     }
 
     /// Refuses an action that the principal may never do, before anything is looked up.

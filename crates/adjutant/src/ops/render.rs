@@ -157,7 +157,7 @@ pub(super) fn content_hash(request: &Request) -> String {
         }
     }
     let digest: [u8; 32] = hash.finalize().into();
-    digest.iter().take(CONTENT_HASH_BYTES).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    digest.iter().take(CONTENT_HASH_BYTES).flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 pub(super) fn request(request: &Request) -> RequestView {

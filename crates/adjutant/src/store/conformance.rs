@@ -530,10 +530,10 @@ async fn a_foreign_or_newer_file_is_refused_and_left_alone() {
 #[tokio::test]
 async fn a_closed_store_refuses_at_once_whoever_reads_and_whoever_waits_to_read() {
     let fixture = fixture();
-    let reading = std::sync::Barrier::new(super::READERS + 1);
-    let closed = std::sync::Barrier::new(super::READERS + 1);
+    let reading = std::sync::Barrier::new(super::READERS_MAX + 1);
+    let closed = std::sync::Barrier::new(super::READERS_MAX + 1);
     std::thread::scope(|scope| {
-        for _ in 0..super::READERS {
+        for _ in 0..super::READERS_MAX {
             scope.spawn(|| {
                 let read = fixture.store.read(|_| {
                     reading.wait();

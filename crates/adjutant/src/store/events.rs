@@ -56,7 +56,7 @@ pub fn append(
 /// A failure of the store.
 pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>, after: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
     const COLUMNS: &str =
-        "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e JOIN runs r ON r.id = e.run";
+        "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e CROSS JOIN runs r ON r.id = e.run";
     let one_run = match (who, run) {
         (_, Some(run)) => Some(run),
         (Principal::Run(run), None) => Some(*run),

@@ -49,8 +49,9 @@ use crate::config::Home;
 pub use rusqlite::Connection;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many connections serve reads.
-const READERS: usize = 2;
+/// Most connections that serve reads at once. Each keeps the schema and its pages, so all but the
+/// first are opened when they are needed.
+const READERS_MAX: usize = 2;
 
 /// How many steps of a statement lie between two looks at its deadline.
 const DEADLINE_LOOKS_OPS: i32 = 2_000;
@@ -60,11 +61,35 @@ const DEADLINE_LOOKS_OPS: i32 = 2_000;
 pub struct Store(Arc<Inner>);
 
 struct Inner {
+    home: Home,
     writer: writer::Writer,
-    /// Those that nobody reads with; `None` once the store is closed.
-    readers: Mutex<Option<Vec<Connection>>>,
+    /// `None` once the store is closed.
+    readers: Mutex<Option<Readers>>,
     free: std::sync::Condvar,
     bells: Arc<Bells>,
+}
+
+struct Readers {
+    /// Those that nobody reads with.
+    idle: Vec<Connection>,
+    /// With those that somebody does.
+    open: usize,
+}
+
+impl Readers {
+    /// Takes one that is idle, or opens another. `None`: one has to be waited for.
+    fn take(&mut self, home: &Home) -> Option<Connection> {
+        if self.idle.is_empty() && self.open < READERS_MAX {
+            match open::read_only(home) {
+                Ok(connection) => {
+                    self.open += 1;
+                    return Some(connection);
+                }
+                Err(error) => tracing::warn!(%error, "reads share the connections that there are"),
+            }
+        }
+        self.idle.pop()
+    }
 }
 
 impl std::fmt::Debug for Store {
@@ -81,12 +106,9 @@ impl Store {
     pub fn open(home: &Home) -> Result<Self, StoreError> {
         let bells = Arc::new(Bells::default());
         let connection = open::writable(home)?;
-        let mut readers = Vec::with_capacity(READERS);
-        for _ in 0..READERS {
-            readers.push(open::read_only(home)?);
-        }
+        let readers = Readers { idle: vec![open::read_only(home)?], open: 1 };
         let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&bells))?;
-        Ok(Self(Arc::new(Inner { writer, readers: Mutex::new(Some(readers)), free: std::sync::Condvar::new(), bells })))
+        Ok(Self(Arc::new(Inner { home: home.clone(), writer, readers: Mutex::new(Some(readers)), free: std::sync::Condvar::new(), bells })))
     }
 
     /// Runs one transaction and returns when it is durable. What `work` returns as an error leaves
@@ -99,7 +121,20 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        self.0.writer.run(work).await
+        self.0.writer.run(true, work).await
+    }
+
+    /// The same for work that refuses before it writes anything, or calls [`Tx::may_refuse_late`]
+    /// first: it is cheaper. Should it break that promise, whatever shares its transaction fails too.
+    ///
+    /// # Errors
+    /// What `work` refused, or what became of the disk.
+    pub async fn write_checked<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.0.writer.run(false, work).await
     }
 
     /// Hands in a transaction that nobody waits for and that may be lost: for what is only a
@@ -135,7 +170,7 @@ impl Store {
     fn lend(&self) -> Result<Lent<'_>, StoreError> {
         let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = loop {
-            match readers.as_mut().ok_or(StoreError::Closed)?.pop() {
+            match readers.as_mut().ok_or(StoreError::Closed)?.take(&self.0.home) {
                 Some(connection) => break connection,
                 None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
             }
@@ -190,7 +225,7 @@ impl Drop for Lent<'_> {
                 tracing::error!(%error, "a read cannot be ended");
             }
             if let Some(readers) = self.store.readers.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-                readers.push(connection);
+                readers.idle.push(connection);
             }
             self.store.free.notify_one();
         }

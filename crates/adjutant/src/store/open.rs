@@ -10,7 +10,7 @@ use std::time::Duration;
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 1] = [concat!(include_str!("schema.sql"), include_str!("chats.sql"))];
+const MIGRATIONS: [&str; 2] = [concat!(include_str!("schema.sql"), include_str!("chats.sql")), concat!(include_str!("schema2_requests.sql"))];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Set free when the disk is so full that not even the wal-index can grow.
@@ -67,7 +67,7 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
-             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 1000; PRAGMA temp_store = MEMORY;",
+             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY;",
         )
         .map_err(opening)?;
     prepare_once(&connection, 256)?;
@@ -116,15 +116,80 @@ fn load_ballast(home: &Home) -> std::io::Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
-    use super::super::Store;
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+    use crate::store::{Store, Tx, request_by_no};
+    use adjutant_core::{Decision, Principal, RequestEvent, RequestNo, RequestState};
+
+    /// A home whose database is of the first schema: a live run with one question that is open, one
+    /// that was answered, and one that was read.
+    fn first_schema() -> (tempfile::TempDir, Home) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(&dir.path().join("home")).expect("a home");
+        home.ensure().expect("a home");
+        let connection = Connection::open(home.database()).expect("a database");
+        let run = "01a1ff99-4460-7000-8000-000000000001";
+        let rows = format!(
+            "INSERT INTO runs (id, name, agent, task, cwd, patience_ms, prompt_via, owner, root, state, attempt, created_at, updated_at, pending,
+               blocking_pending, unread, last_seq)
+             VALUES ('{run}', 'old-hen', 'echo', 't', '/tmp', 1000, 'stdin', 'person', '{run}', 'running', 1, 1, 1, 1, 1, 1, 3);
+             INSERT INTO requests (id, run, kind, question, blocking, patience_ms, status, answer, answered_by, asked_at, expires_at, answered_at, retrieved_at)
+             VALUES ('01a1ff99-4460-7000-8000-000000000002', '{run}', 'question', 'open?', 1, 1, 'pending', NULL, NULL, 1, 9000000000000, NULL, NULL),
+               ('01a1ff99-4460-7000-8000-000000000003', '{run}', 'question', 'answered?', 1, 1, 'answered', 'yes', 'person', 1, 9000000000000, 2, NULL),
+               ('01a1ff99-4460-7000-8000-000000000004', '{run}', 'question', 'read?', 1, 1, 'retrieved', 'yes', 'person', 1, 9000000000000, 2, 3);
+             INSERT INTO events (at, kind, run, by, text) VALUES (1, 'run.queued', '{run}', 'person', ''), (1, 'run.started', '{run}', 'supervisor', ''),
+               (1, 'request.asked', '{run}', 'run:{run}', 'Q1 open?');"
+        );
+        let made = format!(
+            "PRAGMA journal_mode = WAL; BEGIN; {} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; {rows} COMMIT;",
+            MIGRATIONS[0]
+        );
+        connection.execute_batch(&made).expect("the first schema");
+        (dir, home)
+    }
+
+    #[test]
+    fn a_store_of_the_first_schema_is_brought_up_to_date_and_works() {
+        let (_dir, home) = first_schema();
+        let connection = writable(&home).expect("it opens");
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a version");
+        assert_eq!(version, i64::try_from(MIGRATIONS.len()).expect("few"));
+        let intact: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
+        assert_eq!(intact, "ok");
+
+        let read = |no| request_by_no(&connection, RequestNo(no)).expect("a read").expect("a request");
+        assert!(matches!(read(2).state, RequestState::Answered(_)) && matches!(read(3).state, RequestState::Retrieved { .. }));
+        let mut tx = Tx::new(&connection, crate::clock::now(), true);
+        let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text("no".to_owned()) };
+        let taken = tx.settle_and_retrieve(&read(1), answer).expect("answered and read at once");
+        assert_eq!(read(1).state, taken.state);
+        assert!(matches!(taken.state, RequestState::Retrieved { .. }));
+        let told: Vec<String> = {
+            let mut events = connection.prepare("SELECT kind FROM events WHERE seq > 3 ORDER BY seq").expect("a statement");
+            events.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>().expect("kinds")
+        };
+        assert_eq!(told, ["request.answered", "request.retrieved"]);
+        let left: (i64, i64, i64, i64) = connection
+            .query_row("SELECT pending, blocking_pending, unread, last_seq FROM runs", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })
+            .expect("the run");
+        assert_eq!(left, (0, 0, 1, 5));
+        for status in ["pending", "answered"] {
+            let back = connection.execute("UPDATE requests SET status = ?1, retrieved_at = NULL WHERE no = 1", [status]);
+            assert!(back.expect_err("refused").to_string().contains("never moves back"));
+        }
+        // Opened again, it is as it was.
+        drop(connection);
+        drop(writable(&home).expect("it opens again"));
+    }
 
     /// Without SQLite's lock another program would take the database for abandoned, and its log with it.
+    #[cfg(target_os = "linux")]
     #[test]
     fn the_database_stays_locked_for_other_programs() {
+        use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home { dir: dir.path().to_owned() };
         for _ in 0..2 {

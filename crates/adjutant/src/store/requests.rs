@@ -5,8 +5,8 @@ use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    Answer, AnsweredBy, AttemptNo, Decision, Denied, EventKind, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId,
-    RunState, StopReason, Time, limits,
+    Answer, AnsweredBy, AttemptNo, Decision, Denied, EventKind, EventSeq, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState,
+    RunEvent, RunId, RunState, StopReason, Time, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -72,7 +72,12 @@ const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.
   q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
   q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
-  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no) FROM requests q JOIN runs r ON r.id = q.run";
+  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no)";
+const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
+// The planner takes these for no better than all requests of a run, or of an owner's runs; there may
+// be any number of settled ones.
+const FROM_OPEN_OF_RUN: &str = "FROM requests q INDEXED BY requests_pending CROSS JOIN runs r ON r.id = q.run";
+const FROM_OPEN: &str = "FROM requests q INDEXED BY requests_inbox CROSS JOIN runs r ON r.id = q.run";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     struct Raw {
@@ -164,7 +169,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
 }
 
 fn one(connection: &Connection, condition: &str, value: &dyn rusqlite::ToSql) -> Result<Option<Request>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
+    connection.prepare_cached(&format!("{COLUMNS} {FROM} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
 }
 
 /// Reads one request by its id.
@@ -184,7 +189,7 @@ pub(super) fn request_by_child(connection: &Connection, child: RunId) -> Result<
 pub(super) fn requests_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!(
-            "{COLUMNS} WHERE q.status = 'pending' AND r.state <> 'stopping' AND q.run IN (
+            "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.status = 'pending' AND r.state <> 'stopping' AND q.run IN (
              WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 UNION SELECT r.id FROM runs r JOIN below b ON r.parent = b.id)
              SELECT id FROM below) ORDER BY q.no LIMIT ?2"
         ))?
@@ -209,7 +214,7 @@ pub fn request_by_no(connection: &Connection, no: RequestNo) -> Result<Option<Re
 pub fn requests_together(connection: &Connection, request: &Request) -> Result<Vec<Request>, StoreError> {
     let Some(group) = request.group else { return Ok(vec![request.clone()]) };
     connection
-        .prepare_cached(&format!("{COLUMNS} WHERE q.group_no = ?1 ORDER BY q.no"))?
+        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.group_no = ?1 ORDER BY q.no"))?
         .query_map([group.first.0], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -221,9 +226,10 @@ pub fn requests_together(connection: &Connection, request: &Request) -> Result<V
 /// # Errors
 /// A failure of the store.
 pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let from = if all { FROM } else { FROM_OPEN_OF_RUN };
     let open = if all { "" } else { "AND q.status = 'pending'" };
     connection
-        .prepare_cached(&format!("{COLUMNS} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"))?
+        .prepare_cached(&format!("{COLUMNS} {from} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"))?
         .query_map(params![run.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -236,7 +242,7 @@ pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -
 /// A failure of the store.
 pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
     connection
-        .prepare_cached(&format!("{COLUMNS} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"))?
+        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"))?
         .query_map(params![run.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -251,7 +257,7 @@ pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
 pub fn untold_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!(
-            "{COLUMNS} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
+            "{COLUMNS} {FROM} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
              SELECT 1 FROM attempts a WHERE a.run = q.run AND a.n = q.told AND a.started_at IS NOT NULL)) ORDER BY q.no LIMIT ?2"
         ))?
         .query_map(params![run.to_string(), limit], read)?
@@ -265,14 +271,15 @@ pub fn untold_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
 /// # Errors
 /// A failure of the store.
 pub fn open_requests(connection: &Connection, who: &Principal, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let from = if all { FROM } else { FROM_OPEN };
     let open = if all { "1" } else { "q.status = 'pending'" };
     let rows: Vec<_> = match who {
         Principal::Person => connection
-            .prepare_cached(&format!("{COLUMNS} WHERE {open} ORDER BY q.no LIMIT ?1"))?
+            .prepare_cached(&format!("{COLUMNS} {from} WHERE {open} ORDER BY q.no LIMIT ?1"))?
             .query_map([limit], read)?
             .collect::<Result<_, _>>()?,
         Principal::Client(_) => connection
-            .prepare_cached(&format!("{COLUMNS} WHERE {open} AND r.owner = ?1 ORDER BY q.no LIMIT ?2"))?
+            .prepare_cached(&format!("{COLUMNS} {from} WHERE {open} AND r.owner = ?1 ORDER BY q.no LIMIT ?2"))?
             .query_map(params![who.to_string(), limit], read)?
             .collect::<Result<_, _>>()?,
         Principal::Run(_) => Vec::new(),
@@ -297,6 +304,20 @@ impl Request {
     pub fn is_ready(&self) -> bool {
         self.state.is_settled() && !self.held
     }
+}
+
+/// How one step of a request is told in the history: as what, by whom, and with what text.
+fn told_as(request: &Request, from: &RequestState, to: &RequestState) -> Result<(EventKind, String, String), StoreError> {
+    Ok(match to {
+        RequestState::Answered(answer) => {
+            let kind = if *from == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestVetoed };
+            (kind, answer.by.to_string(), super::runs::first_line(&answer.decision.to_text()))
+        }
+        RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),
+        RequestState::Expired { .. } => (EventKind::RequestExpired, "hub".to_owned(), String::new()),
+        RequestState::Withdrawn { .. } => (EventKind::RequestWithdrawn, "hub".to_owned(), String::new()),
+        RequestState::Pending => return Err(StoreError::Corrupt(format!("request {} became pending again", request.no))),
+    })
 }
 
 impl Tx<'_> {
@@ -410,23 +431,35 @@ impl Tx<'_> {
     /// What the rules refuse.
     pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.now())?;
-        if next == request.state {
-            return Ok(request.clone());
-        }
-        let (kind, by, text) = match &next {
-            RequestState::Answered(answer) => {
-                let kind = if request.state == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestVetoed };
-                (kind, answer.by.to_string(), super::runs::first_line(&answer.decision.to_text()))
+        self.move_on(request, &[next])
+    }
+
+    /// The same, where the asker waits for it: what is answered is retrieved at once. Both are in the
+    /// history.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+        let answered = apply(&request.state, &request.terms(), event, self.now())?;
+        let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.now())?;
+        self.move_on(request, &[answered, retrieved])
+    }
+
+    /// Records the states that a request goes through now.
+    fn move_on(&mut self, request: &Request, states: &[RequestState]) -> Result<Request, StoreError> {
+        let mut before = &request.state;
+        let mut steps = Vec::with_capacity(states.len());
+        for state in states {
+            if state != before {
+                steps.push((before, state));
+                before = state;
             }
-            RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),
-            RequestState::Expired { .. } => (EventKind::RequestExpired, "hub".to_owned(), String::new()),
-            RequestState::Withdrawn { .. } => (EventKind::RequestWithdrawn, "hub".to_owned(), String::new()),
-            RequestState::Pending => return Err(StoreError::Corrupt(format!("request {} became pending again", request.no))),
-        };
-        let answer = next.answer();
+        }
+        let Some((_, last)) = steps.last().copied() else { return Ok(request.clone()) };
+        let answer = last.answer();
         let row = answer.map(|answer| DecisionRow::of(&answer.decision)).transpose().map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let retrieved_at = if let RequestState::Retrieved { at, .. } = &next { Some(at.0) } else { None };
-        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &next { Some(at.0) } else { None };
+        let retrieved_at = if let RequestState::Retrieved { at, .. } = last { Some(at.0) } else { None };
+        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = last { Some(at.0) } else { None };
         let changed = self
             .prepare(
                 "UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7, verdict = ?9, changes = ?10
@@ -434,7 +467,7 @@ impl Tx<'_> {
             )?
             .execute(params![
                 request.id.to_string(),
-                next.word(),
+                last.word(),
                 row.as_ref().map(|row| row.answer.as_str()),
                 answer.map(|a| a.by.to_string()),
                 answer.map(|a| a.at.0),
@@ -447,25 +480,31 @@ impl Tx<'_> {
         if changed != 1 {
             return Err(StoreError::Corrupt(format!("request {} changed within its transaction", request.no)));
         }
-        let text = format!("{} {text}", request.no);
-        let seq = append_event(self, kind, request.run, &request.owner.to_string(), Some(request.id), &by, text.trim_end())?;
+        let (owner, mut seq, mut unread) = (request.owner.to_string(), EventSeq(0), 0);
+        for (from, to) in &steps {
+            let (kind, by, text) = told_as(request, from, to)?;
+            let text = format!("{} {text}", request.no);
+            seq = append_event(self, kind, request.run, &owner, Some(request.id), &by, text.trim_end())?;
+            unread += match (from, to) {
+                (RequestState::Pending, RequestState::Answered(_)) => 1,
+                (RequestState::Answered(_), RequestState::Retrieved { .. }) => -1,
+                _ => 0,
+            };
+        }
         let was_pending = i64::from(request.state == RequestState::Pending);
         let was_blocking = i64::from(request.blocking && was_pending == 1);
-        let unread = match (&request.state, &next) {
-            (RequestState::Pending, RequestState::Answered(_)) => 1,
-            (RequestState::Answered(_), RequestState::Retrieved { .. }) => -1,
-            _ => 0,
-        };
-        self.prepare(
-            "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6 WHERE id = ?1",
-        )?
-        .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
+        let waits_for_nothing: bool = self
+            .prepare(
+                "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6
+                 WHERE id = ?1 RETURNING state = 'stopped' AND blocking_pending = 0 AND holding = 0",
+            )?
+            .query_row(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0], |row| row.get(0))?;
         self.ring(Topic::Request(request.id));
         self.ring(Topic::Answer(request.run, request.id));
-        if was_blocking == 1 && !matches!(next, RequestState::Withdrawn { .. }) {
+        if was_blocking == 1 && waits_for_nothing && !matches!(last, RequestState::Withdrawn { .. }) {
             self.wake_parked(request.run)?;
         }
-        Ok(Request { state: next, ..request.clone() })
+        Ok(Request { state: last.clone(), ..request.clone() })
     }
 
     /// Notes that an attempt is told what became of a request: from here on it counts as used.
@@ -509,7 +548,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn settle_due(&mut self) -> Result<Vec<Request>, StoreError> {
         let due: Vec<_> = self
-            .prepare(&format!("{COLUMNS} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
+            .prepare(&format!("{COLUMNS} {FROM} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
             .query_map([self.now().0], read)?
             .collect::<Result<Vec<_>, _>>()?;
         due.into_iter().map(|request| self.settle(&request?, RequestEvent::Deadline)).collect()

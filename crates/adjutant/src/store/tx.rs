@@ -10,13 +10,38 @@ pub struct Tx<'a> {
     connection: &'a Connection,
     now: Time,
     topics: Vec<Topic>,
+    /// It is the only call of its transaction.
+    alone: bool,
+    /// It can be undone without the others of its transaction.
+    has_savepoint: bool,
     /// The signal whose effects are being recorded.
     signal: Option<(&'static str, &'static str)>,
 }
 
 impl<'a> Tx<'a> {
-    pub(super) fn new(connection: &'a Connection, now: Time) -> Self {
-        Self { connection, now, topics: Vec::new(), signal: None }
+    pub(super) fn new(connection: &'a Connection, now: Time, alone: bool) -> Self {
+        Self { connection, now, topics: Vec::new(), alone, has_savepoint: false, signal: None }
+    }
+
+    /// Makes it possible to refuse after something was written. To be called before that, by work
+    /// that [`super::Store::write_checked`] runs.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn may_refuse_late(&mut self) -> Result<(), StoreError> {
+        Ok(self.savepoint()?)
+    }
+
+    pub(super) fn savepoint(&mut self) -> rusqlite::Result<()> {
+        if !self.alone && !self.has_savepoint {
+            self.connection.prepare_cached("SAVEPOINT call")?.execute([])?;
+            self.has_savepoint = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_savepoint(&self) -> bool {
+        self.has_savepoint
     }
 
     /// Returns the connection, for the reads that are shared with those outside transactions.

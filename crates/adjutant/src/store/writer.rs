@@ -19,7 +19,9 @@ const QUEUE_MAX: usize = 4096;
 
 /// One call that waits for the writer.
 trait Job: Send {
-    /// Runs within the call's savepoint and says how to reply once the commit's fate is known.
+    /// Tells whether it may refuse after it has written, without saying so by itself.
+    fn may_refuse_late(&self) -> bool;
+    /// Runs within the transaction and says how to reply once the commit's fate is known.
     fn run(self: Box<Self>, tx: &mut Tx<'_>) -> Done;
     /// Replies that nothing was done.
     fn refuse(self: Box<Self>, error: StoreError);
@@ -27,6 +29,7 @@ trait Job: Send {
 
 struct Call<T, F> {
     work: F,
+    may_refuse_late: bool,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
@@ -35,8 +38,12 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send,
 {
+    fn may_refuse_late(&self) -> bool {
+        self.may_refuse_late
+    }
+
     fn run(self: Box<Self>, tx: &mut Tx<'_>) -> Done {
-        let Self { work, reply } = *self;
+        let Self { work, may_refuse_late: _, reply } = *self;
         match std::panic::catch_unwind(AssertUnwindSafe(|| work(tx))) {
             Ok(Ok(value)) => Done::Keep(Box::new(move |fate| answer(reply, fate.map(|()| value)))),
             Ok(Err(error)) => Done::Undo(refusal(reply, error)),
@@ -80,13 +87,13 @@ impl Writer {
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
-    pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
+    pub(super) async fn run<T, F>(&self, may_refuse_late: bool, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, replied) = oneshot::channel();
-        let job: Box<dyn Job> = Box::new(Call { work, reply });
+        let job: Box<dyn Job> = Box::new(Call { work, may_refuse_late, reply });
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(StoreError::Closed)?;
         match jobs.try_send(job) {
             Ok(()) => {}
@@ -104,7 +111,7 @@ impl Writer {
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
     {
         let (reply, _) = oneshot::channel();
-        let job: Box<dyn Job> = Box::new(Call { work, reply });
+        let job: Box<dyn Job> = Box::new(Call { work, may_refuse_late: true, reply });
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if jobs.is_none_or(|jobs| jobs.try_send(job).is_err()) {
             tracing::debug!("a write that nobody waits for was given up");
@@ -175,29 +182,39 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
     let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
     let mut rung: HashSet<Topic> = HashSet::new();
     let mut broken: Option<rusqlite::Error> = None;
+    // A call that has the transaction for itself is undone with it.
+    let alone = batch.len() == 1;
     for job in batch.drain(..) {
-        if broken.is_none()
-            && let Err(error) = step(connection, "SAVEPOINT call")
-        {
-            broken = Some(error);
-        }
         if let Some(error) = &broken {
             job.refuse(error_of(error));
             continue;
         }
-        let mut tx = Tx::new(connection, clock::now());
-        match job.run(&mut tx) {
+        let mut tx = Tx::new(connection, clock::now(), alone);
+        if job.may_refuse_late()
+            && let Err(error) = tx.savepoint()
+        {
+            job.refuse(error_of(&error));
+            broken = Some(error);
+            continue;
+        }
+        let changes = connection.total_changes();
+        let done = job.run(&mut tx);
+        let has_savepoint = tx.has_savepoint();
+        match done {
             Done::Keep(reply) => {
                 rung.extend(tx.into_topics());
                 replies.push(reply);
-                broken = step(connection, "RELEASE call").err();
+                broken = if has_savepoint { step(connection, "RELEASE call").err() } else { None };
             }
             Done::Undo(reply) => {
                 replies.push(reply);
                 broken = match connection.is_autocommit() {
                     // A full disk makes SQLite roll the whole transaction back by itself.
                     true => Some(disk_full()),
-                    false => step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
+                    false if has_savepoint => step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
+                    false if connection.total_changes() == changes => None,
+                    false if alone => return undo(connection, replies),
+                    false => Some(refused_late()),
                 };
             }
         }
@@ -248,6 +265,21 @@ fn disk_full() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None)
 }
 
+/// What was promised not to happen; a defect.
+fn refused_late() -> rusqlite::Error {
+    let told = "a call refused after it had written, and could not be undone alone".to_owned();
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT), Some(told))
+}
+
+/// Rolls the transaction of one call back and tells it so. Returns whether that worked.
+fn undo(connection: &Connection, replies: Vec<Reply>) -> bool {
+    let undone = roll_back(connection);
+    for reply in replies {
+        reply(if undone { Ok(()) } else { Err(StoreError::Unknown("a refused call could not be undone".to_owned())) });
+    }
+    undone
+}
+
 /// Leaves the transaction. Returns whether that worked.
 fn roll_back(connection: &Connection) -> bool {
     if connection.is_autocommit() {
@@ -271,7 +303,77 @@ mod tests {
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, replied) = oneshot::channel();
-        (Box::new(Call { work, reply }), replied)
+        (Box::new(Call { work, may_refuse_late: true, reply }), replied)
+    }
+
+    /// A call that promises to refuse before it writes.
+    fn checked<T: Send + 'static>(
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
+        let (reply, replied) = oneshot::channel();
+        (Box::new(Call { work, may_refuse_late: false, reply }), replied)
+    }
+
+    fn insert(number: i64) -> impl FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static {
+        move |tx| Ok(tx.connection().execute("INSERT INTO a VALUES (?1)", [number]).map(|_| ())?)
+    }
+
+    fn insert_and_refuse(number: i64) -> impl FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static {
+        move |tx| insert(number)(tx).and_then(|()| refused(tx))
+    }
+
+    fn numbers(connection: &Connection) -> Vec<i64> {
+        let mut found = connection.prepare("SELECT id FROM a ORDER BY id").expect("a statement");
+        found.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>().expect("numbers")
+    }
+
+    #[test]
+    fn a_call_that_refuses_leaves_nothing_and_disturbs_nobody() {
+        let connection = Connection::open_in_memory().expect("a database");
+        connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
+        let bells = Bells::default();
+        // Alone: the transaction is the call's.
+        for (job, mut reply) in [
+            call(insert_and_refuse(1)),
+            checked(insert_and_refuse(2)),
+            checked(|tx| {
+                tx.may_refuse_late()?;
+                insert_and_refuse(3)(tx)
+            }),
+        ] {
+            assert!(commit(&connection, &mut vec![job], &bells));
+            assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
+        }
+        assert!(numbers(&connection).is_empty());
+        // Among others: with a savepoint, with one of its own, and before it wrote.
+        let (first, mut first_reply) = checked(insert(4));
+        let (late, mut late_reply) = call(insert_and_refuse(5));
+        let (own, mut own_reply) = checked(|tx| {
+            tx.may_refuse_late()?;
+            insert_and_refuse(6)(tx)
+        });
+        let (early, mut early_reply) = checked(refused);
+        let (last, mut last_reply) = call(insert(7));
+        assert!(commit(&connection, &mut vec![first, late, own, early, last], &bells));
+        assert!(matches!((first_reply.try_recv(), last_reply.try_recv()), (Ok(Ok(())), Ok(Ok(())))));
+        for reply in [&mut late_reply, &mut own_reply, &mut early_reply] {
+            assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
+        }
+        assert_eq!(numbers(&connection), [4, 7]);
+    }
+
+    #[test]
+    fn a_call_that_breaks_its_promise_takes_its_batch_along() {
+        let connection = Connection::open_in_memory().expect("a database");
+        connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
+        let (first, mut first_reply) = checked(insert(1));
+        let (second, mut second_reply) = checked(insert_and_refuse(2));
+        let (third, mut third_reply) = checked(insert(3));
+        assert!(!commit(&connection, &mut vec![first, second, third], &Bells::default()));
+        for reply in [&mut first_reply, &mut second_reply, &mut third_reply] {
+            assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Sql(_)))));
+        }
+        assert!(numbers(&connection).is_empty());
     }
 
     fn refused(_: &mut Tx<'_>) -> Result<(), StoreError> {
