@@ -2,7 +2,7 @@
 
 use super::{Caller, OpError, Ops, pick, render};
 use crate::store::{
-    Request, Run, StoreError, Topic, ended_after, events_after, last_seq, open_below, open_requests, requests_of, run_by_id, runs_newest,
+    Connection, Request, Run, StoreError, Topic, ended_after, events_after, last_seq, open_below, open_requests, requests_of, run_by_id, runs_newest,
 };
 use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RunId, RunState};
@@ -58,22 +58,41 @@ impl Ops {
             return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
         }
         let deadline = super::end_of_wait(call.wait_ms);
-        let (runs, began) = self.store.read(|connection| {
-            let runs =
-                call.runs.iter().map(|given| Ok(pick::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()?;
-            Ok((runs, last_seq(connection)?))
-        })?;
+        // An id names its bell; anything else has to be looked up first.
+        let ids: Option<Vec<RunId>> = call.runs.iter().map(|given| RunId::parse(given).ok()).collect();
+        let picked = |connection: &Connection| {
+            call.runs.iter().map(|given| Ok(pick::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()
+        };
+        let ids = match ids {
+            Some(ids) => ids,
+            None => self.store.read(picked)?,
+        };
         let topics = match who {
-            _ if !runs.is_empty() => runs.iter().map(|run| Topic::Run(*run)).collect(),
+            _ if !ids.is_empty() => ids.iter().map(|run| Topic::Run(*run)).collect(),
             Principal::Person => vec![Topic::All],
             who => vec![Topic::Owner(who.to_string())],
         };
         let listener = self.store.bells().listen(topics);
+        let mut began = None;
         loop {
-            let look = self.look(who, &runs, call.after.map(EventSeq), began)?;
-            let outcome = look.outcome(call.until, !runs.is_empty());
-            if outcome.is_some() || Instant::now() >= deadline {
-                return self.waited(&look, outcome.unwrap_or("timeout"));
+            let is_over = Instant::now() >= deadline;
+            let waited = self.store.read(|connection| {
+                // Who may not see them learns nothing from the wait.
+                let began = match began {
+                    Some(began) => began,
+                    None => {
+                        picked(connection)?;
+                        *began.insert(last_seq(connection)?)
+                    }
+                };
+                let look = look(connection, who, &ids, call.after.map(EventSeq), began)?;
+                match look.outcome(call.until, !ids.is_empty()) {
+                    None if !is_over => Ok(None),
+                    outcome => self.waited(connection, &look, outcome.unwrap_or("timeout")).map(Some),
+                }
+            })?;
+            if let Some(waited) = waited {
+                return Ok(waited);
             }
             if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
                 continue;
@@ -81,52 +100,15 @@ impl Ops {
         }
     }
 
-    fn look(&self, who: &Principal, runs: &[RunId], after: Option<EventSeq>, began: EventSeq) -> Result<Look, OpError> {
-        let owner = if *who == Principal::Person { None } else { Some(who) };
-        Ok(self.store.read(|connection| {
-            let cursor = last_seq(connection)?;
-            if runs.is_empty() {
-                let ended = ended_after(connection, owner, after.unwrap_or(began), SHOWN_MAX)?;
-                let unfinished = runs_newest(connection, owner, false, 2 * SHOWN_MAX)?.runs;
-                let working = unfinished.into_iter().filter(|run| !matches!(run.state, RunState::Stopped { .. })).collect();
-                return Ok(Look { needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, cursor });
-            }
-            let mut look = Look { needs: Vec::new(), ended: Vec::new(), working: Vec::new(), cursor };
-            for id in runs {
-                // A run that was cleaned away meanwhile has ended, and was seen to.
-                let Some(run) = run_by_id(connection, *id)? else { continue };
-                if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
-                    look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
-                }
-                // What was delegated below it is answered where its own questions are.
-                look.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
-                match run.end_seq {
-                    Some(end) if after.is_none_or(|after| end > after) => look.ended.push(run),
-                    Some(_) => {}
-                    None => look.working.push(run),
-                }
-            }
-            look.needs.sort_by_key(|request| request.no);
-            look.needs.dedup_by_key(|request| request.no);
-            look.needs.truncate(SHOWN_MAX as usize);
-            look.ended.sort_by_key(|run| run.end_seq);
-            Ok(look)
-        })?)
-    }
-
-    fn waited(&self, look: &Look, outcome: &str) -> Result<Waited, OpError> {
-        self.store
-            .read(|connection| {
-                let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
-                Ok(Waited {
-                    outcome: outcome.to_owned(),
-                    needs: look.needs.iter().map(render::request).collect(),
-                    ended: full(&look.ended)?,
-                    working: look.working.iter().take(SHOWN_MAX as usize).map(|run| render::brief(&self.home, run)).collect(),
-                    cursor: look.cursor.0,
-                })
-            })
-            .map_err(OpError::from)
+    fn waited(&self, connection: &Connection, look: &Look, outcome: &str) -> Result<Waited, StoreError> {
+        let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
+        Ok(Waited {
+            outcome: outcome.to_owned(),
+            needs: look.needs.iter().map(render::request).collect(),
+            ended: full(&look.ended)?,
+            working: look.working.iter().take(SHOWN_MAX as usize).map(|run| render::brief(&self.home, run)).collect(),
+            cursor: look.cursor.0,
+        })
     }
 
     /// Reads the history after a position, waiting for more when there is none.
@@ -161,4 +143,36 @@ impl Ops {
             }
         }
     }
+}
+
+/// Looks at the runs of a wait: these, or all of `who`'s.
+fn look(connection: &Connection, who: &Principal, runs: &[RunId], after: Option<EventSeq>, began: EventSeq) -> Result<Look, StoreError> {
+    let owner = if *who == Principal::Person { None } else { Some(who) };
+    let cursor = last_seq(connection)?;
+    if runs.is_empty() {
+        let ended = ended_after(connection, owner, after.unwrap_or(began), SHOWN_MAX)?;
+        let unfinished = runs_newest(connection, owner, false, 2 * SHOWN_MAX)?.runs;
+        let working = unfinished.into_iter().filter(|run| !matches!(run.state, RunState::Stopped { .. })).collect();
+        return Ok(Look { needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, cursor });
+    }
+    let mut look = Look { needs: Vec::new(), ended: Vec::new(), working: Vec::new(), cursor };
+    for id in runs {
+        // A run that was cleaned away meanwhile has ended, and was seen to.
+        let Some(run) = run_by_id(connection, *id)? else { continue };
+        if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
+            look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
+        }
+        // What was delegated below it is answered where its own questions are.
+        look.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
+        match run.end_seq {
+            Some(end) if after.is_none_or(|after| end > after) => look.ended.push(run),
+            Some(_) => {}
+            None => look.working.push(run),
+        }
+    }
+    look.needs.sort_by_key(|request| request.no);
+    look.needs.dedup_by_key(|request| request.no);
+    look.needs.truncate(SHOWN_MAX as usize);
+    look.ended.sort_by_key(|run| run.end_seq);
+    Ok(look)
 }
