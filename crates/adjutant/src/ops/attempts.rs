@@ -572,3 +572,20 @@ fn read_facts(dir: &AttemptDir) -> Result<Vec<Fact>, OpError> {
     }
     Ok(facts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_clock_needs_can_wait() {
+        let known = Orders { waiting: false, ..Orders::default() };
+        let told = version(&known).expect("a version");
+        let asked = Orders { waiting: true, ..known.clone() };
+        assert!(clock_only(&asked, told).expect("told apart"));
+        assert!(!clock_only(&known, told).expect("told apart"));
+        let stopped = Orders { stop: Some("cancelled".to_owned()), ..asked.clone() };
+        assert!(!clock_only(&stopped, told).expect("told apart"));
+        assert!(!clock_only(&asked, 0).expect("told apart"), "nothing is known yet");
+    }
+}
