@@ -5,6 +5,7 @@
 //! It plays a foreign program: it reads the environment it was given, spawns without care, and
 //! trusts nobody. Nothing else in the binary uses it.
 
+mod chat;
 mod child;
 mod out;
 mod requests;

@@ -168,7 +168,7 @@ const RESUME_HERE: &str = "resume-here";
 const YOUR_TASK: &str = "## YOUR TASK";
 
 /// Reads a prompt. What follows its last line `---`, or the heading of a delegated task, is the script, each line of it a command;
-/// without such a line, those lines count that are commands. A later attempt says what it is told
+/// without such a line, those lines count that are commands; for answers in a chat see `chat`. A later attempt says what it is told
 /// and goes on behind the line `resume-here`, or from the beginning.
 pub fn plan(prompt: &str) -> Result<Plan, String> {
     let Some((before, told)) = prompt.split_once(&format!("\n{RESUMED}")) else { return first_plan(prompt) };
@@ -181,6 +181,9 @@ pub fn plan(prompt: &str) -> Result<Plan, String> {
 }
 
 fn first_plan(prompt: &str) -> Result<Plan, String> {
+    if let Some(plan) = super::chat::plan(prompt) {
+        return Ok(plan);
+    }
     let lines: Vec<&str> = prompt.lines().collect();
     let marked = lines.iter().rposition(|line| matches!(line.trim(), "---" | YOUR_TASK));
     let body = &lines[marked.map_or(0, |at| at + 1)..];

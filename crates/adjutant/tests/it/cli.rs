@@ -415,7 +415,10 @@ fn the_demo_shows_everything_and_leaves_nothing() {
     let ran = Ran::from(command.output().expect("adj can be started"));
     assert_eq!(ran.code, 0, "{ran:?}");
     let data = ran.data();
-    assert_eq!(data["runs"].as_array().map(Vec::len), Some(6));
+    assert_eq!(data["runs"].as_array().map(Vec::len), Some(8));
+    let mut spoke: Vec<&str> = data["chat"].as_array().expect("a chat").iter().filter_map(|entry| entry["name"].as_str()).collect();
+    spoke.sort_unstable();
+    assert_eq!(spoke, ["person", "reviewer", "reviewer", "run porter", "run porter"]);
     assert_eq!((&data["hubs_killed"], &data["answers"]), (&1.into(), &2.into()));
     assert!(data["elapsed_ms"].as_u64().is_some_and(|ms| ms < 30_000));
     assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");

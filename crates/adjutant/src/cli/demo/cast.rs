@@ -1,4 +1,5 @@
-//! Who plays in the demo: five scripts for the echo agent, and what becomes of each.
+//! Who plays in the demo: five scripts for the echo agent, and what becomes of each. One of the runs
+//! speaks in the demo's chat.
 
 /// One task of the demo.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub const PARTS: [Part; 5] = [
     Part {
         name: STREAMS,
         task: "Port the parser tests",
-        script: "say Porting the parser tests, one file after the other.\nprogress 10 reading the old tests\nsleep 1.2\nprogress 35 lexer.rs\nsleep 1.2\nprogress 60 parser.rs\nsleep 1.2\nprogress 85 errors.rs\nsleep 1\nprogress 100 all green\ndone 42 tests ported, all green",
+        script: "say Porting the parser tests, one file after the other.\nprogress 10 reading the old tests\nsleep 1.2\nprogress 35 lexer.rs\ntool send_message {\"chat_id\": 1, \"message\": \"@reviewer lexer.rs has two tests of one name.\"}\nsleep 1.2\nprogress 60 parser.rs\nsleep 1.2\nprogress 85 errors.rs\nsleep 1\nprogress 100 all green\ntool send_message {\"chat_id\": 1, \"message\": \"@person all ported, under their old names.\"}\ndone 42 tests ported, all green",
         outcome: "succeeded",
     },
     Part {
@@ -45,8 +46,8 @@ pub const PARTS: [Part; 5] = [
 /// The prompt with which the failed task is tried again.
 pub const RETRY_PROMPT: &str =
     "Build the docs, with the built-in theme\n---\nsay Building the docs with the built-in theme.\nsleep 0.6\ndone docs built";
-/// The outcome that the second try must have.
-pub const RETRY_OUTCOME: &str = "succeeded";
+/// The outcome that the second try and the runs that answer in the chat must have.
+pub const EXTRA_OUTCOME: &str = "succeeded";
 
 impl Part {
     /// The prompt of the task: what it is about, then its script, with its sleeps made `pace` times

@@ -5,6 +5,7 @@
 
 mod cast;
 mod stage;
+mod talk;
 
 use super::args::DemoArgs;
 use super::context::Context;
@@ -31,8 +32,9 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
         return stage::play(&Context::new(out)?).await;
     }
     let home = throw_away_home()?;
-    let env: Vec<(OsString, OsString)> =
-        vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), home.dir.join("config.toml").into())];
+    let config = home.dir.join("config.toml");
+    std::fs::write(&config, talk::CONFIG).map_err(|e| fail(words::IO, format!("{}: {e}", config.display())))?;
+    let env: Vec<(OsString, OsString)> = vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), config.into())];
     let mut args = vec![OsStr::new("demo"), OsStr::new("--within")];
     if out.json {
         args.push(OsStr::new("--json"));

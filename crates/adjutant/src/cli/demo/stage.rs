@@ -5,6 +5,7 @@
 //! time.
 
 use super::cast::{self, PARTS, Part};
+use super::talk::{self, Talk};
 use crate::cli::args::PsArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, words};
@@ -14,7 +15,7 @@ use crate::cli::out::{Ended, Stop, fail};
 use crate::cli::style::Style;
 use crate::process::foreground;
 use crate::text;
-use crate::view::{Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView};
+use crate::view::{ChatPage, Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -47,6 +48,7 @@ enum Step {
 
 enum Happened {
     Events(Result<EventPage, ErrorView>),
+    Said(Result<ChatPage, ErrorView>),
     Line(Option<String>),
     Due(Step),
     Interrupted,
@@ -59,6 +61,7 @@ struct Stage<'a> {
     pace: u32,
     plan: Vec<(Instant, Step)>,
     events: Pin<Box<dyn Future<Output = Result<EventPage, ErrorView>>>>,
+    talk: Talk,
     typed: Option<mpsc::Receiver<String>>,
     /// Lines that wait until the person has answered.
     held: Option<Vec<String>>,
@@ -79,6 +82,7 @@ pub async fn play(cx: &Context) -> Ended {
         pace: if cx.out.terminal { PACE_FOR_PEOPLE } else { 1 },
         plan: Vec::new(),
         events: Box::pin(std::future::pending()),
+        talk: Talk::new(),
         typed: None,
         held: None,
         asked: None,
@@ -88,7 +92,7 @@ pub async fn play(cx: &Context) -> Ended {
         answers: 0,
     };
     stage.open().await?;
-    while stage.finished < PARTS.len() + 1 {
+    while stage.finished < PARTS.len() + 1 || !stage.talk.is_over() {
         match stage.next(&mut interrupts).await {
             Happened::Events(page) => {
                 let page = page?;
@@ -96,6 +100,13 @@ pub async fn play(cx: &Context) -> Ended {
                     stage.take(event).await?;
                 }
                 stage.poll(page.cursor);
+            }
+            Happened::Said(page) => {
+                for entry in page?.messages {
+                    stage.tell(&format!("chat {}", talk::CHAT), talk::style(&entry), &talk::line(&entry))?;
+                    stage.talk.said.push(entry);
+                }
+                stage.talk.poll(cx);
             }
             Happened::Line(line) => stage.person_typed(line).await?,
             Happened::Due(step) => stage.perform(step).await?,
@@ -113,6 +124,7 @@ impl Stage<'_> {
         let hub = self.cx.hub.call(&GetHub {}).await?;
         self.tell("hub", Style::Dim, &format!("started (pid {}) in {}", hub.pid, hub.home))?;
         self.later(DEMO_LIMIT, Step::GiveUp);
+        self.second_process(&talk::START).await?;
         for part in &PARTS {
             let cwd = self.cx.home.dir.display().to_string();
             let dispatch = Dispatch {
@@ -130,7 +142,8 @@ impl Stage<'_> {
             self.cx.hub.call(&dispatch).await?;
         }
         self.poll(0);
-        Ok(())
+        self.talk.poll(self.cx);
+        self.second_process(&talk::OPENING).await
     }
 
     fn poll(&mut self, after: i64) {
@@ -156,6 +169,7 @@ impl Stage<'_> {
             _ = interrupts.recv() => Happened::Interrupted,
             line = typed => Happened::Line(line),
             () = tokio::time::sleep(due) => Happened::Due(self.plan.remove(0).1),
+            page = &mut self.talk.page => Happened::Said(page),
             page = &mut self.events => Happened::Events(page),
         }
     }
@@ -163,6 +177,9 @@ impl Stage<'_> {
     /// Tells one event, and plans what a person would do about it.
     async fn take(&mut self, event: &EventView) -> Result<(), Stop> {
         let name = event.run_name.as_str();
+        if self.talk.takes(event, self.cx).await? {
+            return Ok(());
+        }
         match event.kind.as_str() {
             "run.started" => {
                 let task = PARTS.iter().find(|part| part.name == name).map_or("second try", |part| part.task);
@@ -321,11 +338,13 @@ impl Stage<'_> {
         self.held_out(true)?;
         let runs = self.cx.hub.call(&ListRuns { all: true, limit: None }).await?.runs;
         let wrong = wrong_outcomes(&runs);
+        self.talk.check()?;
         if self.cx.out.json {
             self.cx.out.data(&serde_json::json!({
                 "runs": runs,
                 "hubs_killed": self.hubs_killed,
                 "answers": self.answers,
+                "chat": self.talk.said,
                 "elapsed_ms": u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             }))?;
         } else {
@@ -333,7 +352,7 @@ impl Stage<'_> {
             look::ps(&PsArgs { all: true, quiet: false, limit: None }, self.cx).await?;
             let seconds = self.began.elapsed().as_secs_f32();
             self.cx.out.line(&format!(
-                "\n{} runs in {seconds:.0} s, {} questions answered, {} hub killed, nothing lost.",
+                "\n{} runs and a chat of three in {seconds:.0} s, {} questions answered, {} hub killed, nothing lost.",
                 runs.len(),
                 self.answers,
                 self.hubs_killed
@@ -371,7 +390,8 @@ fn wrong_outcomes(runs: &[RunView]) -> Vec<String> {
     let mut expected: BTreeMap<&str, &str> = PARTS.iter().map(|part: &Part| (part.name, part.outcome)).collect();
     let mut wrong = Vec::new();
     for run in runs {
-        let wanted = if run.retry_of.is_some() { cast::RETRY_OUTCOME } else { expected.remove(run.name.as_str()).unwrap_or("nothing") };
+        let is_extra = run.retry_of.is_some() || run.agent == talk::ANSWERS;
+        let wanted = if is_extra { cast::EXTRA_OUTCOME } else { expected.remove(run.name.as_str()).unwrap_or("nothing") };
         if run.outcome.as_deref() != Some(wanted) {
             wrong.push(format!("{} ended as {}, not {wanted}", text::line(&run.name), text::line(run.outcome.as_deref().unwrap_or(&run.state))));
         }

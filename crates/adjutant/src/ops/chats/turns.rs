@@ -141,7 +141,7 @@ impl Ops {
                     let owner = chat.scope.owner.clone();
                     let env = agents::own_env(&agent, turn.env.clone());
                     let input = RunInput { prompt, agent, env, accept: Vec::new(), criteria: None };
-                    let task = input.prompt.clone();
+                    let task = task(tx, &chat, &turn)?;
                     let new = NewRun {
                         id,
                         name: None,
@@ -268,6 +268,15 @@ pub(super) fn cancel(tx: &mut Tx<'_>, chat: &Chat, seq: i64, retention: Retentio
         }
     }
     Ok(())
+}
+
+/// Says in a line what an answering run is for.
+fn task(tx: &Tx<'_>, chat: &Chat, turn: &Turn) -> Result<String, StoreError> {
+    if turn.is_summary {
+        return Ok(format!("chat {}: summary", chat.id));
+    }
+    let entry = entry_by_seq(tx.connection(), chat.id, turn.message)?;
+    Ok(format!("chat {}.{}: {}", chat.id, turn.message, entry.map(|entry| entry.text).unwrap_or_default()))
 }
 
 /// Writes what an answering run is told: its part, the window as it is now, and the message once.

@@ -1,0 +1,94 @@
+//! The demo's chat: the person, a run and an agent that answers when it is addressed. Its entries
+//! are told as the hub tells them.
+
+use crate::cli::context::Context;
+use crate::cli::exit::words;
+use crate::cli::out::{Stop, fail};
+use crate::cli::style::Style;
+use crate::text;
+use crate::view::{ChatEntryView, ChatPage, ErrorView, EventView, GetRun, ShowChat};
+use std::collections::BTreeSet;
+use std::pin::Pin;
+
+/// Its number in the throw-away home, where it is the only one.
+pub const CHAT: i64 = 1;
+/// The agent that answers, by the configuration of the throw-away home.
+pub const ANSWERS: &str = "reviewer";
+/// What the configuration of the throw-away home says: the agent, and what it answers.
+pub const CONFIG: &str = "\
+[agents.reviewer]
+harness = \"echo\"
+description = \"Answers in the demo's chat\"
+
+[chats.templates.port]
+participants = [\"reviewer\"]
+instructions = '''
+say Keep their names: blame finds tests by name.
+say The newer one: it covers escapes.
+'''
+";
+/// How the person begins.
+pub const START: [&str; 5] = ["chat", "start", "Parser tests", "--template", "port"];
+pub const OPENING: [&str; 5] = ["chat", "post", "--detach", "1", "What matters when these move?"];
+/// Messages and answers, when everybody has spoken.
+const ENTRIES: usize = 5;
+const ANSWERING_RUNS: usize = 2;
+const POLL_WAIT_MS: u64 = 30_000;
+
+/// What was said so far.
+pub struct Talk {
+    pub page: Pin<Box<dyn Future<Output = Result<ChatPage, ErrorView>>>>,
+    pub said: Vec<ChatEntryView>,
+    /// Runs that answer, and those of them that have ended.
+    answering: BTreeSet<String>,
+    ended: usize,
+}
+
+impl Talk {
+    pub fn new() -> Self {
+        Self { page: Box::pin(std::future::pending()), said: Vec::new(), answering: BTreeSet::new(), ended: 0 }
+    }
+
+    /// Waits for what comes after the entries that are known.
+    pub fn poll(&mut self, cx: &Context) {
+        let (hub, after) = (cx.hub.clone(), self.said.last().map_or(0, |entry| entry.seq));
+        let call = ShowChat { chat_id: CHAT, after: Some(after), limit: None, wait_ms: POLL_WAIT_MS, peek: false };
+        self.page = Box::pin(async move { hub.call(&call).await });
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.said.len() >= ENTRIES && self.ended >= ANSWERING_RUNS
+    }
+
+    /// Tells whether an event is about a run that answers, and notes its end.
+    pub async fn takes(&mut self, event: &EventView, cx: &Context) -> Result<bool, Stop> {
+        if event.kind == "run.started" && cx.hub.call(&GetRun { run: event.run_id.clone() }).await?.agent == ANSWERS {
+            self.answering.insert(event.run_id.clone());
+        }
+        let is_answering = self.answering.contains(&event.run_id);
+        self.ended += usize::from(is_answering && event.kind == "run.finished");
+        Ok(is_answering)
+    }
+
+    /// Says what must have been said and was not.
+    pub fn check(&self) -> Result<(), Stop> {
+        let answers = self.said.iter().filter(|entry| entry.kind == "answer" && entry.name == ANSWERS).count();
+        if self.said.len() == ENTRIES && answers == ANSWERING_RUNS {
+            return Ok(());
+        }
+        let said: Vec<String> = self.said.iter().map(line).collect();
+        Err(fail(words::RUN_FAILED, format!("the chat went otherwise: {}", said.join(" / "))))
+    }
+}
+
+pub fn line(entry: &ChatEntryView) -> String {
+    format!("{}: {}", text::line(&entry.name), text::line(&entry.text))
+}
+
+pub fn style(entry: &ChatEntryView) -> Style {
+    match entry.kind.as_str() {
+        "answer" => Style::Good,
+        "failure" => Style::Bad,
+        _ => Style::Plain,
+    }
+}

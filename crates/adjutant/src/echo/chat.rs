@@ -1,0 +1,57 @@
+//! The echo agent as a participant of a chat. The chat's instructions are its script: each line that
+//! is a command is one answer, the first line the first, the last one from then on. Without such
+//! lines it does what the message says, or says the message back.
+
+use super::script::{Command, Plan, parse};
+
+const HISTORY: &str = "=== CHAT HISTORY - ";
+const HISTORY_END: &str = "\n=== END CHAT HISTORY ===\n";
+/// Behind these words an agent is told its name.
+const PART: &str = "take part as ";
+
+/// Reads a prompt as that of somebody who answers in a chat. `None`: it is no such prompt.
+pub fn plan(prompt: &str) -> Option<Plan> {
+    let start = if prompt.starts_with(HISTORY) { 0 } else { prompt.find(&format!("\n{HISTORY}"))? + 1 };
+    let (task, rest) = prompt.split_at(start);
+    let (history, message) = rest.split_once(HISTORY_END)?;
+    let name = task.split_once(PART).map_or("", |(_, rest)| rest.split('.').next().unwrap_or_default());
+    let answered = history.lines().filter(|line| line.starts_with(&format!("[{name}]: "))).count();
+    let mut answers: Vec<Command> = commands(task);
+    if !answers.is_empty() {
+        return Some(Plan::Script(vec![answers.swap_remove(answered.min(answers.len() - 1))]));
+    }
+    let said = message.trim_start().split_once("]: ").map_or(message, |(_, said)| said);
+    let said = said.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
+    let told = commands(&said);
+    Some(if told.is_empty() { Plan::SayBack(format!("You said: {}", said.trim_end())) } else { Plan::Script(told) })
+}
+
+fn commands(text: &str) -> Vec<Command> {
+    text.lines().filter_map(|line| parse(line.trim()).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(instructions: &str, history: &str, message: &str) -> String {
+        format!(
+            "---\nBelow is a chat in which you take part as echo. Answer.{instructions}\n\n{HISTORY}\"t\" ===\n{history}=== END CHAT HISTORY ===\n\n{message}\n"
+        )
+    }
+
+    #[test]
+    fn the_instructions_say_what_each_answer_is() {
+        let told = "\n\nsay one\nsay two";
+        for (history, expected) in [("", "one"), ("[person]: x\n  [echo]: forged\n[echo]: one\n", "two"), ("[echo]: one\n[echo]: two\n", "two")] {
+            assert_eq!(plan(&prompt(told, history, "[person]: go on")), Some(Plan::Script(vec![Command::Say(expected.to_owned())])));
+        }
+    }
+
+    #[test]
+    fn without_instructions_the_message_says_what_to_do_or_is_said_back() {
+        assert_eq!(plan(&prompt("", "", "[person]: hello\n  ---\n  there")), Some(Plan::SayBack("You said: hello\n---\nthere".to_owned())));
+        assert_eq!(plan(&prompt("", "[person]: say no\n", "[person]: fail 3")), Some(Plan::Script(vec![Command::Fail(3)])));
+        assert_eq!(plan("no chat\n---\nsay yes"), None);
+    }
+}
