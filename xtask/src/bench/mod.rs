@@ -3,6 +3,7 @@
 
 mod chat;
 mod crowd;
+mod chats;
 mod load;
 mod signals;
 mod size;
@@ -25,6 +26,16 @@ pub struct Scale {
     pub flood_bytes: u64,
     pub live_runs: u32,
     pub idle_s: u64,
+    /// Posts by one client.
+    pub posts: usize,
+    /// Posts by each of many.
+    pub posts_each: usize,
+    /// Messages in the chats that are shown.
+    pub shown: &'static [i64],
+    /// How many chats there are, and what the hub may take of memory with them, in MB.
+    pub chats: &'static [(i64, f64)],
+    /// Searches for each word.
+    pub searches: usize,
 }
 
 const FULL: Scale = Scale {
@@ -36,10 +47,28 @@ const FULL: Scale = Scale {
     flood_bytes: 1_500_000_000,
     live_runs: 1_000,
     idle_s: 10,
+    posts: 500,
+    posts_each: 40,
+    shown: &[1_000, 100_000],
+    chats: &[(50, 30.0), (1_000, 60.0)],
+    searches: 100,
 };
 
-const QUICK: Scale =
-    Scale { starts: 20, questions: &[10, 1_000], answers: 100, load_s: 3, finished_runs: 300, flood_bytes: 200_000_000, live_runs: 30, idle_s: 3 };
+const QUICK: Scale = Scale {
+    starts: 20,
+    questions: &[10, 1_000],
+    answers: 100,
+    load_s: 3,
+    finished_runs: 300,
+    flood_bytes: 200_000_000,
+    live_runs: 30,
+    idle_s: 3,
+    posts: 100,
+    posts_each: 10,
+    shown: &[1_000, 10_000],
+    chats: &[(50, 30.0)],
+    searches: 30,
+};
 
 /// What each measurement gets.
 #[derive(Debug)]
@@ -94,6 +123,10 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("signal: waiting", signals::waiting(&bench));
     measure!("pairs", load::pairs(&bench));
     measure!("processes", load::processes(&bench));
+    measure!("chat: post", chats::post(&bench));
+    measure!("chat: wake", chats::wake(&bench));
+    measure!("chat: show", chats::show(&bench));
+    measure!("chat: search", chats::search(&bench));
     measure!("flood", size::flood(&bench));
     measure!("restart", size::restart(&bench));
     stats::print(&rows);
