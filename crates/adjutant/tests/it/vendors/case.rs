@@ -50,6 +50,12 @@ impl Case {
         ran.out
     }
 
+    /// Says something that fails.
+    pub fn fails(&self, args: &[&str]) {
+        let ran: Ran = self.command(args).output().expect("adj starts").into();
+        assert_ne!(ran.code, 0, "adj {args:?}: {ran:?}\n{}", self.story());
+    }
+
     pub fn view(&self) -> Value {
         self.home.show(RUN)
     }

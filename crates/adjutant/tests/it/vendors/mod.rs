@@ -4,6 +4,7 @@
 
 mod bare;
 mod case;
+mod chat;
 mod driven;
 mod recorded;
 mod user;
