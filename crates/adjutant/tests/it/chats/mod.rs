@@ -2,6 +2,7 @@
 
 mod answers;
 mod keep;
+mod scenarios;
 mod talk;
 
 use crate::mcp::Session;

@@ -1,0 +1,134 @@
+//! The scenarios that the original protocol names, by its own tools and spellings: a basic
+//! conversation, several agents, a history beyond the limit, everybody at once, and errors.
+
+use super::{client, home_with, said};
+use crate::mcp::{Session, text};
+use serde_json::{Value, json};
+
+/// Says how many messages the history holds, and the first line of the new one back.
+const GEMINI: &str = "cat > prompt.$$; n=$(sed -n '/^=== CHAT HISTORY/,/^=== END/p' prompt.$$ | grep -c '^\\['); \
+    echo \"after $n: $(sed '1,/^=== END/d' prompt.$$ | sed '/^$/d' | head -n 1)\"; mv prompt.$$ prompt";
+const RESPONDER: &str = "[chats]\ndefault_responder = \"gemini\"\n";
+
+fn send(session: &mut Session, chat: i64, agent: &str, message: &str) -> Value {
+    session.done("send-message", json!({"chatId": chat, "agentName": agent, "message": message}))
+}
+
+fn start(session: &mut Session, title: &str) -> i64 {
+    session.done("start-chat", json!({"title": title}))["chatId"].as_i64().expect("a number")
+}
+
+#[test]
+fn a_chat_is_created_messages_are_sent_and_its_history_is_viewed() {
+    let home = home_with(&[("gemini", GEMINI)], RESPONDER);
+    let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
+    let chat = start(&mut orchestrator, "Debug API Performance");
+    let first = send(&mut orchestrator, chat, "Orchestrator", "Please analyze the slow API endpoints");
+    assert_eq!(first["response"], "after 0: [client orchestrator as \"Orchestrator\"]: Please analyze the slow API endpoints");
+    let second = send(&mut orchestrator, chat, "Orchestrator", "And the database?");
+    assert_eq!(second["response"], "after 2: [client orchestrator as \"Orchestrator\"]: And the database?");
+    let listed = orchestrator.done("list-chats", json!({}));
+    let of = &listed["chats"][0];
+    assert_eq!((&of["title"], &of["participantCount"]), (&json!("Debug API Performance"), &json!(2)), "{of}");
+    assert!(of["lastActivity"].is_string());
+    let shown = orchestrator.tool("show-chat", json!({"chatId": chat}));
+    let lines: Vec<String> = text(&shown).lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();
+    assert_eq!(lines.len(), 4, "{}", text(&shown));
+    assert!(lines[0].contains("Please analyze") && lines[1].starts_with("#2 gemini") && lines[3].contains("after 2"), "{lines:?}");
+}
+
+#[test]
+fn an_orchestrator_its_sub_agents_and_gemini_build_on_one_another() {
+    let home = home_with(&[("gemini", GEMINI)], "");
+    let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
+    let started = orchestrator.done("start-chat", json!({"title": "Release plan", "participants": ["gemini"]}));
+    let chat = started["chatId"].as_i64().expect("a number");
+    assert_eq!(send(&mut orchestrator, chat, "Orchestrator", "What is left?")["status"], "answered");
+    for (agent, finding) in [("frontend", "the form has no error state"), ("backend", "three queries scan"), ("security", "the token is logged")] {
+        let script = format!(
+            "---\ntool show-chat {{\"chatId\": {chat}}}\ntool send-message {{\"chatId\": {chat}, \"agentName\": \"{agent}-agent\", \"message\": \"{finding}\"}}\ndone ok"
+        );
+        orchestrator.done("run_subagent", json!({"agent": "echo", "name": agent, "prompt": script, "cwd": home.work()}));
+        assert_eq!(home.finished(agent)["outcome"], "succeeded");
+    }
+    assert!(home.log("security").contains("run backend as \"backend-agent\": three queries scan"), "each has read what the others found");
+    let last = send(&mut orchestrator, chat, "Orchestrator", "Sum it up");
+    assert_eq!(last["response"], "after 8: [client orchestrator as \"Orchestrator\"]: Sum it up");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let lines = [
+        "[gemini]: after 0: ",
+        "[run frontend as \"frontend-agent\"]: the form",
+        "[run backend as \"backend-agent\"]: three",
+        "[run security as \"security-agent\"]: the token",
+    ];
+    let places: Vec<Option<usize>> = lines.iter().map(|line| prompt.find(line)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {prompt}");
+    assert_eq!(orchestrator.done("list-chats", json!({}))["chats"][0]["participantCount"], 5);
+}
+
+#[test]
+fn a_history_beyond_the_limit_is_cut_for_gemini_logged_and_kept() {
+    let home = home_with(&[("gemini", GEMINI)], "");
+    let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
+    let chat = start(&mut orchestrator, "Long");
+    for n in 0..35 {
+        send(&mut orchestrator, chat, "Orchestrator", &format!("{n:02} {}", "ä".repeat(997)));
+    }
+    let asked = orchestrator.done("send-message", json!({"chatId": chat, "agentName": "Orchestrator", "message": "Go on", "to": "gemini"}));
+    assert_eq!(asked["response"], "after 30: [client orchestrator as \"Orchestrator\"]: Go on", "30 messages of 1,000 characters");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    assert!(prompt.contains("(5 earlier messages are left out here)\n[client orchestrator as \"Orchestrator\"]: 05 ä"), "whole messages only");
+    let log = std::fs::read_to_string(home.home.hub_log()).expect("the hub's log");
+    assert!(log.lines().any(|line| line.contains("left_out=5")), "{log}");
+    assert_eq!(said(&home, chat).len(), 37, "nothing stored is dropped");
+}
+
+#[test]
+fn twelve_agents_at_once_each_get_the_answer_to_their_own_message() {
+    let home = home_with(&[("gemini", GEMINI)], RESPONDER);
+    let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "60"]);
+    let chat = start(&mut orchestrator, "Crowd");
+    let mut agents: Vec<Session> = (0..12).map(|_| client(&home, "orchestrator", &["--compat", "--max-wait", "60"])).collect();
+    let calls: Vec<u64> = agents
+        .iter_mut()
+        .enumerate()
+        .map(|(n, agent)| {
+            let arguments = json!({"chatId": chat, "agentName": format!("agent-{n}"), "message": format!("question {n}")});
+            agent.send("tools/call", json!({"name": "send-message", "arguments": arguments}))
+        })
+        .collect();
+    for (n, (agent, call)) in agents.iter_mut().zip(calls).enumerate() {
+        let reply = agent.reply(call);
+        let response = reply["result"]["structuredContent"]["response"].as_str().unwrap_or_default().to_owned();
+        assert!(response.ends_with(&format!("as \"agent-{n}\"]: question {n}")), "{reply}");
+    }
+    let page = orchestrator.done("show-chat", json!({"chatId": chat, "after": 0, "limit": 100}));
+    let numbers: Vec<i64> = page["messages"].as_array().expect("messages").iter().filter_map(|one| one["seq"].as_i64()).collect();
+    assert_eq!(numbers, (1..=24).collect::<Vec<i64>>(), "one order, without gaps");
+}
+
+#[test]
+fn wrong_ids_and_malformed_messages_are_refused_with_what_to_do() {
+    let home = home_with(&[("gemini", "cat > /dev/null; exit 7")], RESPONDER);
+    let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
+    let chat = start(&mut orchestrator, "Errors");
+    for id in [json!(99), json!("99"), json!(0), json!(-1), json!(i64::MAX)] {
+        for (tool, arguments) in [("show-chat", json!({"chatId": id})), ("send-message", json!({"chatId": id, "agentName": "x", "message": "y"}))] {
+            let refused = orchestrator.tool(tool, arguments);
+            assert!(refused["isError"] == true && text(&refused).contains("list_chats"), "{refused}");
+        }
+    }
+    for arguments in [json!({}), json!({"chatId": "one"}), json!({"chatId": 1.5}), json!({"chatId": [1]}), json!({"chatId": null})] {
+        assert_eq!(orchestrator.tool("show-chat", arguments.clone())["isError"], true, "{arguments}");
+    }
+    for arguments in
+        [json!({"chatId": chat}), json!({"chatId": chat, "message": ""}), json!({"chatId": chat, "message": ["a"]}), json!({"message": "x"})]
+    {
+        assert_eq!(orchestrator.tool("send-message", arguments.clone())["isError"], true, "{arguments}");
+    }
+    assert_eq!(said(&home, chat), [], "nothing of that was written");
+    let failed = send(&mut orchestrator, chat, "Orchestrator", "hello");
+    assert_eq!(failed["status"], "failed");
+    let all = said(&home, chat);
+    assert!(all.len() == 2 && all[0].1 == "hello" && all[1].1.contains("exit 7"), "the message is kept when Gemini fails: {all:?}");
+}
