@@ -50,7 +50,7 @@ pub enum Command {
     Attach(RunArg),
     /// Wait for runs
     Wait(WaitArgs),
-    /// List what is open, oldest first: questions, approvals, delegations
+    /// List what is open, oldest first: questions, approvals, delegations; and what in chats is for you
     Inbox(InboxArgs),
     /// Answer a question, or with --group all that were asked together
     Reply(ReplyArgs),

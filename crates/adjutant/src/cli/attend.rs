@@ -8,21 +8,63 @@ use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use super::{age, decide, look, state};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, Answered, ListRequests, ReadRequest, RequestView, codes};
+use crate::view::{AnswerOne, AnswerRequests, Answered, ListMentions, ListRequests, Mentions, ReadRequest, RequestList, RequestView, codes};
 use adjutant_core::{RequestId, RequestNo};
 use std::io::{BufRead, Write};
 
-/// Lists questions, oldest first.
+/// Lists questions, oldest first, and what in chats is for the person.
 pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
     let list = cx.hub.call(&ListRequests { run: args.run.clone(), all: args.all, limit: None }).await?;
+    let mentions = match args.run {
+        None => cx.hub.call(&ListMentions::default()).await?,
+        Some(_) => Mentions::default(),
+    };
     if cx.out.json {
-        cx.out.list(&list.requests, list.more, &[])?;
+        cx.out.inbox(&list, &mentions)?;
         return Ok(Exit::Done);
     }
-    if list.requests.is_empty() {
+    if list.requests.is_empty() && mentions.mentions.is_empty() {
         cx.out.say("nothing is open")?;
         return Ok(Exit::Done);
     }
+    if !list.requests.is_empty() {
+        questions(&list, cx)?;
+    }
+    if !mentions.mentions.is_empty() {
+        named_in(&mentions, cx)?;
+    }
+    let oldest = list.requests.iter().find(|r| r.status == "pending");
+    match (oldest, mentions.mentions.first()) {
+        (Some(_), _) if cx.out.interactive => cx.out.next("adj next")?,
+        (Some(oldest), _) => cx.out.next(&decide::way(oldest))?,
+        (None, Some(mention)) => cx.out.next(&format!("adj chat show {}", mention.chat_id))?,
+        (None, None) => {}
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints what in chats is for the person, a line for each chat.
+fn named_in(mentions: &Mentions, cx: &Context) -> Result<(), Stop> {
+    let since = if cx.out.terminal { "AGE" } else { "AT" };
+    let rows: Vec<Vec<Cell>> = mentions
+        .mentions
+        .iter()
+        .map(|mention| {
+            let message = &mention.message;
+            let what = if message.kind == "flag" { format!("flag: {}", message.text) } else { message.text.clone() };
+            let unread = if mention.unread > 1 { format!("{} unread", mention.unread) } else { String::new() };
+            let number = painted(&message.message_id, Style::Attention);
+            vec![number, painted(&message.name, Style::Strong), plain(&mention.title), plain(&unread), plain(&cx.time(&message.at)), plain(&what)]
+        })
+        .collect();
+    cx.out.text(&render(&["MESSAGE", "FROM", "CHAT", "", since, "WHAT"], &rows, cx.out.columns, cx.out.paint))?;
+    if mentions.more {
+        cx.out.say("… and more: adj chat ls")?;
+    }
+    Ok(())
+}
+
+fn questions(list: &RequestList, cx: &Context) -> Result<(), Stop> {
     let since = if cx.out.terminal { "WAITS" } else { "ASKED" };
     let rows: Vec<Vec<Cell>> = list
         .requests
@@ -37,11 +79,7 @@ pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
     if list.more > 0 {
         cx.out.say(&format!("… {} more", list.more))?;
     }
-    if let Some(oldest) = list.requests.iter().find(|r| r.status == "pending") {
-        let way = if cx.out.interactive { "adj next".to_owned() } else { decide::way(oldest) };
-        cx.out.next(&way)?;
-    }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn with_options(request: &RequestView) -> String {

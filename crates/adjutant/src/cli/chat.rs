@@ -50,7 +50,9 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> Ended {
         ChatWhat::Import(args) => chat_files::import(&args, cx).await,
         ChatWhat::Stats(args) => stats(args.chat, cx).await,
         ChatWhat::Archive(args) => {
-            let chat = cx.hub.call(&ArchiveChat { chat_id: args.chat, archived: !args.undo }).await?;
+            let call =
+                ArchiveChat { chat_id: args.chat, archived: !args.undo, cwd: here().unwrap_or_else(|_| String::new()), env: config::dispatch_env() };
+            let chat = cx.hub.call(&call).await?;
             told(&chat, if args.undo { "active again" } else { "archived" }, &args.chat.to_string(), cx)
         }
     }
@@ -290,11 +292,15 @@ async fn search(args: ChatSearchArgs, cx: &Context) -> Ended {
     Ok(Exit::Done)
 }
 
-async fn summarise(args: ChatSummariseArgs, cx: &Context) -> Ended {
+/// Returns the working directory.
+fn here() -> Result<String, Stop> {
     let here = std::env::current_dir().map_err(|error| fail(words::IO, format!("no working directory: {error}")))?;
-    let cwd = here.to_str().ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))?.to_owned();
+    here.to_str().map(str::to_owned).ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))
+}
+
+async fn summarise(args: ChatSummariseArgs, cx: &Context) -> Ended {
     let before = cx.hub.call(&ShowChat { chat_id: args.chat, limit: Some(1), peek: true, ..ShowChat::default() }).await?.cursor;
-    cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd }).await?;
+    cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd: here()?, env: config::dispatch_env() }).await?;
     while !cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, wait_ms: ANSWER_WAIT_MS }).await?.waiting.is_empty() {}
     let page = cx.hub.call(&ShowChat { chat_id: args.chat, after: Some(before), limit: Some(PAGE), wait_ms: 0, peek: true }).await?;
     let came: Vec<ChatEntryView> = page.messages.into_iter().filter(|entry| matches!(entry.kind.as_str(), "summary" | "flag" | "failure")).collect();

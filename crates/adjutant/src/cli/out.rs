@@ -3,7 +3,7 @@
 use super::exit::{Exit, words};
 use super::style::{Paint, Style};
 use crate::text;
-use crate::view::ErrorView;
+use crate::view::{ErrorView, Mentions, RequestList};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -72,6 +72,9 @@ struct Envelope<'a, T: Serialize + ?Sized> {
     /// Of a list: how many more there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     more: Option<u64>,
+    /// Of the inbox: what in chats is for the person and unread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mentions: Option<&'a Mentions>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     warnings: &'a [String],
 }
@@ -84,12 +87,18 @@ struct ErrorEnvelope<'a> {
 impl Out {
     /// Prints one answer as JSON.
     pub fn data<T: Serialize>(&self, data: &T) -> Result<(), Stop> {
-        self.envelope(&Envelope { schema: 1, data, more: None, warnings: &[] })
+        self.envelope(&Envelope { schema: 1, data, more: None, mentions: None, warnings: &[] })
     }
 
     /// Prints a list as JSON.
     pub fn list<T: Serialize>(&self, data: &[T], more: u64, warnings: &[String]) -> Result<(), Stop> {
-        self.envelope(&Envelope { schema: 1, data, more: Some(more), warnings })
+        self.envelope(&Envelope { schema: 1, data, more: Some(more), mentions: None, warnings })
+    }
+
+    /// Prints what waits for the person as JSON.
+    pub fn inbox(&self, requests: &RequestList, mentions: &Mentions) -> Result<(), Stop> {
+        let RequestList { requests, more } = requests;
+        self.envelope(&Envelope { schema: 1, data: requests.as_slice(), more: Some(*more), mentions: Some(mentions), warnings: &[] })
     }
 
     fn envelope<T: Serialize + ?Sized>(&self, envelope: &Envelope<'_, T>) -> Result<(), Stop> {

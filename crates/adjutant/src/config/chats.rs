@@ -16,6 +16,8 @@ pub struct Chats {
     pub default_responder: Option<AgentName>,
     /// Summarises chats on demand.
     pub summariser: Option<AgentName>,
+    /// It also does when a chat is archived.
+    pub summarise_on_archive: bool,
     templates: BTreeMap<String, Template>,
 }
 
@@ -39,6 +41,8 @@ pub(super) struct FileChats {
     turns_max: Option<u32>,
     default_responder: Option<String>,
     summariser: Option<String>,
+    #[serde(default)]
+    summarise_on_archive: bool,
     #[serde(default)]
     templates: BTreeMap<String, Template>,
 }
@@ -65,7 +69,7 @@ impl Chats {
     /// Reads the part, with the built-in templates where it has none of that name. The error names
     /// the field and what is wrong with it.
     pub(super) fn of(file: FileChats, agents: &dyn Fn(&str) -> Option<AgentName>) -> Result<Self, (String, String)> {
-        let FileChats { window_chars, turns_max, default_responder, summariser, templates } = file;
+        let FileChats { window_chars, turns_max, default_responder, summariser, summarise_on_archive, templates } = file;
         let agent = |field: &str, name: Option<String>| match name {
             None => Ok(None),
             Some(name) => match agents(&name) {
@@ -86,6 +90,9 @@ impl Chats {
             }
             all.insert(name, template);
         }
+        if summarise_on_archive && summariser.is_none() {
+            return Err(("chats.summarise_on_archive".to_owned(), "say in chats.summariser which agent does".to_owned()));
+        }
         if window_chars == Some(0) {
             return Err(("chats.window_chars".to_owned(), "at least 1".to_owned()));
         }
@@ -94,6 +101,7 @@ impl Chats {
             turns_max: turns_max.unwrap_or(TURNS_MAX_DEFAULT),
             default_responder: agent("default_responder", default_responder)?,
             summariser: agent("summariser", summariser)?,
+            summarise_on_archive,
             templates: all,
         })
     }

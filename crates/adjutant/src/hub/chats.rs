@@ -2,13 +2,15 @@
 
 use super::router::{Calls, on};
 use crate::view::{
-    ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ReadAnswers, Say, SearchChats, ShowChat, StartChat, SummariseChat,
+    ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ListMentions, ReadAnswers, Say, SearchChats, ShowChat, StartChat,
+    SummariseChat,
 };
 
 /// Adds the calls about chats.
 pub(super) fn routes(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: StartChat| async move { hub.ops.tally.count(hub.ops.start_chat(caller, call).await) });
     router = on(router, |hub, caller, call: ListChats| async move { hub.ops.tally.count(hub.ops.list_chats(&caller.who, &call)) });
+    router = on(router, |hub, caller, call: ListMentions| async move { hub.ops.tally.count(hub.ops.list_mentions(&caller.who, &call)) });
     router = on(router, |hub, caller, call: ShowChat| async move { hub.ops.tally.count(hub.ops.show_chat(&caller.who, &call).await) });
     router = on(router, |hub, caller, call: Say| async move { hub.ops.tally.count(hub.ops.say(caller, call).await) });
     router = on(router, |hub, caller, call: ReadAnswers| async move { hub.ops.tally.count(hub.ops.read_answers(&caller.who, &call).await) });

@@ -134,6 +134,8 @@ const SEND_MESSAGE: ToolRow = ToolRow {
         WAIT,
         KEY,
         LABEL,
+        Param::new("include_history", Kind::Bool).also(&["includeHistory"]).compat_only().about("Always true"),
+        Param::new("model", Kind::Text).compat_only().about("Not taken: the agent's configuration says it"),
     ],
     actions: &[Action::Say],
     effect: Effect::Adds,
@@ -250,7 +252,7 @@ pub const PARENT: [ToolRow; 13] = [
         actions: &[Action::ListRequests, Action::ReadAnswer],
         effect: Effect::Reads,
         core: false,
-        output: &[("questions", "array", true), ("more", "integer", true), ("next", "string", true)],
+        output: &[("questions", "array", true), ("mentions", "array", false), ("more", "integer", true), ("next", "string", true)],
         run: |server, caller, args| Box::pin(parent::get_pending_questions(server, caller, args)),
     },
     ToolRow {

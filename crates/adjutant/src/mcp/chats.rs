@@ -8,7 +8,9 @@ use super::server::{Role, Server};
 use super::show::Shown;
 use super::text::{barred, cut, line, quoted};
 use crate::config;
-use crate::view::{Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, ReadAnswers, Said, Say, SearchChats, ShowChat, StartChat};
+use crate::view::{
+    Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, SearchChats, ShowChat, StartChat,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ const ENTRIES_MAX: u32 = 100;
 /// Characters of all entries of one result; one entry alone is shown whole.
 const PAGE_CHARS_MAX: usize = 24_000;
 const ENTRY_CHARS_MIN: usize = 200;
+const MENTION_CHARS_MAX: usize = 300;
 /// Longest first line that becomes the title of a chat.
 const TITLE_CHARS_MAX: usize = 80;
 
@@ -97,6 +100,19 @@ fn entry_brief(entry: &ChatEntryView, chars_max: usize) -> Value {
         }
     }
     brief
+}
+
+/// Shows what in a chat is for the caller.
+pub(super) fn mention_brief(mention: &MentionView) -> Value {
+    let MentionView { chat_id, title, kind, unread, message } = mention;
+    let message = entry_brief(message, MENTION_CHARS_MAX);
+    json!({"chat_id": chat_id, "title": title, "kind": kind, "unread": unread, "message": message})
+}
+
+pub(super) fn mention_line(mention: &MentionView) -> String {
+    let message = &mention.message;
+    let (id, name) = (line(&message.message_id, 40), line(&message.name, 100));
+    format!("message {id} in {} is for you, from {name}: {}", quoted(&mention.title, 80), quoted(&message.text, MENTION_CHARS_MAX))
 }
 
 /// Writes an entry: its head begins the line, further lines stand behind a bar.
@@ -247,6 +263,7 @@ fn chat_id(args: &Args) -> Result<i64, Refusal> {
 }
 
 pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -> Ended {
+    check_original(&args)?;
     let wait = caller.bounded(args.count("wait_s")?, caller.cap);
     let asks = caller.alias.as_deref().is_some_and(|alias| alias.starts_with("ask"));
     let mut chat = args.integer("chat_id").filter(|id| !asks || *id != 0);
@@ -296,6 +313,19 @@ pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -
         }
     }
     done(sent(&said, &answers))
+}
+
+/// Refuses what the original tools could be told and ours cannot.
+fn check_original(args: &Args) -> Result<(), Refusal> {
+    if args.truth("include_history") == Some(false) {
+        let why = "`includeHistory` cannot be false: who answers in a chat is given its history";
+        return Err(Refusal::invalid(why, "leave it out; start_chat opens a chat without history"));
+    }
+    if args.text("model").is_some() {
+        let hint = "leave it out, or have the user declare an agent with args = [\"--model\", …] in the configuration and send to that one";
+        return Err(Refusal::invalid("`model` cannot be set by a message: an agent's model is part of its configuration", hint));
+    }
+    Ok(())
 }
 
 fn sent(said: &Said, answers: &Answers) -> Shown {

@@ -7,11 +7,11 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, QUESTION_CHARS, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
 use super::text::{barred, cut, line, quoted};
-use super::{tasks, text};
+use super::{chats, tasks, text};
 use crate::config;
 use crate::view::{
-    AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListRequests, ListRuns, Pause, ReadLogs, ReadRequest, RequestView, Resume,
-    Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
+    AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListMentions, ListRequests, ListRuns, Pause, ReadLogs, ReadRequest, RequestView,
+    Resume, Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -21,6 +21,8 @@ use std::time::Duration;
 const RUNS_MAX: u32 = 20;
 /// Most questions that a list shows.
 const QUESTIONS_MAX: u32 = 20;
+/// Most chats with something for the caller that are shown with them.
+const MENTIONS_MAX: u32 = 5;
 /// Most of one kind that the result of a wait shows in detail.
 const WAITED_MAX: usize = 7;
 /// The word for the state of a run that can be resumed.
@@ -281,16 +283,28 @@ pub(super) async fn get_pending_questions(server: &Server, _caller: &Caller, arg
         return one_question(server, message_id).await;
     }
     let list = server.client().call(&ListRequests { run: args.owned("run_id"), all: false, limit: Some(QUESTIONS_MAX) }).await?;
-    let shown = Shown::new(json!({
+    let mentions = match args.text("run_id") {
+        None => server.client().call(&ListMentions { limit: Some(MENTIONS_MAX) }).await?.mentions,
+        Some(_) => Vec::new(),
+    };
+    let mut shown = Shown::new(json!({
         "questions": list.requests.iter().map(show::request_brief).collect::<Vec<_>>(),
         "more": list.more,
     }))
     .lines(list.requests.iter().map(show::request_line))
     .lines((list.more > 0).then(|| format!("… {} more: answer these first", list.more)));
     if list.requests.is_empty() {
-        return done(shown.line("no open questions").next(WAIT_AGAIN));
+        shown = shown.line("no open questions");
     }
-    done(shown.next(reply_hint(&list.requests)))
+    shown = shown.lines(mentions.iter().map(chats::mention_line));
+    if !mentions.is_empty() {
+        shown = shown.with("mentions", json!(mentions.iter().map(chats::mention_brief).collect::<Vec<_>>()));
+    }
+    done(shown.next(match (list.requests.is_empty(), mentions.first()) {
+        (false, _) => reply_hint(&list.requests),
+        (true, Some(mention)) => format!("show_chat chat_id={}", mention.chat_id),
+        (true, None) => WAIT_AGAIN.to_owned(),
+    }))
 }
 
 async fn one_question(server: &Server, message_id: String) -> Ended {

@@ -25,10 +25,10 @@ mod conformance;
 
 pub use bells::{Bells, Listener, Topic};
 pub use chats::{
-    Chat, ChatEntry, ChatHit, ChatQuery, Export, Imported, MARK_BEGIN, MARK_END, Member, NewChat, NewEntry, NewTurn, Revision, Stats, Turn,
+    Chat, ChatEntry, ChatHit, ChatQuery, Export, Imported, MARK_BEGIN, MARK_END, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn,
     TurnState, branches_of, chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq,
-    export_of, member, members, newest_summary, next_turns, pinned_entries, revisions_of, search_chats, stats_of, turn_by_id, turn_of_run,
-    turns_running, turns_to_answer, unread,
+    export_of, member, members, mentions_of, newest_summary, next_turns, pinned_entries, revisions_of, search_chats, stats_of, turn_by_id,
+    turn_of_run, turns_running, turns_to_answer, unread,
 };
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;

@@ -10,7 +10,10 @@ use std::time::Duration;
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 2] = [concat!(include_str!("schema.sql"), include_str!("chats.sql")), concat!(include_str!("schema2_requests.sql"))];
+const MIGRATIONS: [&str; 2] = [
+    concat!(include_str!("schema.sql"), include_str!("chats.sql")),
+    concat!(include_str!("schema2_requests.sql"), include_str!("schema2_mentions.sql")),
+];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Set free when the disk is so full that not even the wal-index can grow.

@@ -46,6 +46,36 @@ pub struct ChatList {
     pub more: bool,
 }
 
+/// Lists the chats in which something that the caller has not read is for them: a message that names
+/// them, a direct message, a flag.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListMentions {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ListMentions = "mentions", writes false -> Mentions);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Mentions {
+    pub mentions: Vec<MentionView>,
+    /// There are more than were asked for.
+    #[serde(default)]
+    pub more: bool,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct MentionView {
+    pub chat_id: i64,
+    pub title: String,
+    /// `chat`, `direct` or `board`.
+    pub kind: String,
+    /// What the caller has not read of the chat, up to 1,000.
+    pub unread: i64,
+    /// The newest one that is for them.
+    pub message: ChatEntryView,
+}
+
 /// Reads a chat, waiting for something new where there is nothing. Reading moves the reader's
 /// cursor as far as it read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -162,12 +192,18 @@ pub struct Answers {
     pub waiting: Vec<String>,
 }
 
-/// Puts a chat away, or takes it back.
+/// Puts a chat away, or takes it back. Runs do not: others are still in it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveChat {
     pub chat_id: i64,
     pub archived: bool,
+    /// Where the run works that summarises it, if the configuration wants one: absolute.
+    #[serde(default)]
+    pub cwd: String,
+    /// Variables for that run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 call!(ArchiveChat = "chat-archive", writes true -> ChatView);
 
@@ -447,5 +483,8 @@ pub struct SummariseChat {
     /// Where its run works: absolute.
     #[serde(default)]
     pub cwd: String,
+    /// Variables for that run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 call!(SummariseChat = "chat-summarise", writes true -> Answers);

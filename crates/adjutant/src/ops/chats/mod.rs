@@ -3,6 +3,7 @@
 
 mod carry;
 mod find;
+mod mentions;
 mod presence;
 mod publish;
 mod render;
@@ -161,16 +162,33 @@ impl Ops {
         })?)
     }
 
-    /// Puts a chat away, or takes it back.
+    /// Puts a chat away, or takes it back. Where the configuration wants a summary then, an agent is
+    /// asked for it; nothing here waits for that or fails with it.
     ///
     /// # Errors
-    /// Unknown or foreign.
+    /// Unknown or foreign; the caller is a run.
     pub async fn archive_chat(&self, caller: Caller, call: ArchiveChat) -> Result<ChatView, OpError> {
         Self::check(&caller.who, Action::Say)?;
+        if matches!(caller.who, Principal::Run(_)) {
+            return Err(Denied::NotAllowed { who: "a run", action: "archive chats" }.into());
+        }
         let presence = self.presence.clone();
+        let chats = &self.config_or_builtin().chats;
+        let summariser = chats.summariser.clone().filter(|_| chats.summarise_on_archive && call.archived);
+        let summariser = match summariser.map(|agent| Ok((agent, self.ground(&caller.who, &call.cwd, &call.env)?))).transpose() {
+            Ok(summariser) => summariser,
+            Err(error) => {
+                let error: OpError = error;
+                tracing::warn!(%error, chat = call.chat_id, "archived without a summary");
+                None
+            }
+        };
         self.write(caller, move |tx, who| {
             let seat = Seat::of(tx.connection(), who)?;
             let chat = seat.chat(tx.connection(), call.chat_id)?;
+            if let Some((agent, ground)) = summariser.filter(|_| !chat.archived && chat.said > 0) {
+                tx.queue_turn(&say::summary(chat.id, agent, ground))?;
+            }
             let chat = tx.archive_chat(chat.id, call.archived)?;
             render::full(tx.connection(), &seat, &presence, &chat)
         })

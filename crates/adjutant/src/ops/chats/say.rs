@@ -9,8 +9,9 @@ use crate::store::{
     Chat, ChatEntry, NewChat, NewEntry, NewTurn, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, turn_of_run, turns_to_answer,
 };
 use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say, SummariseChat};
-use adjutant_core::chat::{self, ChatKind, EntryKind, Participant, Scope, check_edit};
+use adjutant_core::chat::{self, ChatId, ChatKind, EntryKind, Participant, Scope, check_edit};
 use adjutant_core::{Action, AgentName, Denied, Principal};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -32,7 +33,7 @@ impl Ops {
         }
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
         let config = self.config()?;
-        let ground = self.ground(&caller.who, &call)?;
+        let ground = self.ground(&caller.who, &call.cwd, &call.env)?;
         self.write(caller, move |tx, who| {
             let seat = Seat::of(tx.connection(), who)?;
             say(tx, &config, &seat, call, ground)
@@ -41,21 +42,21 @@ impl Ops {
     }
 
     /// Where a run would work that answers this: a run's words are answered where it works.
-    fn ground(&self, who: &Principal, call: &Say) -> Result<Ground, OpError> {
+    pub(super) fn ground(&self, who: &Principal, cwd: &str, env: &BTreeMap<String, String>) -> Result<Ground, OpError> {
         let fallback = || Ok::<_, OpError>(self.home.dir.display().to_string());
         match who {
             Principal::Run(_) => {
                 let run = self.store.read(|connection| Seat::of(connection, who))?.run;
-                Ok(Ground { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: std::collections::BTreeMap::new() })
+                Ok(Ground { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: BTreeMap::new() })
             }
             Principal::Person | Principal::Client(_) => {
-                crate::ops::runs::checked_env(&call.env)?;
+                crate::ops::runs::checked_env(env)?;
                 let cwd = match who {
-                    _ if !call.cwd.is_empty() => crate::ops::runs::checked_cwd(&call.cwd)?,
+                    _ if !cwd.is_empty() => crate::ops::runs::checked_cwd(cwd)?,
                     Principal::Client(client) if Path::new(client.as_str()).is_dir() => crate::ops::runs::checked_cwd(client.as_str())?,
                     _ => fallback()?,
                 };
-                Ok(Ground { cwd, env: call.env.clone() })
+                Ok(Ground { cwd, env: env.clone() })
             }
         }
     }
@@ -109,12 +110,11 @@ impl Ops {
         let Some(agent) = agent else {
             return Err(Denied::invalid("agent", "say which agent, or set chats.summariser in the configuration").into());
         };
-        let ground = self.ground(&caller.who, &Say { cwd: call.cwd.clone(), ..Say::default() })?;
+        let ground = self.ground(&caller.who, &call.cwd, &call.env)?;
         self.write(caller, move |tx, who| {
             let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
-            let Ground { cwd, env } = ground;
             let waiting = vec![agent.to_string()];
-            tx.queue_turn(&NewTurn { chat: chat.id, agent, is_summary: true, message: 0, hops: 0, cwd, env })?;
+            tx.queue_turn(&summary(chat.id, agent, ground))?;
             Ok(Answers { answers: Vec::new(), waiting })
         })
         .await
@@ -141,6 +141,12 @@ impl Ops {
         let chat = self.store.read(|connection| Seat::of(connection, &who)?.chat(connection, chat))?;
         self.answers(&chat, seq)
     }
+}
+
+/// The turn in which an agent summarises a chat.
+pub(super) fn summary(chat: ChatId, agent: AgentName, ground: Ground) -> NewTurn {
+    let Ground { cwd, env } = ground;
+    NewTurn { chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }
 }
 
 fn found(tx: &Tx<'_>, chat: &Chat, seq: i64) -> Result<ChatEntry, StoreError> {

@@ -213,7 +213,10 @@ fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Run>, came: C
             (EntryKind::Summary, if text.trim().is_empty() { "(no more than flags)".to_owned() } else { text }, TurnState::Answered)
         }
         Came::Answer(text) => (EntryKind::Answer, text, TurnState::Answered),
-        Came::Failure(why) => (EntryKind::Failure, format!("{} could not answer: {why}", turn.agent), TurnState::Failed),
+        Came::Failure(why) => {
+            let what = if turn.is_summary { "summarise the chat" } else { "answer" };
+            (EntryKind::Failure, format!("{} could not {what}: {why}", turn.agent), TurnState::Failed)
+        }
     };
     let entry = said(&turn, kind, text);
     let entry = if kind == EntryKind::Answer {

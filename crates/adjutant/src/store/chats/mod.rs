@@ -1,6 +1,7 @@
 //! Chats: entries in one total order for each chat, who takes part, how far each has read.
 
 mod carry;
+mod mentions;
 mod read;
 mod search;
 mod stats;
@@ -10,6 +11,7 @@ mod turns;
 mod write;
 
 pub use carry::{Export, Imported, export_of};
+pub use mentions::{Mention, mentions_of};
 pub use read::{
     branches_of, chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, member, members,
     newest_summary, pinned_entries, revisions_of, unread,

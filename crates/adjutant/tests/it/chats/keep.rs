@@ -85,6 +85,46 @@ fn a_configured_agent_sums_a_chat_up_and_flags_what_a_person_should_see() {
 }
 
 #[test]
+fn archiving_waits_for_no_summary_and_fails_with_none() {
+    let scribe = "cat > /dev/null; while [ ! -e go ]; do sleep 0.02; done; echo 'They chose SQLite.'; echo 'FLAG: nobody asked the owner'";
+    let home = home_with(&[("scribe", scribe)], "[chats]\nsummariser = \"scribe\"\nsummarise_on_archive = true\n");
+    home.ok(&["chat", "start", "disks"]);
+    home.ok(&["chat", "archive", "1"]);
+    assert_eq!(home.json(&["ps", "-a"]), json!([]), "there was nothing to sum up");
+    home.ok(&["chat", "archive", "1", "--undo"]);
+    home.ok(&["chat", "post", "1", "SQLite it is"]);
+    home.ok(&["chat", "archive", "1"]);
+    assert_eq!(home.json(&["chat", "ls", "--all"])[0]["status"], "archived", "the agent is still at work");
+    std::fs::write(home.work().join("go"), "").expect("a file");
+    let all = home.until("the summary is there", || {
+        let page = home.json(&["chat", "show", "1", "--after", "0"]);
+        (page["messages"].as_array().map(Vec::len) == Some(3)).then_some(page["messages"].clone())
+    });
+    let of = |n: usize| (all[n]["kind"].clone(), all[n]["from"].clone(), all[n]["text"].clone());
+    let by = json!("agent:scribe");
+    assert_eq!(of(1), (json!("flag"), by.clone(), json!("nobody asked the owner")));
+    assert_eq!(of(2), (json!("summary"), by, json!("They chose SQLite.")));
+
+    let home = home_with(&[("scribe", "exit 4")], "[chats]\nsummariser = \"scribe\"\nsummarise_on_archive = true\n");
+    home.ok(&["chat", "start", "disks"]);
+    home.ok(&["chat", "post", "1", "SQLite it is"]);
+    home.ok(&["chat", "archive", "1"]);
+    let all = home.until("the failure is there", || Some(said(&home, 1)).filter(|all| all.len() == 2));
+    assert!(all[1].1.contains("could not summarise") && all[1].1.contains("exit 4"), "{all:?}");
+    assert_eq!(home.json(&["chat", "ls", "--all"])[0]["status"], "archived");
+}
+
+#[test]
+fn a_run_archives_nothing() {
+    let home = TestHome::new();
+    home.ok(&["chat", "start", "disks"]);
+    home.start("one", "adj chat archive 1\ndone tried");
+    home.finished("one");
+    assert!(home.log("one").contains("may not archive chats"), "{}", home.log("one"));
+    assert_eq!(home.json(&["chat", "ls"])[0]["status"], "active");
+}
+
+#[test]
 fn figures_count_messages_answers_and_calls() {
     let home = home_with(&[("good", "cat > /dev/null; echo yes"), ("bad", "exit 1")], "");
     let mut alice = client(&home, "alice", &[]);

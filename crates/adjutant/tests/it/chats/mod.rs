@@ -1,7 +1,9 @@
 //! Chats as their participants see them: over MCP, on the command line, with agents that answer.
 
 mod answers;
+mod inbox;
 mod keep;
+mod refused;
 mod scenarios;
 mod talk;
 

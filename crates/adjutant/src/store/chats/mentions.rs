@@ -1,0 +1,35 @@
+//! What is for somebody and unread: entries that name them, direct messages, flags.
+
+use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
+use crate::store::StoreError;
+use adjutant_core::chat::ChatId;
+use rusqlite::{Connection, params};
+
+/// The newest entry of a chat that is for somebody who has not read it.
+#[derive(Debug, Clone)]
+pub struct Mention {
+    pub chat: Chat,
+    pub entry: ChatEntry,
+    /// How far they have read.
+    pub read_seq: i64,
+}
+
+/// Reads what is for somebody and unread, one entry for each chat, the newest chat first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn mentions_of(connection: &Connection, who: &str, limit: u32) -> Result<Vec<Mention>, StoreError> {
+    let found: Vec<(i64, i64, i64)> = connection
+        .prepare_cached("SELECT chat, mention_seq, read_seq FROM chat_members WHERE who = ?1 AND mention_seq > read_seq ORDER BY chat DESC LIMIT ?2")?
+        .query_map(params![who, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut mentions = Vec::new();
+    for (chat, seq, read_seq) in found {
+        let id = ChatId(chat);
+        let missing = || StoreError::Corrupt(format!("entry {chat}.{seq} names {who} and is not there"));
+        let chat = chat_by_id(connection, id)?.ok_or_else(missing)?;
+        let entry = entry_by_seq(connection, id, seq)?.ok_or_else(missing)?;
+        mentions.push(Mention { chat, entry, read_seq });
+    }
+    Ok(mentions)
+}
