@@ -48,7 +48,7 @@ enum Step {
 
 enum Happened {
     Events(Result<EventPage, ErrorView>),
-    Said(Result<ChatPage, ErrorView>),
+    Said(Result<Box<ChatPage>, ErrorView>),
     Line(Option<String>),
     Due(Step),
     Interrupted,

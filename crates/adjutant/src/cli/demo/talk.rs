@@ -37,7 +37,7 @@ const POLL_WAIT_MS: u64 = 30_000;
 
 /// What was said so far.
 pub struct Talk {
-    pub page: Pin<Box<dyn Future<Output = Result<ChatPage, ErrorView>>>>,
+    pub page: Pin<Box<dyn Future<Output = Result<Box<ChatPage>, ErrorView>>>>,
     pub said: Vec<ChatEntryView>,
     /// Runs that answer, and those of them that have ended.
     answering: BTreeSet<String>,
@@ -53,7 +53,7 @@ impl Talk {
     pub fn poll(&mut self, cx: &Context) {
         let (hub, after) = (cx.hub.clone(), self.said.last().map_or(0, |entry| entry.seq));
         let call = ShowChat { chat_id: CHAT, after: Some(after), limit: None, wait_ms: POLL_WAIT_MS, peek: false };
-        self.page = Box::pin(async move { hub.call(&call).await });
+        self.page = Box::pin(async move { hub.call(&call).await.map(Box::new) });
     }
 
     pub fn is_over(&self) -> bool {
