@@ -2,8 +2,8 @@
 //! floor of the same minute.
 
 mod chat;
-mod crowd;
 mod chats;
+mod crowd;
 mod load;
 mod signals;
 mod size;
