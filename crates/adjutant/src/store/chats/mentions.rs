@@ -26,9 +26,9 @@ pub fn mentions_of(connection: &Connection, who: &str, limit: u32) -> Result<Vec
     let mut mentions = Vec::new();
     for (chat, seq, read_seq) in found {
         let id = ChatId(chat);
-        let missing = || StoreError::Corrupt(format!("entry {chat}.{seq} names {who} and is not there"));
-        let chat = chat_by_id(connection, id)?.ok_or_else(missing)?;
-        let entry = entry_by_seq(connection, id, seq)?.ok_or_else(missing)?;
+        let chat = chat_by_id(connection, id)?.ok_or_else(|| StoreError::Corrupt(format!("a participant of chat {chat}, which is not there")))?;
+        // A file may say of a participant what its entries do not bear out.
+        let Some(entry) = entry_by_seq(connection, id, seq)? else { continue };
         mentions.push(Mention { chat, entry, read_seq });
     }
     Ok(mentions)

@@ -49,3 +49,17 @@ fn a_run_that_names_its_parent_is_seen_with_the_open_questions() {
     alice.done("show_chat", json!({"chat_id": 1}));
     assert_eq!(alice.done("get_pending_questions", json!({}))["mentions"], Value::Null, "it is read");
 }
+
+#[test]
+fn a_file_that_names_an_entry_it_does_not_have_does_not_spoil_the_inbox() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "Cache", &["person"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "@person well?"}));
+    let lines = home.ok(&["chat", "export", "1", "--format", "jsonl"]);
+    let file = home.work().join("chat.jsonl");
+    std::fs::write(&file, lines.replace("\"mention_seq\":1", "\"mention_seq\":99")).expect("a file");
+    assert_eq!(home.ok(&["chat", "import", file.to_str().expect("UTF-8")]).trim(), "2");
+    let found = mentions(&home);
+    assert_eq!((found.as_array().map(Vec::len), &found[0]["chat_id"]), (Some(1), &json!(1)), "{found}");
+}
