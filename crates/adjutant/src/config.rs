@@ -171,6 +171,12 @@ impl Home {
         self.dir.join("hub.log")
     }
 
+    /// What programs said about their versions.
+    #[must_use]
+    pub fn versions(&self) -> PathBuf {
+        self.dir.join("versions.json")
+    }
+
     #[must_use]
     pub fn logs_dir(&self) -> PathBuf {
         self.dir.join("logs")
@@ -253,6 +259,9 @@ impl Stamp {
         Some(Self { inode: meta.ino(), bytes: meta.len(), modified, changed })
     }
 }
+
+/// The source of an agent that nobody declared.
+pub const BUILT_IN: &str = "built-in";
 
 /// An agent and where it is declared.
 #[derive(Debug, Clone)]
@@ -429,10 +438,10 @@ impl Config {
         };
         let mut agents = BTreeMap::new();
         let echo = builtin_echo();
-        agents.insert(echo.name.clone(), AgentEntry { spec: echo, source: "built-in".to_owned() });
+        agents.insert(echo.name.clone(), AgentEntry { spec: echo, source: BUILT_IN.to_owned() });
         for preset in preset::all() {
             let spec = of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset);
-            agents.insert(spec.name.clone(), AgentEntry { spec, source: "built-in".to_owned() });
+            agents.insert(spec.name.clone(), AgentEntry { spec, source: BUILT_IN.to_owned() });
         }
         for (name, agent) in &file.agents {
             let field = format!("agents.{name}");

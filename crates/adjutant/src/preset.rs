@@ -6,6 +6,10 @@
 //! `{mcp_token}` (in files and environment only: never in an argument). `:json` behind a name
 //! writes it as a JSON (and TOML) string, quotes included.
 
+mod version;
+
+pub use version::{Tried, Version};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -125,6 +129,9 @@ impl Profiles {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
+    /// What the agent may do then without being asked, and what becomes of the rest, for people.
+    #[serde(default)]
+    pub about: String,
     #[serde(default)]
     pub args: Vec<String>,
     #[serde(default)]
@@ -286,7 +293,8 @@ pub struct About {
     pub vendor: String,
     pub install: String,
     pub sign_in: String,
-    /// Files of which one is there when somebody has signed in; never read. `~` is the home.
+    /// Files of which one is there when somebody has signed in; never read. `~/` is the home, `$NAME/`
+    /// a directory that a variable names: those count, and those of the home do not, where it is set.
     #[serde(default)]
     pub sign_in_files: Vec<String>,
     /// Variables of which one is set instead.
@@ -294,14 +302,35 @@ pub struct About {
     pub sign_in_env: Vec<String>,
     #[serde(default)]
     pub version_args: Vec<String>,
-    /// The versions that were tried. Empty: from its documentation only.
+    /// The versions that were tried: `1.2.3`, or the lowest and the highest, `1.2.3 to 1.4.0`. Empty:
+    /// all of this is from its documentation only.
     #[serde(default)]
     pub versions_tried: String,
-    /// What the repository can say about agents, and whether it is kept out.
+    /// How our tools get in.
+    #[serde(default)]
+    pub tools: String,
+    /// What the repository can say about agents.
     #[serde(default)]
     pub directory_files: Vec<String>,
+    /// What of it is kept out, and how.
+    #[serde(default)]
+    pub directory: String,
+    /// How it goes on after a stop.
+    #[serde(default)]
+    pub resumes: String,
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What does not work, or not as one would think.
+    #[serde(default)]
+    pub limits: Vec<String>,
+}
+
+impl About {
+    /// The versions that were tried. `None`: none was.
+    #[must_use]
+    pub fn tried(&self) -> Option<Tried> {
+        Tried::parse(&self.versions_tried)
+    }
 }
 
 impl Preset {

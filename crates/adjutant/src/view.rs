@@ -915,35 +915,8 @@ pub struct EventView {
 
 // ---- agents, clients, the hub --------------------------------------------------------------
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListAgents {}
-call!(ListAgents = "agents", writes false -> AgentList);
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct AgentList {
-    pub agents: Vec<AgentView>,
-    /// Problems of the configuration, for people.
-    #[serde(default)]
-    pub warnings: Vec<String>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct AgentView {
-    pub name: String,
-    pub harness: String,
-    pub description: String,
-    /// The program can be started.
-    pub found: bool,
-    /// Its absolute path, where found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
-    /// Why it cannot be used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// `built-in` or the configuration file.
-    pub source: String,
-}
+mod agents;
+pub use agents::*;
 
 /// Moves runs (with everything under them) to another client, so that a parent which came back
 /// under another name finds them.

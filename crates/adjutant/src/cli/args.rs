@@ -1,5 +1,9 @@
 //! The command line's grammar. Nothing here acts.
 
+mod agents;
+
+pub use agents::*;
+
 use super::style::ColorChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -73,8 +77,8 @@ pub enum Command {
     Send(SendArgs),
     /// Talk with agents and runs in lasting chats
     Chat(ChatArgs),
-    /// List the agents that are configured or found
-    Agents,
+    /// List the agents that are configured or found, show one, or try one out
+    Agents(AgentsArgs),
     /// Move runs to another client, so that a parent under a new name finds them
     Adopt(AdoptArgs),
     /// Print the event history

@@ -205,7 +205,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
     } else {
         checks.extend(view.problems.iter().map(|problem| broken("store", problem.clone(), format!("look at {}", cx.home.hub_log().display()))));
     }
-    match cx.hub.call(&ListAgents {}).await {
+    match cx.hub.call(&ListAgents { env: crate::config::dispatch_env(), ..ListAgents::default() }).await {
         Ok(list) => {
             let (found, missing): (Vec<_>, Vec<_>) = list.agents.iter().partition(|agent| agent.found);
             let names: Vec<&str> = found.iter().map(|agent| agent.name.as_str()).collect();

@@ -2,6 +2,7 @@
 //! prints data on stdout and everything else on stderr.
 
 mod age;
+mod agents;
 mod args;
 mod attend;
 mod chat;
@@ -26,7 +27,7 @@ mod waiting;
 
 use crate::config::text_variable;
 use args::{Cli, Command, Global};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use context::Context;
 use exit::Exit;
 use out::{Ended, Out, Stop};
@@ -34,6 +35,12 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use style::{ColorEnv, Paint};
+
+/// Returns the grammar, for the reference that is generated from it.
+#[must_use]
+pub fn grammar() -> clap::Command {
+    Cli::command()
+}
 
 /// Runs the command line and returns its exit code.
 #[must_use]
@@ -119,7 +126,7 @@ async fn run(command: Option<Command>, out: &Out) -> Ended {
         Command::Retry(args) => control::retry(&args, &cx()?).await,
         Command::Send(args) => control::send(&args, &cx()?).await,
         Command::Chat(args) => chat::chat(args.what, &cx()?).await,
-        Command::Agents => setup::agents(&cx()?).await,
+        Command::Agents(args) => agents::agents(&args, &cx()?).await,
         Command::Adopt(args) => control::adopt(&args, &cx()?).await,
         Command::Events(args) => look::events(&args, &cx()?).await,
         Command::Stop => control::stop(&cx()?).await,

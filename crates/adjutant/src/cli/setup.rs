@@ -1,22 +1,21 @@
-//! Setting up: `adj` alone, `agents`, `config`.
+//! Setting up: `adj` alone, `config`.
 
 use super::args::ConfigWhat;
 use super::context::{Context, home};
 use super::exit::Exit;
 use super::out::{Ended, Out, Stop, fail_hint};
 use super::style::Style;
-use super::table::{Cell, painted, plain, render};
 use crate::client::VERSION;
-use crate::config::{Config, Home};
+use crate::config::{Config, Home, dispatch_env};
 use crate::preset::Preset;
 use crate::text;
-use crate::view::{AgentView, ListAgents, codes};
+use crate::view::{ListAgents, codes};
 use adjutant_core::{AgentSpec, HarnessKind};
 use serde_json::json;
 
 /// Greets: what was found, and three commands to try.
 pub async fn greet(cx: &Context) -> Ended {
-    let agents = cx.hub.call(&ListAgents {}).await?;
+    let agents = cx.hub.call(&ListAgents { env: dispatch_env(), ..ListAgents::default() }).await?;
     if cx.out.json {
         cx.out.data(&json!({"version": VERSION, "agents": agents.agents, "warnings": agents.warnings}))?;
         return Ok(Exit::Done);
@@ -35,30 +34,6 @@ pub async fn greet(cx: &Context) -> Ended {
         cx.out.say(&format!("warning: {}", text::line(warning)))?;
     }
     Ok(Exit::Done)
-}
-
-/// Lists the agents.
-pub async fn agents(cx: &Context) -> Ended {
-    let list = cx.hub.call(&ListAgents {}).await?;
-    if cx.out.json {
-        cx.out.list(&list.agents, 0, &list.warnings)?;
-        return Ok(Exit::Done);
-    }
-    let rows: Vec<Vec<Cell>> = list.agents.iter().map(row).collect();
-    cx.out.text(&render(&["AGENT", "HARNESS", "STATE", "SOURCE", "DESCRIPTION"], &rows, cx.out.columns, cx.out.paint))?;
-    for agent in list.agents.iter().filter(|a| !a.found) {
-        let problem = agent.problem.as_deref().unwrap_or("its program was not found");
-        cx.out.say(&format!("{}: {}", text::line(&agent.name), text::line(problem)))?;
-    }
-    for warning in &list.warnings {
-        cx.out.say(&format!("warning: {}", text::line(warning)))?;
-    }
-    Ok(Exit::Done)
-}
-
-fn row(agent: &AgentView) -> Vec<Cell> {
-    let state = if agent.found { painted("✓ found", Style::Good) } else { painted("✗ missing", Style::Bad) };
-    vec![painted(&agent.name, Style::Strong), plain(&agent.harness), state, plain(&agent.source), plain(&agent.description)]
 }
 
 /// Shows where the configuration is, or what it says.

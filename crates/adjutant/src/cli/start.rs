@@ -123,7 +123,7 @@ async fn only_agent(cx: &Context) -> Result<String, Stop> {
     if let Some(agent) = config.default_agent {
         return Ok(agent);
     }
-    let agents = cx.hub.call(&ListAgents {}).await?.agents;
+    let agents = cx.hub.call(&ListAgents { env: dispatch_env(), ..ListAgents::default() }).await?.agents;
     let real: Vec<&str> = agents.iter().filter(|a| a.found && a.harness != "echo").map(|a| a.name.as_str()).collect();
     match real.as_slice() {
         [one] => Ok((*one).to_owned()),

@@ -5,6 +5,7 @@ mod auth;
 mod chats;
 mod connections;
 mod router;
+mod versions;
 mod work;
 
 use crate::client::{VERSION, ensure_hub};
@@ -41,6 +42,7 @@ pub(crate) struct Hub {
     version: String,
     started_at: Time,
     connections: Arc<Connections>,
+    versions: versions::Versions,
     /// Told once when the hub is to end.
     stop: Notify,
 }
@@ -149,6 +151,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         version: options.as_version.unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         connections: Arc::new(Connections::default()),
+        versions: versions::Versions::new(&home),
         stop: Notify::new(),
     });
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;

@@ -91,7 +91,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: AnswerRequests| async move { hub.ops.answer(caller, call).await });
     router = on(router, |hub, caller, call: Wait| async move { hub.ops.wait(&caller.who, &call).await });
     router = on(router, |hub, caller, call: ReadEvents| async move { hub.ops.events(&caller, &call).await });
-    router = on(router, |hub, caller, _: ListAgents| async move { hub.ops.list_agents(&caller.who) });
+    router = on(router, |hub, caller, call: ListAgents| async move { super::versions::list_agents(&hub, &caller.who, &call).await });
     router = on(router, |hub, caller, call: Adopt| async move { hub.ops.adopt(caller, call).await });
     router = on(router, |hub, caller, call: Clean| async move {
         let older_than_ms = i64::try_from(call.older_than_s).unwrap_or(i64::MAX / 1000).saturating_mul(1000);

@@ -10,8 +10,8 @@ use super::text::{barred, cut, line, quoted};
 use super::{chats, tasks, text};
 use crate::config;
 use crate::view::{
-    AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListMentions, ListRequests, ListRuns, Pause, ReadLogs, ReadRequest, RequestView,
-    Resume, Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
+    AgentView, AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListMentions, ListRequests, ListRuns, Pause, ReadLogs, ReadRequest,
+    RequestView, Resume, Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -432,30 +432,44 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
 }
 
 pub(super) async fn list_agents(server: &Server, _caller: &Caller, _args: Args) -> Ended {
-    let list = server.client().call(&ListAgents {}).await?;
+    let list = server.client().call(&ListAgents { env: config::dispatch_env(), versions: true, all: false }).await?;
     let shown = Shown::new(json!({
         "agents": list.agents.iter().map(|agent| json!({
             "name": agent.name,
             "description": cut(&agent.description, 300),
             "usable": agent.found,
             "problem": agent.problem,
+            "version": agent.version,
+            "signed_in": agent.sign_in.as_ref().map(|sign_in| sign_in.found),
+            "can": agent.can,
         })).collect::<Vec<_>>(),
         "warnings": list.warnings,
     }))
-    .lines(list.agents.iter().map(|agent| {
-        let state = match (&agent.problem, agent.found) {
-            (None, true) => String::new(),
-            (Some(problem), _) => format!(" [not usable: {}]", line(problem, 200)),
-            (None, false) => " [not found]".to_owned(),
-        };
-        format!("{}: {}{state}", line(&agent.name, 60), line(&agent.description, 300))
-    }))
+    .lines(list.agents.iter().map(agent_line))
     .lines(list.warnings.iter().map(|warning| format!("warning: {}", line(warning, 300))));
     let usable = list.agents.iter().find(|agent| agent.found);
     match usable {
         Some(agent) => done(shown.next(format!("run_subagent agent={} prompt=…", line(&agent.name, 60)))),
         None => done(shown.next("no agent can be used: install one, or ask the user")),
     }
+}
+
+fn agent_line(agent: &AgentView) -> String {
+    let mut remarks = Vec::new();
+    match (&agent.problem, agent.found) {
+        (None, true) => {}
+        (Some(problem), _) => remarks.push(format!("not usable: {}", line(problem, 200))),
+        (None, false) => remarks.push("not found".to_owned()),
+    }
+    if let Some(sign_in) = agent.sign_in.as_ref().filter(|sign_in| agent.found && !sign_in.found) {
+        remarks.push(format!("nobody seems to be signed in: {}", line(&sign_in.how, 150)));
+    }
+    if agent.documented_only {
+        remarks.push("never tried".to_owned());
+    }
+    let version = agent.version.as_ref().map(|version| format!(" {}", line(version, 40))).unwrap_or_default();
+    let remarks = if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
+    format!("{}: {}{version}{remarks}", line(&agent.name, 60), line(&agent.description, 300))
 }
 
 /// Names the directory that a parent's connection belongs to.

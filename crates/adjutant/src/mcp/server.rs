@@ -190,7 +190,7 @@ impl Server {
     }
 
     async fn agents(&self) -> Vec<(String, String)> {
-        match self.client().call(&ListAgents {}).await {
+        match self.client().call(&ListAgents::default()).await {
             Ok(list) => list.agents.into_iter().map(|agent| (agent.name, agent.description)).collect(),
             Err(error) => {
                 tracing::warn!(%error, "the agents' own tools cannot be listed");

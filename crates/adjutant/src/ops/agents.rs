@@ -1,14 +1,29 @@
-//! Agents as the configuration has them, and whether their programs are there.
+//! Agents as the configuration has them: whether their programs are there, which versions those
+//! are, whether somebody is signed in.
 
+use super::runs::checked_env;
 use super::{OpError, Ops};
-use crate::config::AgentEntry;
-use crate::preset::{self, Preset};
+use crate::config::{AgentEntry, BUILT_IN};
+use crate::preset::{self, About, Capabilities, Preset, Tried, Version};
 use crate::store::harness_word;
-use crate::view::{AgentList, AgentView};
-use adjutant_core::{Action, AgentSpec, HarnessKind, Principal};
+use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView};
+use adjutant_core::{Action, AgentSpec, HarnessKind, Principal, PromptVia};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+/// A program that is to be asked for its version.
+#[derive(Debug)]
+pub struct Asking {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    /// Its whole environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// What a program said when it was asked for its version, or why it did not.
+pub type VersionSaid = Result<String, String>;
 
 /// Finds an agent's program: an absolute path as it stands, a bare name on `PATH`.
 pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>, OpError> {
@@ -53,34 +68,152 @@ pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> B
 }
 
 impl Ops {
-    /// Lists the configured agents and whether they can be started from here.
+    /// Lists the configured agents and whether they can be started from there. Where versions are
+    /// wanted, what has to be asked for them comes along.
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn list_agents(&self, who: &Principal) -> Result<AgentList, OpError> {
+    pub fn list_agents(&self, who: &Principal, call: &ListAgents) -> Result<(AgentList, Vec<Asking>), OpError> {
         Self::check(who, Action::ListAgents)?;
+        checked_env(&call.env)?;
         let config = self.config()?;
-        let env: BTreeMap<String, String> = crate::config::dispatch_env();
-        let path = env.get("PATH").map_or("", String::as_str);
-        let agents = config
-            .agents
-            .values()
-            .map(|entry| (entry, program(entry, path)))
+        let mut env = if call.env.is_empty() { crate::config::dispatch_env() } else { call.env.clone() };
+        for (name, value) in crate::config::base_env() {
+            env.entry(name).or_insert(value);
+        }
+        let mut asking: BTreeMap<PathBuf, Asking> = BTreeMap::new();
+        let mut agents = Vec::new();
+        for entry in config.agents.values() {
+            let found = program(entry, env.get("PATH").map_or("", String::as_str));
             // A preset whose program is not there is no agent of this machine.
-            .filter(|(entry, found)| found.is_ok() || entry.source != "built-in")
-            .map(|(entry, found)| {
-                let preset = Preset::from_text(&entry.spec.preset);
-                AgentView {
-                    name: entry.spec.name.to_string(),
-                    harness: preset.map_or_else(|| harness_word(entry.spec.harness).to_owned(), |preset| preset.name),
-                    description: entry.spec.description.clone(),
-                    found: found.is_ok(),
-                    problem: found.as_ref().err().map(ToString::to_string),
-                    program: found.ok().flatten().map(|path| path.display().to_string()),
-                    source: entry.source.clone(),
-                }
-            })
-            .collect();
-        Ok(AgentList { agents, warnings: Vec::new() })
+            if !call.all && found.is_err() && entry.source == BUILT_IN {
+                continue;
+            }
+            let preset = Preset::from_text(&entry.spec.preset);
+            let agent = view(entry, preset.as_ref(), &found, &env);
+            if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)
+                && !preset.about.version_args.is_empty()
+            {
+                asking.entry(path.clone()).or_insert_with(|| Asking {
+                    program: path,
+                    args: preset.about.version_args.clone(),
+                    env: asked_env(entry, preset, &env),
+                });
+            }
+            agents.push(agent);
+        }
+        Ok((AgentList { agents, warnings: Vec::new() }, asking.into_values().collect()))
+    }
+}
+
+fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathBuf>, OpError>, env: &BTreeMap<String, String>) -> AgentView {
+    let about = preset.map(|preset| &preset.about);
+    AgentView {
+        name: entry.spec.name.to_string(),
+        harness: preset.map_or_else(|| harness_word(entry.spec.harness).to_owned(), |preset| preset.name.clone()),
+        description: entry.spec.description.clone(),
+        found: found.is_ok(),
+        problem: found.as_ref().err().map(ToString::to_string),
+        program: found.as_ref().ok().and_then(Option::as_ref).map(|path| path.display().to_string()),
+        source: entry.source.clone(),
+        version: None,
+        version_note: None,
+        versions_tried: about.and_then(|about| about.tried()).map(|tried| tried.to_string()),
+        documented_only: about.is_some_and(|about| about.versions_tried.is_empty()),
+        sign_in: about.and_then(|about| sign_in(about, &entry.spec.env, env)),
+        can: match (preset, entry.spec.harness) {
+            (Some(preset), _) => Some(can(preset.can)),
+            // It is ours: a CLI with everything but usage.
+            (None, HarnessKind::Echo) => {
+                Some(CanView { tools: true, resume: true, live: entry.spec.prompt == PromptVia::Stream, approvals: true, usage: false })
+            }
+            (None, HarnessKind::Plain | HarnessKind::Vendor) => None,
+        },
+    }
+}
+
+fn can(can: Capabilities) -> CanView {
+    let Capabilities { tools, resume, live, approvals, usage } = can;
+    CanView { tools, resume, live, approvals, usage }
+}
+
+/// What the program gets that is asked for its version: what the agent would, without what is filled
+/// in for an attempt.
+fn asked_env(entry: &AgentEntry, preset: &Preset, env: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+    let mut own = own_env(&entry.spec, env.clone());
+    own.extend(preset.env.iter().filter(|(_, value)| !value.contains('{')).map(|(name, value)| (name.clone(), value.clone())));
+    own.extend(entry.spec.env.clone());
+    own.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// Looks whether what signing in leaves behind is there; never into it.
+fn sign_in(about: &About, own: &BTreeMap<String, String>, env: &BTreeMap<String, String>) -> Option<SignInView> {
+    if about.sign_in_files.is_empty() && about.sign_in_env.is_empty() {
+        return None;
+    }
+    let value = |name: &str| own.get(name).or_else(|| env.get(name)).filter(|value| !value.is_empty());
+    let by_variable = about.sign_in_env.iter().find(|name| value(name).is_some()).cloned();
+    let named = about.sign_in_files.iter().filter_map(|file| {
+        let (name, rest) = file.strip_prefix('$')?.split_once('/')?;
+        Some(Path::new(value(name)?).join(rest))
+    });
+    let at_home = about.sign_in_files.iter().filter_map(|file| Some(Path::new(value("HOME")?).join(file.strip_prefix("~/")?)));
+    let named: Vec<PathBuf> = named.collect();
+    let files = if named.is_empty() { at_home.collect() } else { named };
+    let by_file = || files.into_iter().find(|file| file.exists()).map(|file| file.display().to_string());
+    let by = by_variable.or_else(by_file);
+    Some(SignInView { found: by.is_some(), by, how: about.sign_in.clone() })
+}
+
+/// Puts what programs said about their versions into a list.
+pub fn tell_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, VersionSaid>) {
+    for agent in &mut list.agents {
+        let Some(said) = agent.program.as_ref().and_then(|program| said.get(Path::new(program))) else { continue };
+        // A program without a preset was not asked; another agent's answer is none about how this one is driven.
+        if agent.can.is_none() {
+            continue;
+        }
+        let version = said.as_ref().map(|said| Version::find(said));
+        let tried = agent.versions_tried.as_deref().and_then(Tried::parse);
+        (agent.version, agent.version_note) = match version {
+            Ok(Some(version)) => (Some(version.to_string()), tried.and_then(|tried| tried.note(&version))),
+            Ok(None) => (None, Some("it says no version that can be read".to_owned())),
+            Err(problem) => (None, Some(format!("it was asked for its version: {problem}"))),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(files: &[&str], variables: &[&str]) -> About {
+        let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        About { sign_in_files: all(files), sign_in_env: all(variables), ..About::default() }
+    }
+
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_sign_in_is_found_by_a_variable_or_a_file_and_never_read() {
+        let home = tempfile::tempdir().expect("a directory");
+        let at = home.path().to_str().expect("UTF-8");
+        std::fs::create_dir(home.path().join("moved")).expect("a directory");
+        // A directory cannot be read as a file: that it is there is all that is looked at.
+        std::fs::create_dir_all(home.path().join(".x/auth.json")).expect("a directory");
+        let about = about(&["$X_HOME/auth.json", "~/.x/auth.json"], &["X_KEY"]);
+        let found = |pairs: &[(&str, &str)]| {
+            let view = sign_in(&about, &BTreeMap::new(), &env(pairs)).expect("it can be told");
+            assert_eq!(view.found, view.by.is_some());
+            view.by
+        };
+        assert_eq!(found(&[("HOME", at)]), Some(format!("{at}/.x/auth.json")));
+        assert_eq!(found(&[("HOME", at), ("X_KEY", "secret")]).as_deref(), Some("X_KEY"));
+        assert_eq!(found(&[("HOME", at), ("X_KEY", "")]), Some(format!("{at}/.x/auth.json")));
+        assert_eq!(found(&[("HOME", at), ("X_HOME", &format!("{at}/moved"))]), None);
+        assert_eq!(found(&[("HOME", "/no/such/home")]), None);
+        assert_eq!(sign_in(&About::default(), &BTreeMap::new(), &env(&[])), None);
     }
 }

@@ -18,6 +18,7 @@ mod signals;
 mod tasks;
 mod waits;
 
+pub use agents::{Asking, VersionSaid, tell_versions};
 pub use attempts::{AttemptId, Launch};
 pub use chores::until;
 pub use error::{OpError, http_status};

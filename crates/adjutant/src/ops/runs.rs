@@ -42,7 +42,13 @@ pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied>
     }
     bounded("prompt", prompt, limits::PROMPT_BYTES_MAX)?;
     if via == PromptVia::Arg {
-        bounded("prompt", prompt, PROMPT_ARG_BYTES_MAX)?;
+        if prompt.len() > PROMPT_ARG_BYTES_MAX {
+            let bytes = prompt.len();
+            return Err(Denied::invalid(
+                "prompt",
+                format!("has {bytes} bytes, and this agent takes it in an argument, of at most {PROMPT_ARG_BYTES_MAX}"),
+            ));
+        }
         if prompt.contains('\0') {
             return Err(Denied::invalid("prompt", "contains a NUL, which an argument cannot carry"));
         }

@@ -2,6 +2,7 @@
 //! with `unsafe` code.
 //!
 //! - [`foreground`]: a program that a command waits for.
+//! - [`probe`]: a program that is asked something short.
 //! - [`spawn`]: an argv, no shell, a session of its own, no descriptor leaked.
 //! - [`start`]: this binary again: a guard beside an attempt, a hub in the background.
 //! - [`lock`], [`watch`]: liveness. A process lives for as long as it holds its lock; a pid is
@@ -20,6 +21,7 @@ pub mod hygiene;
 pub mod init;
 pub mod lock;
 pub mod peer;
+pub mod probe;
 pub mod spawn;
 pub mod start;
 pub mod tree;

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 /// How often what was found is looked through again for processes started meanwhile.
 const ROUNDS_MAX: usize = 64;
@@ -210,6 +211,26 @@ pub fn stragglers(run_id: &str, attempt: u32) -> u32 {
         }
     }
     u32::try_from(killed.len()).unwrap_or(u32::MAX)
+}
+
+/// Returns what is there of a run, with its command line: what carries the mark of one of its attempts,
+/// and what works in its directory or below it.
+#[must_use]
+pub fn of_run(run_id: &str, dir: &Path) -> Vec<(Pid, String)> {
+    let mark = format!("{MARKER}={run_id}/").into_bytes();
+    let is_marked = |pid: Pid| {
+        let env = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
+        env.is_ok_and(|env| env.split(|byte| *byte == 0).any(|pair| pair.starts_with(&mark)))
+    };
+    let works_there = |pid: Pid| fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero())).is_ok_and(|cwd| cwd.starts_with(dir));
+    let lives = |pid: Pid| status(pid).is_some_and(|status| !status.is_zombie);
+    let found = all().into_iter().filter(|pid| (is_marked(*pid) || works_there(*pid)) && lives(*pid));
+    found.map(|pid| (pid, command_line(pid))).collect()
+}
+
+fn command_line(pid: Pid) -> String {
+    let bytes = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
 }
 
 /// The variable that everything of an attempt finds in its environment.

@@ -63,6 +63,18 @@ pub async fn ended(pidfd: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns when there is no process of this number (any more).
+///
+/// # Errors
+/// It cannot be watched.
+pub async fn gone(pid: Pid) -> io::Result<()> {
+    match open(pid) {
+        Ok(pidfd) => ended(pidfd).await,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 fn open(pid: Pid) -> io::Result<OwnedFd> {
     match rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK) {
         Err(Errno::INVAL) => Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?),

@@ -6,6 +6,7 @@
     reason = "tests start processes, set environments, say what they leave behind, and may die of a broken fixture"
 )]
 
+mod agents;
 mod approvals;
 mod chats;
 mod cli;
@@ -17,6 +18,7 @@ mod layering;
 mod main_job;
 mod mcp;
 mod model;
+mod prompts;
 mod protocol;
 mod reports;
 mod signals;

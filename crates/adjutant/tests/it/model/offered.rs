@@ -43,6 +43,7 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
         Turn::Call { tool, arguments } => (call(tool, arguments, offered), End::Whole),
         Turn::Write { path, content } => (write(path, content, offered), End::Whole),
         Turn::Shell { command } => (shell(command, offered), End::Whole),
+        Turn::Told(_) => (missing("what is told", offered), End::Whole),
         Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
         Turn::Unauthorized => return Err(Refusal::Unauthorized),
         Turn::TooLong => return Err(Refusal::TooLong),

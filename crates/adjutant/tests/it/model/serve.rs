@@ -67,14 +67,20 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
             let results = results(dialect, &body);
             let tools = offered.iter().map(Offered::full_name).collect();
             let turn = stage.change(|story| {
-                let turn = story.turns.get(story.seen.len()).cloned().unwrap_or_else(|| Turn::say("the scenario has no further turn"));
+                let seen = Seen { dialect, tools, results, body };
+                let further = || story.turns.last().filter(|turn| matches!(turn, Turn::Told(_)));
+                let turn = match story.turns.get(story.seen.len()).or_else(further) {
+                    Some(Turn::Told(follow)) => follow(&seen),
+                    Some(turn) => turn.clone(),
+                    None => Turn::say("the scenario has no further turn"),
+                };
                 if let Some(tool) = kept_back(&turn, &offered)
-                    && openai::responses::can_search(&body)
+                    && openai::responses::can_search(&seen.body)
                 {
                     story.aside.push(format!("search for {tool}"));
                     return Err(Say::Search(tool.to_owned()));
                 }
-                story.seen.push(Seen { dialect, tools, results, body });
+                story.seen.push(seen);
                 Ok(turn)
             });
             let turn = match turn {

@@ -1,5 +1,6 @@
 //! What the model does when it is asked: one description for all dialects.
 
+use super::Seen;
 use serde_json::Value;
 
 /// One answer of the model.
@@ -15,6 +16,8 @@ pub enum Turn {
     Shell { command: String },
     /// Begins to say a text and never goes on.
     Hang(String),
+    /// Does what follows from the request. As the last turn it holds for all requests that come.
+    Told(fn(&Seen) -> Turn),
     /// Refuses because too much was asked, and says when to come again.
     RateLimited { after_s: u32 },
     /// Refuses the key.

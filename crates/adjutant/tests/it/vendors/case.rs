@@ -30,7 +30,7 @@ impl Case {
         Some(Self { home, model, cli, clis })
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
         command.envs(environment(&self.clis, &self.model));
         command
@@ -38,7 +38,11 @@ impl Case {
 
     /// Dispatches the one run.
     pub fn starts(&self, permissions: &str) {
-        let args = ["run", "--detach", "--agent", self.cli.name(), "--name", RUN, "--permissions", permissions, "do what the model says"];
+        self.starts_with(permissions, "do what the model says");
+    }
+
+    pub fn starts_with(&self, permissions: &str, prompt: &str) {
+        let args = ["run", "--detach", "--agent", self.cli.name(), "--name", RUN, "--permissions", permissions, "--", prompt];
         let ran: Ran = self.command(&args).output().expect("adj starts").into();
         assert_eq!(ran.code, 0, "{ran:?}");
     }

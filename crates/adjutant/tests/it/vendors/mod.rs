@@ -6,7 +6,9 @@ mod bare;
 mod case;
 mod chat;
 mod driven;
+mod prompts;
 mod recorded;
+mod trial;
 mod user;
 
 use crate::support::skip;

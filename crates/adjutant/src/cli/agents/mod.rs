@@ -1,0 +1,209 @@
+//! `adj agents`: which there are, everything about one, and trying one out.
+
+mod trial;
+
+use super::args::{AgentsArgs, AgentsWhat};
+use super::context::Context;
+use super::exit::Exit;
+use super::out::{Ended, Stop, fail_hint};
+use super::style::Style;
+use super::table::{Cell, painted, plain, render};
+use crate::config::{Config, dispatch_env};
+use crate::preset::{Preset, Profile};
+use crate::text;
+use crate::view::{AgentList, AgentView, ListAgents, codes};
+
+/// Does what is asked for.
+pub async fn agents(args: &AgentsArgs, cx: &Context) -> Ended {
+    match (&args.what, &args.name) {
+        (Some(AgentsWhat::Test(test)), _) => trial::test(test, cx).await,
+        (None, Some(name)) => show(name, cx).await,
+        (None, None) => list(cx).await,
+    }
+}
+
+async fn listed(cx: &Context) -> Result<AgentList, Stop> {
+    Ok(cx.hub.call(&ListAgents { env: dispatch_env(), versions: true, all: true }).await?)
+}
+
+/// Finds an agent among all.
+async fn one(name: &str, cx: &Context) -> Result<AgentView, Stop> {
+    let list = listed(cx).await?;
+    let known: Vec<String> = list.agents.iter().map(|agent| agent.name.clone()).collect();
+    list.agents.into_iter().find(|agent| agent.name == name).ok_or_else(|| {
+        let message = format!("no agent {name:?} is configured or built in; there are: {}", known.join(", "));
+        fail_hint(codes::AGENT_NOT_FOUND, message, "declare it under [agents] in the configuration: adj config path")
+    })
+}
+
+async fn list(cx: &Context) -> Ended {
+    let list = listed(cx).await?;
+    if cx.out.json {
+        cx.out.list(&list.agents, 0, &list.warnings)?;
+        return Ok(Exit::Done);
+    }
+    let (absent, here): (Vec<_>, Vec<_>) = list.agents.iter().partition(|agent| !agent.found && agent.source == crate::config::BUILT_IN);
+    let rows: Vec<Vec<Cell>> = here.iter().map(|agent| row(agent)).collect();
+    let header = ["AGENT", "VERSION", "SIGNED IN", "TOOLS", "RESUME", "LIVE", "APPROVALS", "USAGE", "DESCRIPTION"];
+    cx.out.text(&render(&header, &rows, cx.out.columns, cx.out.paint))?;
+    for agent in &here {
+        for remark in remarks(agent) {
+            cx.out.say(&format!("{}: {}", text::line(&agent.name), text::line(&remark)))?;
+        }
+    }
+    if !absent.is_empty() {
+        let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
+        cx.out.say(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
+    }
+    for warning in &list.warnings {
+        cx.out.say(&format!("warning: {}", text::line(warning)))?;
+    }
+    cx.out.next("adj agents NAME   or   adj agents test NAME")?;
+    Ok(Exit::Done)
+}
+
+fn row(agent: &AgentView) -> Vec<Cell> {
+    let version = match (&agent.version, agent.found) {
+        (_, false) => painted("✗ missing", Style::Bad),
+        (Some(version), true) => plain(version),
+        (None, true) if agent.harness == "echo" => plain("built in"),
+        (None, true) => painted("unknown", Style::Dim),
+    };
+    let signed_in = match &agent.sign_in {
+        Some(sign_in) if sign_in.found => painted("✓", Style::Good),
+        Some(_) => painted("✗", Style::Attention),
+        None => painted("–", Style::Dim),
+    };
+    let mut cells = vec![painted(&agent.name, Style::Strong), version, signed_in];
+    let can = |is_so: Option<bool>| match is_so {
+        Some(true) => painted("✓", Style::Good),
+        Some(false) => painted("–", Style::Dim),
+        None => painted("?", Style::Dim),
+    };
+    cells.extend([
+        can(agent.can.map(|can| can.tools)),
+        can(agent.can.map(|can| can.resume)),
+        can(agent.can.map(|can| can.live)),
+        can(agent.can.map(|can| can.approvals)),
+        can(agent.can.map(|can| can.usage)),
+        plain(&agent.description),
+    ]);
+    cells
+}
+
+/// What is worth a line below the table.
+fn remarks(agent: &AgentView) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !agent.found {
+        remarks.push(agent.problem.clone().unwrap_or_else(|| "its program was not found".to_owned()));
+        return remarks;
+    }
+    if let (Some(note), version) = (&agent.version_note, &agent.version) {
+        remarks.push(version.as_ref().map_or_else(|| note.clone(), |version| format!("{version} is {note}")));
+    }
+    if agent.documented_only {
+        remarks.push("from its documentation: never started in a test; adj agents test says what works".to_owned());
+    }
+    if let Some(sign_in) = agent.sign_in.as_ref().filter(|sign_in| !sign_in.found) {
+        remarks.push(format!("nobody seems to be signed in: {}", sign_in.how));
+    }
+    remarks
+}
+
+/// Shows everything about an agent.
+async fn show(name: &str, cx: &Context) -> Ended {
+    let agent = one(name, cx).await?;
+    if cx.out.json {
+        cx.out.data(&agent)?;
+        return Ok(Exit::Done);
+    }
+    let config = super::setup::load(&cx.home)?;
+    let preset = preset_of(&config, name);
+    let mut lines: Vec<(&str, String)> = vec![("agent", format!("{} – {}", agent.name, agent.description))];
+    let declared = if agent.source == crate::config::BUILT_IN { "built in".to_owned() } else { format!("declared in {}", agent.source) };
+    lines.push(("driven by", format!("{} ({declared})", agent.harness)));
+    lines.push(match (&agent.program, agent.found) {
+        (Some(program), _) => ("program", program.clone()),
+        (None, true) => ("program", "adj itself".to_owned()),
+        (None, false) => ("program", agent.problem.clone().unwrap_or_else(|| "not found".to_owned())),
+    });
+    if let Some(preset) = &preset {
+        if !agent.found {
+            lines.push(("install", preset.about.install.clone()));
+        }
+        lines.push(("version", version(&agent)));
+    }
+    if let Some(sign_in) = &agent.sign_in {
+        lines.push((
+            "signed in",
+            sign_in.by.as_ref().map_or_else(|| format!("it seems not: {}", sign_in.how), |by| format!("it seems so: {by} is there")),
+        ));
+    }
+    if let Some(can) = agent.can {
+        let all = [
+            (can.tools, "our tools"),
+            (can.resume, "goes on in its own session"),
+            (can.live, "takes messages while it works"),
+            (can.approvals, "asks for approval"),
+            (can.usage, "tells its usage"),
+        ];
+        let list = |is_so: bool| all.iter().filter(|(can, _)| *can == is_so).map(|(_, what)| *what).collect::<Vec<_>>().join(", ");
+        lines.push(("can", list(true)));
+        lines.push(("cannot", list(false)));
+    }
+    if let Some(preset) = &preset {
+        lines.extend(told_by(preset));
+    }
+    for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        let (label, columns) = (cx.out.paint.apply(Style::Dim, &format!("{label:<11}")), cx.out.columns.unwrap_or(100).saturating_sub(12).max(40));
+        for (n, part) in text::wrap(&text::line(value), columns).iter().enumerate() {
+            cx.out.line(&if n == 0 { format!("{label} {part}") } else { format!("{:<11} {part}", "") })?;
+        }
+    }
+    cx.out.next(&format!("adj agents test {}", text::line(name)))?;
+    Ok(Exit::Done)
+}
+
+fn preset_of(config: &Config, name: &str) -> Option<Preset> {
+    let entry = config.agents.iter().find(|(agent, _)| agent.as_str() == name)?.1;
+    Preset::from_text(&entry.spec.preset)
+}
+
+fn version(agent: &AgentView) -> String {
+    let tried = agent
+        .versions_tried
+        .as_ref()
+        .map_or_else(|| "none was tried: all here is from its documentation".to_owned(), |tried| format!("tried: {tried}"));
+    match (&agent.version, &agent.version_note) {
+        (Some(version), Some(note)) => format!("{version}, {note}"),
+        (Some(version), None) => format!("{version} ({tried})"),
+        (None, Some(note)) => format!("unknown: {note} ({tried})"),
+        (None, None) => tried,
+    }
+}
+
+fn told_by(preset: &Preset) -> Vec<(&'static str, String)> {
+    let about = &preset.about;
+    let profile = |profile: &Profile| {
+        let how = profile.args.iter().chain(&profile.mode).cloned().collect::<Vec<_>>().join(" ");
+        match (profile.about.as_str(), how.as_str()) {
+            ("", "") => "nothing is added".to_owned(),
+            ("", how) => how.to_owned(),
+            (about, "") => about.to_owned(),
+            (about, how) => format!("{about} ({how})"),
+        }
+    };
+    let plain = |text: &str| text.replace('`', "");
+    let mut lines = vec![
+        ("our tools", plain(&about.tools)),
+        ("resumes", plain(&about.resumes)),
+        ("read", profile(&preset.permissions.read)),
+        ("edit", profile(&preset.permissions.edit)),
+        ("full", profile(&preset.permissions.full)),
+        ("directory", format!("{}: {}", about.directory_files.join(", "), plain(&about.directory))),
+        ("variables", preset.env_pass.join(" ")),
+    ];
+    lines.extend(about.notes.iter().map(|note| ("note", plain(note))));
+    lines.extend(about.limits.iter().map(|limit| ("limit", plain(limit))));
+    lines
+}

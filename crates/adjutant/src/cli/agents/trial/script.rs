@@ -1,0 +1,86 @@
+//! What an agent is told to do when it is tried out.
+
+/// Who is tried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A model that has our tools.
+    Tools,
+    /// A model that has to print blocks.
+    Blocks,
+    /// The scripted agent: its prompt is a program.
+    Echo,
+}
+
+/// The first question.
+pub const QUESTION: &str = "Which word?";
+/// What it notes when it has begun.
+pub const NOTE: &str = "adjutant-test";
+/// What it is to leave running.
+pub const LEFT_BEHIND: &str = "sleep 3600";
+
+/// The command that leaves it running, in a session of its own.
+pub fn command() -> String {
+    format!("setsid {LEFT_BEHIND} >/dev/null 2>&1 & echo started")
+}
+
+/// The task that shows whether it reports, asks, takes an answer and goes on after a stop.
+pub fn work(kind: Kind) -> String {
+    let steps = match kind {
+        Kind::Echo => {
+            return format!(
+                "progress 10 {NOTE}\nask \"{QUESTION}\"\n\
+                 tool stop_work {{\"stop_reason\": \"blocker\", \"details\": \"waits for the second word\"}}\nhang\n\
+                 resume-here\nreport success the words came\n"
+            );
+        }
+        Kind::Tools => [
+            format!("Call update_subagent_status with status \"running\", percent 10 and summary \"{NOTE}\"."),
+            format!("Call ask_parent with the question \"{QUESTION}\" and wait for the answer: it is a word, the first word."),
+            "Call stop_work with stop_reason \"blocker\" and details \"waits for the second word\". Then end your turn.".to_owned(),
+            "You are started again, and given a second word. Call update_subagent_status with status \"success\" and as summary the first word, a \
+             blank, and the second word."
+                .to_owned(),
+        ],
+        Kind::Blocks => [
+            format!("Print a PROGRESS block with percent 10 and note \"{NOTE}\"."),
+            format!("Print a CLARIFICATION_NEEDED block with the question \"{QUESTION}\" and end. You are started again with the answer: it is a word, the first word."),
+            "When you have the first word and not yet a second one, print a STOP_WORK block with stop_reason \"blocker\" and details \"waits for the second word\", and end."
+                .to_owned(),
+            "You are started again, and given a second word. Print a COMPLETION_REPORT block with status \"success\" and as summary the first word, a \
+             blank, and the second word."
+                .to_owned(),
+        ],
+    };
+    told(&steps, "Then say both words as your last answer, and end.")
+}
+
+/// The task that is cancelled.
+pub fn cancelled(kind: Kind) -> String {
+    let leave = format!(
+        "If you have a tool that runs shell commands, run exactly this with it, once:\n{}\n\
+         It stays in the background, that is meant so. If you have no such tool, or may not, skip this step.",
+        command()
+    );
+    let ask = match kind {
+        Kind::Echo => return format!("spawn setsid\nask \"{READY}\"\n"),
+        Kind::Tools => format!("Call ask_parent with the question \"{READY}\" and wait for the answer."),
+        Kind::Blocks => format!("Print a CLARIFICATION_NEEDED block with the question \"{READY}\"."),
+    };
+    told(&[leave, ask], "Then end.")
+}
+
+const READY: &str = "Ready?";
+
+fn told(steps: &[String], end: &str) -> String {
+    let steps: Vec<String> = steps.iter().enumerate().map(|(n, step)| format!("{}. {step}", n + 1)).collect();
+    format!(
+        "This is a short test of how you are connected with your parent. Do exactly these steps in this order, and nothing else: look at no files, \
+         write none, do not explain anything.\n{}\n{end}\n",
+        steps.join("\n")
+    )
+}
+
+/// What it is told when it goes on.
+pub fn resolution(word: &str) -> String {
+    format!("The second word is {word}.")
+}

@@ -1,0 +1,234 @@
+//! What was seen of an agent that was tried out, and what that comes to: pure.
+
+use super::script::Kind;
+use crate::view::{CanView, UsageView};
+use serde::Serialize;
+
+/// What was seen of the run that works.
+#[derive(Debug, Clone, Default)]
+pub struct Worked {
+    pub run: String,
+    /// How its progress came: by a `tool` or in a `block`.
+    pub progress_by: Option<String>,
+    pub asked: bool,
+    /// It said the first word, or the second, in its own result.
+    pub first_word: bool,
+    pub second_word: bool,
+    pub stopped: bool,
+    /// The vendor's session before and after the stop.
+    pub sessions: (Option<String>, Option<String>),
+    /// It was asked for leave, though nothing in the task needs any.
+    pub approvals: u32,
+    pub outcome: Option<String>,
+    pub reason: Option<String>,
+    pub reported: bool,
+    pub usage: Option<UsageView>,
+    /// It was waited for in vain, for this.
+    pub in_vain: Option<&'static str>,
+}
+
+/// What was seen of the run that is cancelled.
+#[derive(Debug, Clone, Default)]
+pub struct Cancelled {
+    pub run: String,
+    pub asked: bool,
+    /// Approval requests about the command that it was to start, and others.
+    pub approvals: u32,
+    pub other_approvals: u32,
+    /// A process of its own was running when it was cancelled.
+    pub had_child: bool,
+    pub outcome: Option<String>,
+    pub reason: Option<String>,
+    /// What was still there afterwards.
+    pub left: Vec<String>,
+    pub in_vain: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Pass,
+    Fail,
+    NotApplicable,
+}
+
+/// One thing that was to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub check: &'static str,
+    pub verdict: Verdict,
+    pub reason: String,
+}
+
+fn check(check: &'static str, verdict: Verdict, reason: impl Into<String>) -> Check {
+    Check { check, verdict, reason: reason.into() }
+}
+
+fn passes(name: &'static str, is_so: bool, good: impl Into<String>, bad: impl Into<String>) -> Check {
+    if is_so { check(name, Verdict::Pass, good) } else { check(name, Verdict::Fail, bad) }
+}
+
+/// Judges what was seen. Without `cancelled` that run was never started.
+pub fn judge(kind: Kind, can: Option<CanView>, worked: &Worked, cancelled: Option<&Cancelled>) -> Vec<Check> {
+    let Some(cancelled) = cancelled else { return of_work(kind, can, worked) };
+    let mut checks = of_work(kind, can, worked);
+    checks.push(approvals(can, worked, cancelled));
+    checks.push(cancel(cancelled));
+    checks
+}
+
+/// Why a run did not get further.
+fn stuck(outcome: Option<&str>, reason: Option<&str>, in_vain: Option<&str>) -> String {
+    match (in_vain, outcome, reason) {
+        (Some(what), _, _) => format!("it was waited for in vain to {what}"),
+        (None, Some(outcome), Some(reason)) => format!("its run {outcome}: {reason}"),
+        (None, Some(outcome), None) => format!("its run {outcome} before that"),
+        (None, None, _) => "its run went another way".to_owned(),
+    }
+}
+
+fn of_work(kind: Kind, can: Option<CanView>, worked: &Worked) -> Vec<Check> {
+    let why = stuck(worked.outcome.as_deref(), worked.reason.as_deref(), worked.in_vain);
+    let mut checks = Vec::new();
+    let by_tool = worked.progress_by.as_deref() == Some("tool");
+    checks.push(match kind {
+        Kind::Blocks => check("our tools", Verdict::NotApplicable, "it has none: it speaks by blocks in its words"),
+        Kind::Tools | Kind::Echo => passes("our tools", by_tool, "it reported its progress with one", format!("no progress came by a tool: {why}")),
+    });
+    if kind == Kind::Blocks {
+        checks.push(passes("blocks", worked.progress_by.is_some(), "its progress was understood", format!("no progress block came: {why}")));
+    }
+    checks.push(match (worked.asked, worked.first_word) {
+        (true, true) => check("question", Verdict::Pass, "it asked, and worked with the answer"),
+        (true, false) => check("question", Verdict::Fail, format!("it asked and was answered, but the answer is not in its result: {why}")),
+        (false, _) => check("question", Verdict::Fail, format!("it asked nothing: {why}")),
+    });
+    checks.push(if !worked.asked && !worked.stopped {
+        check("resume", Verdict::NotApplicable, "it did not come so far")
+    } else if worked.stopped && worked.second_word {
+        let own = worked.sessions.0.is_some() && worked.sessions.0 == worked.sessions.1;
+        let how = if own { "in its own session" } else { "anew, with its task and what happened since" };
+        match can {
+            Some(can) if can.resume && !own && kind != Kind::Echo => {
+                check("resume", Verdict::Pass, format!("it went on, though not in its own session: {how}"))
+            }
+            _ => check("resume", Verdict::Pass, format!("it stopped and went on {how}")),
+        }
+    } else if worked.stopped {
+        check("resume", Verdict::Fail, format!("it stopped, but what it was told when it went on is not in its result: {why}"))
+    } else {
+        check("resume", Verdict::Fail, format!("it did not stop when told to: {why}"))
+    });
+    let succeeded = worked.outcome.as_deref() == Some("succeeded");
+    checks.push(passes(
+        "report",
+        succeeded && worked.reported,
+        "it ended with a report, as a success",
+        format!("no report of a success came: {why}"),
+    ));
+    checks.push(match (can.map(|can| can.usage), worked.usage) {
+        (_, Some(usage)) if usage.input_tokens + usage.output_tokens > 0 => check("usage", Verdict::Pass, usage.to_string()),
+        (Some(true), _) if succeeded => check("usage", Verdict::Fail, "it told no tokens"),
+        (Some(true), _) => check("usage", Verdict::NotApplicable, "it did not come so far"),
+        (_, _) => check("usage", Verdict::NotApplicable, "it does not tell any"),
+    });
+    checks
+}
+
+fn approvals(can: Option<CanView>, worked: &Worked, cancelled: &Cancelled) -> Check {
+    let unasked = worked.approvals + cancelled.other_approvals;
+    match can.map(|can| can.approvals) {
+        _ if cancelled.approvals > 0 => check("approvals", Verdict::Pass, "it asked for leave for a command, got it, and ran it"),
+        Some(false) => check("approvals", Verdict::NotApplicable, "it cannot ask for leave"),
+        _ if unasked > 0 => check("approvals", Verdict::NotApplicable, "it asked for leave for something else, and was refused"),
+        _ => check("approvals", Verdict::NotApplicable, "nothing that it did needed leave"),
+    }
+}
+
+fn cancel(cancelled: &Cancelled) -> Check {
+    let why = stuck(cancelled.outcome.as_deref(), cancelled.reason.as_deref(), cancelled.in_vain);
+    let name = "cancel";
+    if !cancelled.left.is_empty() {
+        return check(name, Verdict::Fail, format!("left behind: {}", cancelled.left.join(", ")));
+    }
+    match (cancelled.asked, cancelled.outcome.as_deref(), cancelled.had_child) {
+        (true, Some("cancelled"), true) => check(name, Verdict::Pass, "it ended, and with it the process that it had put into a session of its own"),
+        (true, Some("cancelled"), false) => check(name, Verdict::Pass, "it ended and nothing is left; it had started nothing of its own"),
+        (true, _, _) => check(name, Verdict::Fail, format!("it was not ended: {why}")),
+        (false, _, _) => check(name, Verdict::Fail, format!("it did not come so far as to be cancelled: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: CanView = CanView { tools: true, resume: true, live: true, approvals: true, usage: true };
+
+    fn good() -> (Worked, Cancelled) {
+        let worked = Worked {
+            progress_by: Some("tool".to_owned()),
+            asked: true,
+            first_word: true,
+            second_word: true,
+            stopped: true,
+            sessions: (Some("s".to_owned()), Some("s".to_owned())),
+            outcome: Some("succeeded".to_owned()),
+            reported: true,
+            usage: Some(UsageView { input_tokens: 1, ..UsageView::default() }),
+            ..Worked::default()
+        };
+        let cancelled = Cancelled { asked: true, approvals: 1, had_child: true, outcome: Some("cancelled".to_owned()), ..Cancelled::default() };
+        (worked, cancelled)
+    }
+
+    fn failed(kind: Kind, worked: &Worked, cancelled: Option<&Cancelled>) -> Vec<&'static str> {
+        judge(kind, Some(ALL), worked, cancelled).into_iter().filter(|check| check.verdict == Verdict::Fail).map(|check| check.check).collect()
+    }
+
+    #[test]
+    fn an_agent_that_does_everything_passes() {
+        let (worked, cancelled) = good();
+        let checks = judge(Kind::Tools, Some(ALL), &worked, Some(&cancelled));
+        assert!(checks.iter().all(|check| check.verdict == Verdict::Pass), "{checks:?}");
+        assert!(checks.iter().any(|check| check.reason.contains("own session")), "{checks:?}");
+    }
+
+    #[test]
+    fn each_thing_that_was_not_seen_fails_its_own_check() {
+        let (worked, cancelled) = good();
+        let work = |change: fn(&mut Worked)| {
+            let mut worked = worked.clone();
+            change(&mut worked);
+            failed(Kind::Tools, &worked, Some(&cancelled))
+        };
+        assert_eq!(work(|w| w.progress_by = Some("block".to_owned())), ["our tools"]);
+        assert_eq!(work(|w| w.first_word = false), ["question"]);
+        assert_eq!(work(|w| w.second_word = false), ["resume"]);
+        assert_eq!(work(|w| w.stopped = false), ["resume"]);
+        assert_eq!(work(|w| w.reported = false), ["report"]);
+        assert_eq!(work(|w| w.usage = None), ["usage"]);
+        let cancel = |change: fn(&mut Cancelled)| {
+            let mut cancelled = cancelled.clone();
+            change(&mut cancelled);
+            failed(Kind::Tools, &worked, Some(&cancelled))
+        };
+        assert_eq!(cancel(|c| c.left = vec!["sleep 3600".to_owned()]), ["cancel"]);
+        assert_eq!(cancel(|c| c.outcome = Some("failed".to_owned())), ["cancel"]);
+        assert_eq!(cancel(|c| c.asked = false), ["cancel"]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_not_applicable_and_an_agent_that_never_began_says_why() {
+        let (worked, cancelled) = good();
+        let cannot = CanView { approvals: false, usage: false, ..ALL };
+        let seen = Cancelled { approvals: 0, ..cancelled };
+        let checks = judge(Kind::Blocks, Some(cannot), &Worked { usage: None, ..worked }, Some(&seen));
+        let skipped: Vec<_> = checks.iter().filter(|check| check.verdict == Verdict::NotApplicable).map(|check| check.check).collect();
+        assert_eq!(skipped, ["our tools", "usage", "approvals"]);
+        let dead = Worked { outcome: Some("failed".to_owned()), reason: Some("the agent is not signed in".to_owned()), ..Worked::default() };
+        let checks = judge(Kind::Tools, Some(ALL), &dead, None);
+        assert!(checks[0].reason.contains("not signed in"), "{checks:?}");
+        assert_eq!(failed(Kind::Tools, &dead, None), ["our tools", "question", "report"]);
+    }
+}

@@ -1,0 +1,99 @@
+//! Versions of CLIs, and how one compares with those that were tried.
+
+use std::fmt;
+
+/// A version's numbers, compared one by one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(Vec<u64>);
+
+/// Most numbers of a version that are looked at.
+const NUMBERS_MAX: usize = 6;
+
+impl Version {
+    /// Finds the version in what a program says about itself: the first word that begins with two
+    /// numbers and a dot between them.
+    #[must_use]
+    pub fn find(said: &str) -> Option<Self> {
+        said.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '/' | '@' | ':')).find_map(Self::of_word)
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        let word = word.strip_prefix('v').unwrap_or(word);
+        let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+        let numbers: Option<Vec<u64>> = word[..end].trim_end_matches('.').split('.').take(NUMBERS_MAX).map(|number| number.parse().ok()).collect();
+        numbers.filter(|numbers| numbers.len() >= 2).map(Self)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&numbers.join("."))
+    }
+}
+
+/// The versions that were tried: the lowest and the highest of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    pub lowest: Version,
+    pub highest: Version,
+}
+
+impl Tried {
+    /// Reads `1.2.3`, or `1.2.3 to 1.4.0`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (lowest, highest) = text.split_once(" to ").unwrap_or((text, text));
+        let tried = Self { lowest: Version::of_word(lowest.trim())?, highest: Version::of_word(highest.trim())? };
+        (tried.lowest <= tried.highest).then_some(tried)
+    }
+
+    /// What is to be said about a version, where there is anything to say.
+    #[must_use]
+    pub fn note(&self, version: &Version) -> Option<String> {
+        if *version < self.lowest {
+            Some(format!("older than what was tried ({self})"))
+        } else if *version > self.highest {
+            Some(format!("newer than what was tried ({self})"))
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lowest == self.highest { write!(f, "{}", self.lowest) } else { write!(f, "{} to {}", self.lowest, self.highest) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_in_what_programs_say() {
+        let of = |said: &str| Version::find(said).map(|version| version.to_string());
+        assert_eq!(of("2.1.329 (Claude Code)").as_deref(), Some("2.1.329"));
+        assert_eq!(of("codex-cli 0.169.0").as_deref(), Some("0.169.0"));
+        assert_eq!(of(" 1.52.0\n").as_deref(), Some("1.52.0"));
+        assert_eq!(of("tool v3.0.2-beta.1, built 2026").as_deref(), Some("3.0.2"));
+        assert_eq!(of("tool/1.2.3 linux-x64 node-v24.9.0").as_deref(), Some("1.2.3"));
+        for said in ["", "no version here", "2026", "v.", "99999999999999999999999.1"] {
+            assert_eq!(of(said), None, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_version_outside_of_what_was_tried_gets_a_note() {
+        let tried = Tried::parse("0.160.0 to 0.169.0").expect("a range");
+        let note = |version: &str| tried.note(&Version::find(version).expect("a version"));
+        assert_eq!(note("0.169.0"), None);
+        assert_eq!(note("0.160"), Some("older than what was tried (0.160.0 to 0.169.0)".to_owned()));
+        assert_eq!(note("0.165.9"), None);
+        assert_eq!(note("0.169.1"), Some("newer than what was tried (0.160.0 to 0.169.0)".to_owned()));
+        assert_eq!(note("1.0"), Some("newer than what was tried (0.160.0 to 0.169.0)".to_owned()));
+        assert_eq!(Tried::parse("1.0.0").expect("one version").to_string(), "1.0.0");
+        assert_eq!((Tried::parse(""), Tried::parse("2.0 to 1.0")), (None, None));
+    }
+}

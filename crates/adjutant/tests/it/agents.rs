@@ -1,0 +1,210 @@
+//! `adj agents`: what it says of programs that are there, and trying agents out.
+
+use crate::mcp::{Session, text};
+use crate::support::{Ran, TestHome};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Makes a program of a shell script.
+fn program(path: &Path, script: &str) {
+    std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+    std::fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("the script can be written");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+}
+
+struct Here {
+    home: TestHome,
+    bin: PathBuf,
+}
+
+impl Here {
+    fn new() -> Self {
+        let home = TestHome::new();
+        let bin = home.work().join("../bin");
+        Self { home, bin }
+    }
+
+    fn adj(&self, args: &[&str]) -> Ran {
+        let path = format!("{}:/usr/bin:/bin", self.bin.display());
+        self.home.command(args).env("PATH", path).env("A_SECRET", "x").env("OPENAI_API_KEY", "y").output().expect("adj starts").into()
+    }
+
+    fn agent(&self, name: &str) -> Value {
+        let agents = self.adj(&["--json", "agents"]).data();
+        let agents = agents.as_array().expect("a list").clone();
+        agents.into_iter().find(|agent| agent["name"] == name).unwrap_or_else(|| panic!("no agent {name}"))
+    }
+
+    fn lines(&self, file: &str) -> usize {
+        std::fs::read_to_string(self.bin.join(file)).map_or(0, |text| text.lines().count())
+    }
+}
+
+#[test]
+fn a_program_is_asked_for_its_version_once_and_again_when_it_has_changed() {
+    let here = Here::new();
+    let (asked, env) = (here.bin.join("asked"), here.bin.join("env"));
+    let script = |version: &str| {
+        let script = format!("echo \"$*\" >> {}\nenv | cut -d= -f1 > {}\npwd >> {1}\necho 'tool {version} (x)'", asked.display(), env.display());
+        program(&here.bin.join("claude"), &script);
+    };
+    script("9.9.9");
+    let agent = here.agent("claude");
+    assert_eq!(agent["version"], "9.9.9", "{agent}");
+    assert_eq!(agent["version_note"], "newer than what was tried (2.1.329)", "{agent}");
+    assert_eq!(std::fs::read_to_string(&asked).expect("it was asked"), "--version\n");
+    // Its own environment, without the keys of others and what the dispatcher has besides; not the caller's directory.
+    let names = std::fs::read_to_string(&env).expect("it wrote down its environment");
+    assert!(names.lines().any(|name| name == "DISABLE_AUTOUPDATER") && names.lines().any(|name| name == "/"), "{names}");
+    assert!(!names.contains("A_SECRET") && !names.contains("OPENAI_API_KEY") && !names.contains("TOKEN"), "{names}");
+    here.agent("claude");
+    here.home.ok(&["stop"]);
+    here.agent("claude");
+    assert_eq!(here.lines("asked"), 1, "neither the same hub nor the next one asks again");
+    // Neither dispatching nor greeting asks.
+    here.adj(&[]);
+    script("2.1.329");
+    here.adj(&["--json", "run", "-a", "echo", "-w", "say hello"]);
+    assert_eq!(here.lines("asked"), 1);
+    let agent = here.agent("claude");
+    assert_eq!((&agent["version"], &agent["version_note"]), (&json!("2.1.329"), &Value::Null), "{agent}");
+    assert_eq!(here.lines("asked"), 2);
+}
+
+#[test]
+fn a_program_that_does_not_say_its_version_is_listed_all_the_same() {
+    let here = Here::new();
+    program(&here.bin.join("claude"), "echo 'no idea'");
+    program(&here.bin.join("codex"), "exit 3");
+    let note = |name: &str| here.agent(name)["version_note"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(note("claude"), "it says no version that can be read");
+    assert_eq!(note("codex"), "it was asked for its version: it ended with exit code 3");
+    let table = here.adj(&["agents"]);
+    assert!(table.out.contains("unknown") && table.err.contains("codex: it was asked for its version"), "{table:?}");
+}
+
+#[test]
+fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
+    let here = Here::new();
+    for name in ["claude", "codex", "qwen"] {
+        program(&here.bin.join(name), "echo 1.2.3");
+    }
+    let sign_in = |name: &str| here.agent(name)["sign_in"].clone();
+    assert_eq!((&sign_in("codex")["found"], &sign_in("codex")["by"]), (&json!(true), &json!("OPENAI_API_KEY")));
+    assert_eq!(sign_in("claude")["found"], false);
+    let told = here.adj(&["agents"]);
+    assert!(told.err.contains("claude: nobody seems to be signed in: run claude once"), "{told:?}");
+    assert!(told.err.contains("qwen: from its documentation"), "{told:?}");
+    let credentials = here.home.work().join("../.claude/.credentials.json");
+    // A directory in its place: it is there, and cannot be read as a file.
+    std::fs::create_dir_all(&credentials).expect("a directory");
+    assert_eq!(sign_in("claude")["found"], true);
+    let told = here.adj(&["agents", "claude"]);
+    assert!(told.out.contains(".credentials.json is there") && told.out.contains("our tools"), "{told:?}");
+}
+
+#[test]
+fn models_are_told_shortly_which_agents_there_are() {
+    let home = TestHome::new();
+    let script = home.work().join("../reviewer");
+    program(&script, "echo 2.1.329");
+    let config = format!(
+        "[agents.reviewer]\nharness = \"claude\"\ncommand = [{:?}]\ndescription = \"Reviews\"\nenv = {{ ANTHROPIC_API_KEY = \"k\" }}\n\
+         [agents.guest]\nharness = \"droid\"\ncommand = [{0:?}]\ndescription = \"Guesses\"\nenv = {{ HOME = \"/\" }}\n",
+        script.display().to_string()
+    );
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], true);
+    let result = session.tool("list_agents", json!({}));
+    let lines: Vec<&str> = text(&result).lines().collect();
+    assert!(lines.contains(&"reviewer: Reviews 2.1.329"), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("guest: Guesses 2.1.329 [") && line.ends_with("never tried]")), "{lines:?}");
+    let agents = result["structuredContent"]["agents"].as_array().expect("a list").clone();
+    let reviewer = agents.iter().find(|agent| agent["name"] == "reviewer").expect("it is listed");
+    assert_eq!((&reviewer["version"], &reviewer["signed_in"], &reviewer["can"]["resume"]), (&json!("2.1.329"), &json!(true), &json!(true)));
+}
+
+fn verdicts(ran: &Ran) -> Vec<(String, String)> {
+    let data = ran.data();
+    let word = |check: &Value, name: &str| check[name].as_str().expect("a text").to_owned();
+    data["checks"].as_array().expect("checks").iter().map(|check| (word(check, "check"), word(check, "verdict"))).collect()
+}
+
+#[test]
+fn echo_passes_its_test_and_leaves_nothing_under_way() {
+    let home = TestHome::new();
+    let ran = home.adj(&["--json", "agents", "test", "echo"]);
+    let expected = [
+        ("our tools", "pass"),
+        ("question", "pass"),
+        ("resume", "pass"),
+        ("report", "pass"),
+        ("usage", "not_applicable"),
+        ("approvals", "not_applicable"),
+        ("cancel", "pass"),
+    ];
+    let found = verdicts(&ran);
+    let found: Vec<_> = found.iter().map(|(check, verdict)| (check.as_str(), verdict.as_str())).collect();
+    assert_eq!((found.as_slice(), ran.code), (expected.as_slice(), 0), "{ran:?}");
+    assert!(ran.out.contains("session of its own"), "{ran:?}");
+    assert_eq!(home.json(&["ps"]).as_array().map(Vec::len), Some(0));
+    // People are told the same, and what it was.
+    let told = home.adj(&["agents", "test", "echo"]);
+    assert!(told.code == 0 && told.out.contains("✓ question") && told.err.contains("echo works"), "{told:?}");
+}
+
+/// An agent that follows what it is told with blocks in its words.
+const SPEAKS_IN_BLOCKS: &str = r#"
+prompt=$(cat)
+id=$(printf '%s\n' "$prompt" | sed -n 's/.*(id \([0-9a-f-]*\)).*/\1/p' | head -n 1)
+word() { printf '%s\n' "$prompt" | grep -o "$1-[0-9a-f]\{8\}" | head -n 1; }
+block() { printf '[%s]\nagent_id: %s\n%s\n[/%s]\n' "$1" "$id" "$2" "$1"; }
+ask() { block CLARIFICATION_NEEDED "reason: the test
+questions:
+  - text: $1"; }
+case "$prompt" in
+*Ready*) ask 'Ready?'; exit ;;
+esac
+first=$(word amber); second=$(word birch)
+if [ -n "$second" ]; then
+    block COMPLETION_REPORT "status: success
+summary: $first $second"
+    echo "$first $second"
+elif [ -n "$first" ]; then
+    block STOP_WORK "stop_reason: blocker
+details: waits for the second word"
+else
+    block PROGRESS "percent: 10
+note: adjutant-test"
+    ask 'Which word?'
+fi
+"#;
+
+#[test]
+fn an_agent_without_our_tools_is_tried_by_its_words() {
+    let home = TestHome::new();
+    let script = home.work().join("../speaks");
+    program(&script, SPEAKS_IN_BLOCKS);
+    let config = format!("[agents.speaker]\nharness = \"plain\"\ncommand = [{:?}]\n", script.display().to_string());
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    let ran = home.adj(&["--json", "agents", "test", "speaker"]);
+    let found = verdicts(&ran);
+    let of = |name: &str| found.iter().find(|(check, _)| check == name).map(|(_, verdict)| verdict.as_str());
+    for check in ["blocks", "question", "resume", "report", "cancel"] {
+        assert_eq!(of(check), Some("pass"), "{check}: {ran:?}");
+    }
+    assert_eq!((of("our tools"), ran.code), (Some("not_applicable"), 0), "{ran:?}");
+}
+
+#[test]
+fn an_agent_that_does_nothing_fails_its_test() {
+    let home = TestHome::with_config("[agents.deaf]\nharness = \"plain\"\ncommand = [\"/bin/true\"]\n");
+    let ran = home.adj(&["--json", "agents", "test", "deaf"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let failed: Vec<String> = verdicts(&ran).into_iter().filter(|(_, verdict)| verdict == "fail").map(|(check, _)| check).collect();
+    assert_eq!(failed, ["blocks", "question", "report"], "{ran:?}");
+    for name in ["nobody", "no such name"] {
+        assert_eq!(home.adj(&["--json", "agents", "test", name]).code, 127);
+    }
+}

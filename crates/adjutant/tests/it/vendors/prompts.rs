@@ -1,0 +1,75 @@
+//! What the CLIs make of texts that mean something in their own terminals: nothing. The model sees them
+//! as they were written, and no file that they name.
+
+use super::Cli;
+use super::case::Case;
+use crate::model::{Seen, Turn};
+use serde_json::{Value, json};
+
+/// In a file of the directory, and nowhere else.
+const SECRET: &str = "nobody-was-to-read-this-7f3a";
+
+/// Each line of it is a command of one of the CLIs, or names a file to be read.
+const HOSTILE: &str = "/help\n/quit\n!cat secret.txt\n@secret.txt and @./secret.txt and @/etc/passwd\n@{secret.txt}\n# remember $(cat secret.txt) `cat secret.txt`\n--help\n\u{202e}txet\u{202c}";
+
+/// A request holds this text as it is, and nothing of the files.
+fn saw_only(seen: &Seen, text: &str, case: &Case) {
+    fn has(value: &Value, text: &str) -> bool {
+        match value {
+            Value::String(string) => string.contains(text),
+            Value::Array(values) => values.iter().any(|value| has(value, text)),
+            Value::Object(fields) => fields.values().any(|value| has(value, text)),
+            _ => false,
+        }
+    }
+    assert!(has(&seen.body, text), "the model has not seen {text:?}\n{}", case.story());
+    for secret in [SECRET, "root:x:0:0"] {
+        assert!(!has(&seen.body, secret), "a file was read: {secret}\n{}", case.story());
+    }
+}
+
+fn takes_them_literally(cli: Cli) {
+    let turns = [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::hang("I am about to")];
+    let Some(case) = Case::new(cli, turns) else { return };
+    std::fs::write(case.home.work().join("secret.txt"), format!("{SECRET}\n")).expect("a file");
+    case.starts_with("edit", HOSTILE);
+    case.becomes("waiting_parent_reply");
+    // A message while it works, and an answer.
+    case.says(&["send", "job", "@secret.txt as a message\n/quit"]);
+    case.replies("@secret.txt as an answer\n/quit");
+    let seen = case.model.until_asked(2);
+    saw_only(&case.model.seen()[0], HOSTILE, &case);
+    saw_only(&seen, "@secret.txt as an answer", &case);
+    // What is said when it goes on, in its session.
+    case.says(&["pause", "job"]);
+    case.becomes("stopped");
+    case.model.until_left();
+    case.model.goes_on([Turn::say("Nothing was read.")]);
+    case.says(&["resume", "job", "@secret.txt /quit"]);
+    case.succeeds("Nothing was read.");
+    let seen = case.model.seen();
+    saw_only(seen.last().expect("it was asked"), "@secret.txt /quit", &case);
+    if cli == Cli::Claude {
+        saw_only(seen.last().expect("it was asked"), "@secret.txt as a message", &case);
+    }
+}
+
+#[test]
+fn claude_takes_prompts_literally() {
+    takes_them_literally(Cli::Claude);
+}
+
+#[test]
+fn codex_takes_prompts_literally() {
+    takes_them_literally(Cli::Codex);
+}
+
+#[test]
+fn gemini_takes_prompts_literally() {
+    takes_them_literally(Cli::Gemini);
+}
+
+#[test]
+fn goose_takes_prompts_literally() {
+    takes_them_literally(Cli::Goose);
+}

@@ -1,0 +1,114 @@
+//! `adj agents`, and `adj agents test` with each real CLI: its model follows what it is told.
+
+use super::Cli;
+use super::case::Case;
+use crate::model::{Seen, Turn};
+use crate::support::Ran;
+use regex::Regex;
+use serde_json::{Value, json};
+
+/// What a model does that follows the instructions of `adj agents test`, as a function of all that it
+/// is told so far.
+fn follow(seen: &Seen) -> Turn {
+    let told = seen.body.to_string();
+    let word = |kind: &str| Regex::new(&format!("{kind}-[0-9a-f]{{8}}")).expect("a pattern").find(&told).map(|word| word.as_str().to_owned());
+    if told.contains("Ready?") {
+        return match seen.results.len() {
+            0 => Turn::shell("setsid sleep 3600 >/dev/null 2>&1 & echo started"),
+            1 => Turn::call("ask_parent", json!({ "question": "Ready?" })),
+            _ => Turn::hang("I am about to"),
+        };
+    }
+    match (word("amber"), word("birch"), seen.results.len()) {
+        (Some(first), Some(second), _) => {
+            let words = format!("{first} {second}");
+            if told.contains(&words) {
+                Turn::Say(words)
+            } else {
+                Turn::call("update_subagent_status", json!({ "status": "success", "summary": words }))
+            }
+        }
+        (_, _, 0) => Turn::call("update_subagent_status", json!({ "status": "running", "percent": 10, "summary": "adjutant-test" })),
+        (None, ..) => Turn::call("ask_parent", json!({ "question": "Which word?" })),
+        (Some(_), None, 1 | 2) => Turn::call("stop_work", json!({ "stop_reason": "blocker", "details": "waits for the second word" })),
+        (Some(_), None, _) => Turn::say("I have stopped."),
+    }
+}
+
+fn verdicts(ran: &Ran) -> Vec<(String, String, String)> {
+    let word = |check: &Value, name: &str| check[name].as_str().expect("a text").to_owned();
+    let data = ran.data();
+    let checks = data["checks"].as_array().expect("checks").iter();
+    checks.map(|check| (word(check, "check"), word(check, "verdict"), word(check, "reason"))).collect()
+}
+
+fn passes_its_test(cli: Cli) {
+    let Some(case) = Case::new(cli, [Turn::Told(follow)]) else { return };
+    let ran: Ran = case.command(&["--json", "agents", "test", cli.name()]).output().expect("adj starts").into();
+    let found = verdicts(&ran);
+    let of = |name: &str| found.iter().find(|(check, ..)| check == name).unwrap_or_else(|| panic!("no check {name}: {found:?}"));
+    let seen = || format!("{ran:?}\n{:#?}", case.model.seen().iter().map(|seen| (seen.tools.len(), &seen.results)).collect::<Vec<_>>());
+    for check in ["our tools", "question", "resume", "report", "usage", "cancel"] {
+        assert_eq!(of(check).1, "pass", "{check}: {}", seen());
+    }
+    assert!(of("cancel").2.contains("session of its own"), "{}", seen());
+    // Codex asks for nothing in exec.
+    let (asks, own_session) = (cli != Cli::Codex, cli != Cli::Gemini);
+    assert_eq!(of("approvals").1, if asks { "pass" } else { "not_applicable" }, "{}", seen());
+    if own_session {
+        assert!(of("resume").2.contains("in its own session"), "{}", seen());
+    }
+    assert_eq!(ran.code, 0, "{}", seen());
+}
+
+#[test]
+fn claude_passes_its_test() {
+    passes_its_test(Cli::Claude);
+}
+
+#[test]
+fn codex_passes_its_test() {
+    passes_its_test(Cli::Codex);
+}
+
+#[test]
+fn gemini_passes_its_test() {
+    passes_its_test(Cli::Gemini);
+}
+
+#[test]
+fn goose_passes_its_test() {
+    passes_its_test(Cli::Goose);
+}
+
+#[test]
+fn an_agent_that_is_not_let_in_fails_its_test_and_says_why() {
+    let Some(case) = Case::new(Cli::Claude, [Turn::Unauthorized]) else { return };
+    let ran: Ran = case.command(&["--json", "agents", "test", "claude"]).output().expect("adj starts").into();
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let found = verdicts(&ran);
+    assert!(found[0].1 == "fail" && found[0].2.contains("not signed in"), "{found:?}");
+}
+
+#[test]
+fn the_list_says_versions_and_who_is_signed_in() {
+    let Some(case) = Case::new(Cli::Codex, []) else { return };
+    let list = |args: &[&str]| {
+        let ran: Ran = case.command(args).output().expect("adj starts").into();
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran
+    };
+    let agents = list(&["--json", "agents"]).data();
+    let of = |name: &str| agents.as_array().expect("a list").iter().find(|agent| agent["name"] == name).cloned().unwrap_or_default();
+    for (name, version) in [("claude", "2.1.329"), ("codex", "0.169.0"), ("gemini", "0.61.0"), ("goose", "1.52.0")] {
+        let agent = of(name);
+        assert_eq!((&agent["version"], &agent["version_note"]), (&json!(version), &Value::Null), "{agent}");
+        assert_eq!((&agent["sign_in"]["found"], &agent["documented_only"]), (&json!(true), &json!(false)), "{agent}");
+    }
+    assert_eq!(of("qwen")["found"], false);
+    let table = list(&["agents"]);
+    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{}", table.out);
+    assert!(table.out.contains("2.1.329") && table.err.contains("not found on PATH: "), "{table:?}");
+    let one = list(&["agents", "codex"]);
+    assert!(one.out.contains("0.169.0 (tried: ") && one.out.contains("OPENAI_API_KEY is there"), "{one:?}");
+}
