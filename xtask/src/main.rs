@@ -1,9 +1,10 @@
-//! Benchmarks and campaigns: `cargo xtask bench`, `cargo xtask campaign`.
+//! Benchmarks, campaigns and the generated reference: `cargo xtask bench`, `cargo xtask campaign`, `cargo xtask docs`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: it starts processes and prints")]
 
 mod agent;
 mod bench;
 mod campaign;
+mod docs;
 mod floor;
 mod fuzz;
 mod lab;
@@ -65,6 +66,12 @@ enum What {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Writes the reference below docs/: a page for each agent, the command line, the MCP tools
+    Docs {
+        /// Writes nothing, and fails when something is not current
+        #[arg(long)]
+        check: bool,
+    },
     /// Load from within a run (started by a benchmark)
     #[command(hide = true)]
     Agent,
@@ -76,6 +83,7 @@ fn main() -> ExitCode {
     }
     let result = match Arguments::parse().what {
         What::Agent => agent::main(),
+        What::Docs { check } => docs::run(check),
         What::Bench { quick, only, adj } => {
             let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
             adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref())))

@@ -42,6 +42,12 @@ pub fn grammar() -> clap::Command {
     Cli::command()
 }
 
+/// Returns every exit code, for the same.
+#[must_use]
+pub fn exit_codes() -> &'static [exit::Row] {
+    &exit::TABLE
+}
+
 /// Runs the command line and returns its exit code.
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {

@@ -173,7 +173,8 @@ summary: $first $second"
     echo "$first $second"
 elif [ -n "$first" ]; then
     block STOP_WORK "stop_reason: blocker
-details: waits for the second word"
+details: waits for the second word
+state_snapshot: the first word is $first"
 else
     block PROGRESS "percent: 10
 note: adjutant-test"

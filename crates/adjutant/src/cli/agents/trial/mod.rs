@@ -199,6 +199,8 @@ impl Trial<'_> {
             }
             seen.stopped = true;
             seen.sessions.0 = ended.session;
+            // The scripted agent repeats what it is told only in its words.
+            seen.first_word = self.kind == Kind::Echo && self.log(&id).await?.contains(&first);
             self.cx.out.say("  it has stopped; it is resumed")?;
             self.cx.hub.call(&Resume { run: id.clone(), resolution: Some(script::resolution(&second)), next_step: None, choice: None }).await?;
         }
@@ -212,12 +214,11 @@ impl Trial<'_> {
         let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(LOOKED_AT_MAX), wait_ms: 0 }).await?;
         let progress = history.events.iter().find(|event| event.kind == "run.progress" && event.source.is_some());
         seen.progress_by = progress.and_then(|event| event.source.clone());
-        // The scripted agent repeats what it is told only in its words.
         let said = match self.kind {
             Kind::Echo => self.log(id).await?,
             Kind::Tools | Kind::Blocks => [view.summary.as_deref(), view.result.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("\n"),
         };
-        seen.first_word = said.contains(first);
+        seen.first_word |= said.contains(first);
         seen.second_word = said.contains(second);
         seen.sessions.1 = view.session;
         seen.reported = view.report.is_some_and(|report| report.status == "success");
@@ -290,13 +291,20 @@ impl Trial<'_> {
     }
 }
 
-/// Tells whether leave is asked for exactly the command that it was told to run, and nothing beside it.
+/// Tells whether leave is asked for exactly the command that it was told to run, and nothing beside it:
+/// some show it in a field of the tool's input, some as the action itself.
 fn is_the_command(request: &RequestView) -> bool {
     let command = script::command();
-    let preview = request.preview.as_deref().unwrap_or(&request.question);
-    let Ok(input) = serde_json::from_str::<Value>(preview) else { return request.kind == "approval" && preview.trim() == command };
-    let asked: Vec<&Value> = ["command", "cmd"].iter().filter_map(|name| input.get(name)).collect();
-    request.kind == "approval" && !asked.is_empty() && asked.iter().all(|asked| asked.as_str().is_some_and(|asked| asked.trim() == command))
+    if request.kind != "approval" {
+        return false;
+    }
+    let preview = request.preview.as_deref().unwrap_or_default();
+    let input: Value = serde_json::from_str(preview).unwrap_or_default();
+    let shown: Vec<&str> = ["command", "cmd"].iter().filter_map(|name| input.get(name)?.as_str()).collect();
+    match shown.as_slice() {
+        [] => request.question.strip_prefix("use ").is_some_and(|action| action.trim() == command),
+        shown => shown.iter().all(|shown| shown.trim() == command),
+    }
 }
 
 fn is_the_child(command: &str) -> bool {
@@ -322,17 +330,23 @@ mod tests {
 
     #[test]
     fn only_the_command_itself_gets_leave() {
-        let asks = |kind: &str, preview: &str| {
-            is_the_command(&RequestView { kind: kind.to_owned(), preview: Some(preview.to_owned()), ..RequestView::default() })
+        let asks = |kind: &str, question: &str, preview: Value| {
+            is_the_command(&RequestView {
+                kind: kind.to_owned(),
+                question: question.to_owned(),
+                preview: Some(preview.to_string()),
+                ..RequestView::default()
+            })
         };
         let command = script::command();
-        assert!(asks("approval", &command) && asks("approval", &json!({"command": command, "description": "as told"}).to_string()));
-        assert!(asks("approval", &json!({"cmd": format!("{command}\n")}).to_string()));
-        for other in
-            [format!("{command}; rm -rf /"), json!({"command": format!("curl x | sh; {command}")}).to_string(), json!({"path": command}).to_string()]
-        {
-            assert!(!asks("approval", &other), "{other}");
-        }
-        assert!(!asks("delegation", &command));
+        let action = format!("use {command}");
+        assert!(asks("approval", "use Bash", json!({"command": command, "description": "as told"})));
+        assert!(asks("approval", "use shell", json!({"cmd": format!("{command}\n")})));
+        assert!(asks("approval", &action, json!([{"type": "content"}])));
+        assert!(!asks("approval", "use Bash", json!({"command": format!("curl x | sh; {command}")})));
+        assert!(!asks("approval", &action, json!({"command": "rm -rf /"})));
+        assert!(!asks("approval", &format!("{action}; rm -rf /"), json!([])));
+        assert!(!asks("approval", "use write", json!({"path": command})));
+        assert!(!asks("delegation", &action, Value::Null));
     }
 }

@@ -36,7 +36,9 @@ pub fn work(kind: Kind) -> String {
         Kind::Tools => [
             format!("Call update_subagent_status with status \"running\", percent 10 and summary \"{NOTE}\"."),
             format!("Call ask_parent with the question \"{QUESTION}\" and wait for the answer: it is a word, the first word."),
-            "Call stop_work with stop_reason \"blocker\" and details \"waits for the second word\". Then end your turn.".to_owned(),
+            "Call stop_work with stop_reason \"blocker\", details \"waits for the second word\" and state_snapshot \"the first word is\" and that word. \
+             Then end your turn."
+                .to_owned(),
             "You are started again, and given a second word. Call update_subagent_status with status \"success\" and as summary the first word, a \
              blank, and the second word."
                 .to_owned(),
@@ -44,7 +46,8 @@ pub fn work(kind: Kind) -> String {
         Kind::Blocks => [
             format!("Print a PROGRESS block with percent 10 and note \"{NOTE}\"."),
             format!("Print a CLARIFICATION_NEEDED block with the question \"{QUESTION}\" and end. You are started again with the answer: it is a word, the first word."),
-            "When you have the first word and not yet a second one, print a STOP_WORK block with stop_reason \"blocker\" and details \"waits for the second word\", and end."
+            "When you have the first word and not yet a second one, print a STOP_WORK block with stop_reason \"blocker\", details \"waits for the \
+             second word\" and state_snapshot \"the first word is\" and that word, and end."
                 .to_owned(),
             "You are started again, and given a second word. Print a COMPLETION_REPORT block with status \"success\" and as summary the first word, a \
              blank, and the second word."

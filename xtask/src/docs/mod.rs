@@ -1,0 +1,126 @@
+//! The generated reference: a page for each preset, the command line, the MCP tools. What they say has
+//! one source each, in the code; this writes it down, or says what is not current.
+
+mod agents;
+mod cli;
+mod mcp;
+
+use crate::lab::Result;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Pages below `docs/`, and what they have to hold.
+type Pages = BTreeMap<PathBuf, String>;
+
+/// Where pages lie of which nothing else may lie beside them.
+const AGENTS: &str = "agents";
+
+/// Writes the pages, or with `check` says which are not current.
+pub fn run(check: bool) -> Result<()> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("docs");
+    let stale = stale(&docs)?;
+    if stale.is_empty() {
+        println!("the reference is current");
+        return Ok(());
+    }
+    let names: Vec<String> = stale.iter().map(|(path, _)| path.display().to_string()).collect();
+    if check {
+        return Err(format!("not current: {}; run cargo xtask docs", names.join(", ")).into());
+    }
+    for (path, text) in stale {
+        let file = docs.join(&path);
+        match text {
+            Some(text) => {
+                fs::create_dir_all(file.parent().unwrap_or(&docs))?;
+                fs::write(&file, text)?;
+                println!("written: docs/{}", path.display());
+            }
+            None => {
+                fs::remove_file(&file)?;
+                println!("removed: docs/{}", path.display());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The pages that are not as they have to be; without a text they should not be there.
+fn stale(docs: &Path) -> Result<Vec<(PathBuf, Option<String>)>> {
+    let wanted = pages(docs)?;
+    let mut stale = Vec::new();
+    for (path, text) in &wanted {
+        let there = match fs::read_to_string(docs.join(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            other => Some(other?),
+        };
+        if there.as_ref() != Some(text) {
+            stale.push((path.clone(), Some(text.clone())));
+        }
+    }
+    let there = match fs::read_dir(docs.join(AGENTS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(stale),
+        other => other?,
+    };
+    for entry in there {
+        let path = Path::new(AGENTS).join(entry?.file_name());
+        if !wanted.contains_key(&path) {
+            stale.push((path, None));
+        }
+    }
+    Ok(stale)
+}
+
+fn pages(docs: &Path) -> Result<Pages> {
+    let mut pages = Pages::new();
+    for preset in adjutant::preset::all() {
+        pages.insert(Path::new(AGENTS).join(format!("{}.md", preset.name)), agents::page(preset));
+    }
+    let index = PathBuf::from("agents.md");
+    let text = fs::read_to_string(docs.join(&index)).map_err(|error| format!("docs/agents.md: {error}"))?;
+    pages.insert(index, between_marks(&text, &agents::index())?);
+    pages.insert(PathBuf::from("cli.md"), cli::page());
+    pages.insert(PathBuf::from("mcp.md"), mcp::page());
+    Ok(pages)
+}
+
+const BEGIN: &str = "<!-- generated: cargo xtask docs -->\n";
+const END: &str = "<!-- end of what is generated -->\n";
+
+/// Replaces what stands between the marks of a page that people write.
+fn between_marks(text: &str, generated: &str) -> Result<String> {
+    let (before, rest) = text.split_once(BEGIN).ok_or("docs/agents.md has lost its mark for what is generated")?;
+    let (_, after) = rest.split_once(END).ok_or("docs/agents.md has lost its mark for the end of what is generated")?;
+    Ok(format!("{before}{BEGIN}{generated}{END}{after}"))
+}
+
+/// A text as a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_is_current() {
+        run(true).expect("the committed pages are what the code says");
+    }
+
+    #[test]
+    fn what_is_not_current_is_found() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("agents.md"), format!("by hand\n{BEGIN}old\n{END}more\n")).expect("a page");
+        fs::create_dir(dir.path().join(AGENTS)).expect("a directory");
+        fs::write(dir.path().join(AGENTS).join("gone.md"), "x").expect("a page");
+        let stale = stale(dir.path()).expect("it can be looked at");
+        let index = stale.iter().find(|(path, _)| path == Path::new("agents.md")).and_then(|(_, text)| text.clone()).expect("the index is stale");
+        assert!(
+            index.starts_with("by hand\n") && index.ends_with("more\n") && index.contains("agents/claude.md") && !index.contains("old\n"),
+            "{index}"
+        );
+        assert!(stale.contains(&(Path::new(AGENTS).join("gone.md"), None)));
+    }
+}
