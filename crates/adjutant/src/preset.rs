@@ -432,6 +432,13 @@ mod tests {
             let args = [&preset.args, &preset.new_args, &preset.resume_args, &preset.untrusted_args, &preset.prompt_args];
             assert!(!args.into_iter().flatten().any(|arg| arg.contains("{mcp_token")), "{name}: no token in an argument");
             assert_eq!(preset.can.resume, !preset.resume_args.is_empty(), "{name}");
+            let About { versions_tried, sign_in_files, tools, directory, resumes, .. } = &preset.about;
+            assert!(versions_tried.is_empty() || preset.about.tried().is_some(), "{name}: {versions_tried}");
+            assert!(
+                sign_in_files.iter().all(|file| file.starts_with("~/") || file.starts_with('$') && file.contains('/')),
+                "{name}: {sign_in_files:?}"
+            );
+            assert!([tools, directory, resumes].into_iter().all(|text| !text.is_empty()), "{name}: its page would have holes");
         }
     }
 

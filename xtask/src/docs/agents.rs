@@ -50,7 +50,7 @@ pub fn page(preset: &Preset) -> String {
         Some(tried) => push(
             &mut out,
             &format!(
-                "By {}. Tried: {tried}, the real CLI with a scripted model. Another version gets a note in `adj agents`, and is started all the same.\n",
+                "By {}. Tried: {tried} (of a range, its two ends), the real CLI with a scripted model. A version outside of that gets a note in `adj agents`, and is started all the same.\n",
                 about.vendor
             ),
         ),

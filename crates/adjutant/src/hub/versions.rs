@@ -4,7 +4,7 @@
 use super::router::Shared;
 use crate::config::Home;
 use crate::ops::{Asking, OpError, VersionSaid};
-use crate::process::probe::{self, Probe};
+use crate::process::probe::{self, Probe, Said};
 use crate::view::{AgentList, ListAgents};
 use adjutant_core::Principal;
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,14 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 /// How long a program may take to say its version: some need seconds to start.
 const ASKED_LIMIT: Duration = Duration::from_secs(10);
+/// How many are asked at a time.
+const ASKED_AT_ONCE: usize = 4;
 /// How much of what it says is looked at.
 const SAID_BYTES_MAX: usize = 4 * 1024;
 /// Most programs whose versions are kept.
@@ -64,21 +67,27 @@ impl Versions {
         let mut kept = self.known.lock().await;
         let known = kept.get_or_insert_with(|| read(&self.path));
         let mut found = BTreeMap::new();
-        let mut asked = JoinSet::new();
-        for Asking { program, args, env } in asking {
-            let stamp = Stamp::of(&program);
-            match known.get(&program) {
-                Some(before) if Some(before.stamp) == stamp => {
-                    found.insert(program, Ok(before.said.clone()));
+        let mut unknown = Vec::new();
+        for asking in asking {
+            match known.get(&asking.program) {
+                Some(before) if Some(before.stamp) == Stamp::of(&asking.program) => {
+                    found.insert(asking.program, Ok(before.said.clone()));
                 }
-                _ => {
-                    let probe = Probe { program: program.clone(), args, env, limit: ASKED_LIMIT, output_bytes_max: SAID_BYTES_MAX };
-                    asked.spawn(async move { (program, stamp, said(probe).await) });
-                }
+                _ => unknown.push(asking),
             }
         }
         let mut has_news = false;
-        while let Some(done) = asked.join_next().await {
+        let mut unknown = unknown.into_iter();
+        let mut asked = JoinSet::new();
+        loop {
+            while asked.len() < ASKED_AT_ONCE
+                && let Some(asking) = unknown.next()
+            {
+                // A thread, since that goes on when our caller does not: what was started is ended in any case.
+                let runtime = Handle::current();
+                asked.spawn_blocking(move || runtime.block_on(ask(asking)));
+            }
+            let Some(done) = asked.join_next().await else { break };
             let Ok((program, stamp, said)) = done else { continue };
             // Of a file that was changed meanwhile nobody knows which of the two has spoken.
             if let (Some(stamp), Ok(said)) = (stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)), &said) {
@@ -109,8 +118,14 @@ pub(super) async fn list_agents(hub: &Shared, who: &Principal, call: &ListAgents
     Ok(list)
 }
 
-async fn said(probe: Probe) -> VersionSaid {
-    let said = probe::ask(probe).await.map_err(|error| error.to_string())?;
+async fn ask(Asking { program, args, env }: Asking) -> (PathBuf, Option<Stamp>, VersionSaid) {
+    let stamp = Stamp::of(&program);
+    let probe = Probe { program: program.clone(), args, env, limit: ASKED_LIMIT, output_bytes_max: SAID_BYTES_MAX };
+    let said = probe::ask(probe).await.map_err(|error| error.to_string()).and_then(read_out);
+    (program, stamp, said)
+}
+
+fn read_out(said: Said) -> VersionSaid {
     match said.exit_code {
         Some(0) => Ok(String::from_utf8_lossy(&said.output).into_owned()),
         Some(code) => Err(format!("it ended with exit code {code}")),
