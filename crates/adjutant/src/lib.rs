@@ -21,5 +21,6 @@ pub mod sock;
 pub mod store;
 pub mod supervisor;
 pub mod text;
+pub mod tokens;
 pub mod trace;
 pub mod view;

@@ -24,7 +24,7 @@ pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Most participants that can be named when a chat is started.
 pub const PARTICIPANTS_MAX: usize = 50;
 /// Unicode characters of message text in the window that an answering agent is given.
-pub const WINDOW_CHARS_DEFAULT: usize = 30_000;
+pub const WINDOW_CHARS_DEFAULT: u64 = 30_000;
 /// How often agents may answer agents in a row before somebody else has to speak.
 pub const TURNS_MAX_DEFAULT: u32 = 6;
 

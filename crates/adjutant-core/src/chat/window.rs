@@ -8,35 +8,40 @@ use super::{Participant, is_line_end};
 use crate::Principal;
 use std::fmt::Write;
 
-/// How much of a chat fits.
+/// How much of a chat fits, in message text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
-    /// Unicode characters of message text.
-    Chars(usize),
+    /// Unicode characters.
+    Chars(u64),
+    /// Tokens, as a tokenizer counts them.
+    Tokens(u64),
 }
 
 impl Budget {
-    /// Returns what a text costs of this budget.
+    /// Returns how much there is of it, in its own unit.
     #[must_use]
-    pub fn cost(self, text: &str) -> usize {
+    pub fn limit(self) -> u64 {
         match self {
-            Self::Chars(_) => text.chars().count(),
+            Self::Chars(limit) | Self::Tokens(limit) => limit,
         }
     }
 
-    fn limit(self) -> usize {
+    /// Returns the same with so many times as much.
+    #[must_use]
+    pub fn times(self, factor: u64) -> Self {
         match self {
-            Self::Chars(limit) => limit,
+            Self::Chars(limit) => Self::Chars(limit.saturating_mul(factor)),
+            Self::Tokens(limit) => Self::Tokens(limit.saturating_mul(factor)),
         }
     }
 }
 
 /// Fills a window: pinned entries are offered first, then the others from the newest backwards,
-/// until one does not fit.
+/// until one does not fit. What an entry costs is said in the budget's unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Fill {
-    budget: Budget,
-    used: usize,
+    limit: u64,
+    used: u64,
     /// The newest entry goes in whatever its size.
     empty: bool,
 }
@@ -44,28 +49,28 @@ pub struct Fill {
 impl Fill {
     #[must_use]
     pub fn new(budget: Budget) -> Self {
-        Self { budget, used: 0, empty: true }
+        Self { limit: budget.limit(), used: 0, empty: true }
     }
 
     /// Takes a pinned entry, when it fits.
-    pub fn pinned(&mut self, text: &str) -> bool {
-        self.take_if_fits(text)
+    pub fn pinned(&mut self, cost: u64) -> bool {
+        self.take_if_fits(cost)
     }
 
     /// Takes the next older entry. When it says no, nothing older is offered: the window has no
     /// holes.
-    pub fn next(&mut self, text: &str) -> bool {
+    pub fn next(&mut self, cost: u64) -> bool {
         if self.empty {
             self.empty = false;
-            self.used = self.used.saturating_add(self.budget.cost(text));
+            self.used = self.used.saturating_add(cost);
             return true;
         }
-        self.take_if_fits(text)
+        self.take_if_fits(cost)
     }
 
-    fn take_if_fits(&mut self, text: &str) -> bool {
-        let used = self.used.saturating_add(self.budget.cost(text));
-        let fits = used <= self.budget.limit();
+    fn take_if_fits(&mut self, cost: u64) -> bool {
+        let used = self.used.saturating_add(cost);
+        let fits = used <= self.limit;
         if fits {
             self.used = used;
         }
@@ -224,14 +229,13 @@ mod tests {
         }
 
         #[test]
-        fn a_window_holds_whole_messages_newest_first_within_its_budget(sizes in proptest::collection::vec(0_usize..60, 1..40), limit in 1_usize..200) {
+        fn a_window_holds_whole_messages_newest_first_within_its_budget(sizes in proptest::collection::vec(0_u64..60, 1..40), limit in 1_u64..200) {
             let mut fill = Fill::new(Budget::Chars(limit));
-            let texts: Vec<String> = sizes.iter().map(|size| "ä".repeat(*size)).collect();
-            let taken: Vec<usize> = texts.iter().take_while(|text| fill.next(text)).map(|text| text.chars().count()).collect();
+            let taken: Vec<u64> = sizes.iter().copied().take_while(|size| fill.next(*size)).collect();
             prop_assert!(!taken.is_empty(), "the newest always goes in, whole");
-            let used: usize = taken.iter().sum();
+            let used: u64 = taken.iter().sum();
             prop_assert!(taken.len() == 1 || used <= limit);
-            if let Some(next) = sizes.get(taken.len()) {
+            if let Some(next) = sizes.get(taken.len()).copied() {
                 prop_assert!(used + next > limit, "nothing that fits is left out");
             }
         }

@@ -77,6 +77,8 @@ pub enum Command {
     Send(SendArgs),
     /// Talk with agents and runs in lasting chats
     Chat(ChatArgs),
+    /// Find what was said: in chats, questions and answers, completion reports
+    Search(SearchEverywhereArgs),
     /// List the agents that are configured or found, show one, or try one out
     Agents(AgentsArgs),
     /// Move runs to another client, so that a parent under a new name finds them
@@ -344,7 +346,7 @@ pub enum ChatWhat {
     #[command(visible_alias = "send")]
     Post(ChatPostArgs),
     /// Find messages that hold all of these words, the newest first
-    Search(ChatSearchArgs),
+    Search(SearchArgs),
     /// Print a chat's messages as they come
     Watch(ChatNoArg),
     /// Replace the text of a message of yours; the old one is kept
@@ -366,27 +368,60 @@ pub enum ChatWhat {
 }
 
 #[derive(Debug, Args)]
-pub struct ChatSearchArgs {
+pub struct SearchArgs {
     #[arg(required = true)]
     pub words: Vec<String>,
     /// Only in this chat
     #[arg(short, long, value_name = "N")]
     pub chat: Option<i64>,
-    /// Only by this participant
+    /// Only what this participant wrote, asked, answered or reported
     #[arg(short, long, value_name = "NAME")]
     pub from: Option<String>,
     /// Only from this long ago on
     #[arg(long, value_name = "24h", value_parser = duration)]
     pub since: Option<Duration>,
+    /// Only until this long ago
+    #[arg(long, value_name = "24h", value_parser = duration)]
+    pub until: Option<Duration>,
     /// Only questions
     #[arg(short, long)]
     pub questions: bool,
-    /// The best first, of the newest 50,000 messages
+    /// The best first, of the newest 20,000 that match
     #[arg(short, long)]
     pub best: bool,
     /// At most this many
     #[arg(short = 'n', long, value_name = "N")]
     pub limit: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct SearchEverywhereArgs {
+    /// Only here; may be given more than once
+    #[arg(short, long = "in", value_enum, value_name = "WHERE")]
+    pub within: Vec<SearchIn>,
+    #[command(flatten)]
+    pub what: SearchArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SearchIn {
+    /// Messages of chats
+    Chats,
+    /// Questions, approvals, delegations, with their answers
+    Questions,
+    /// What runs reported at their end, and their last words
+    Reports,
+}
+
+impl SearchIn {
+    /// Returns the contract's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Chats => "chats",
+            Self::Questions => "questions",
+            Self::Reports => "reports",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

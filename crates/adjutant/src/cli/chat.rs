@@ -1,17 +1,17 @@
 //! `adj chat`: chats on the command line.
 
-use super::args::{ChatLsArgs, ChatPostArgs, ChatSearchArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, ChatWhat};
+use super::args::{ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, ChatWhat, SearchIn};
 use super::chat_files;
 use super::context::{Context, text_argument};
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail};
+use super::search;
 use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use crate::config;
 use crate::text;
 use crate::view::{
-    Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, GetChatStats, ListChats, ReadAnswers, Say, SearchChats, ShowChat, StartChat,
-    SummariseChat,
+    Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, GetChatStats, ListChats, ReadAnswers, Say, ShowChat, StartChat, SummariseChat,
 };
 
 const CHATS_SHOWN_MAX: u32 = 100;
@@ -44,7 +44,7 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> Ended {
             let chat = cx.hub.call(&StartChat { title: args.title, branch_from: Some(args.from), ..StartChat::default() }).await?;
             started(&chat, cx)
         }
-        ChatWhat::Search(args) => search(args, cx).await,
+        ChatWhat::Search(args) => search::search(args, &[SearchIn::Chats], cx).await,
         ChatWhat::Summarise(args) => summarise(args, cx).await,
         ChatWhat::Export(args) => chat_files::export(&args, cx).await,
         ChatWhat::Import(args) => chat_files::import(&args, cx).await,
@@ -257,39 +257,6 @@ async fn watch(chat: i64, cx: &Context) -> Ended {
         print_entries(&page.messages, cx)?;
         after = page.cursor.max(after);
     }
-}
-
-async fn search(args: ChatSearchArgs, cx: &Context) -> Ended {
-    let since = args.since.and_then(|ago| super::context::now().checked_sub(ago).ok()).map(|at| at.to_string());
-    let call = SearchChats {
-        query: args.words.join(" "),
-        chat_id: args.chat,
-        from: args.from,
-        since,
-        until: None,
-        has_question: args.questions,
-        best: args.best,
-        limit: args.limit,
-    };
-    let found = cx.hub.call(&call).await?;
-    if cx.out.json {
-        cx.out.data(&found)?;
-        return Ok(Exit::Done);
-    }
-    for hit in &found.hits {
-        let id = cx.out.paint.apply(Style::Dim, &text::line(&hit.message_id));
-        let name = cx.out.paint.apply(Style::Strong, &text::line(&hit.name));
-        cx.out.line(&format!("{id} {name}  {}, {}", text::line(&hit.title), cx.time(&hit.at)))?;
-        cx.out.line(&format!("{INDENT}{}", text::line(&hit.snippet)))?;
-    }
-    if found.incomplete {
-        cx.out.say("the search was broken off: more words, --chat or --since narrow it")?;
-    }
-    match found.hits.first() {
-        None => cx.out.say("nothing found: a message must hold every word")?,
-        Some(hit) => cx.out.next(&format!("adj chat show {}", hit.chat_id))?,
-    }
-    Ok(Exit::Done)
 }
 
 /// Returns the working directory.

@@ -18,6 +18,7 @@ mod help;
 mod logs;
 mod look;
 mod out;
+mod search;
 mod setup;
 mod start;
 mod state;
@@ -132,6 +133,7 @@ async fn run(command: Option<Command>, out: &Out) -> Ended {
         Command::Retry(args) => control::retry(&args, &cx()?).await,
         Command::Send(args) => control::send(&args, &cx()?).await,
         Command::Chat(args) => chat::chat(args.what, &cx()?).await,
+        Command::Search(args) => search::search(args.what, &args.within, &cx()?).await,
         Command::Agents(args) => agents::agents(&args, &cx()?).await,
         Command::Adopt(args) => control::adopt(&args, &cx()?).await,
         Command::Events(args) => look::events(&args, &cx()?).await,

@@ -1,6 +1,6 @@
 //! The configuration's part on chats.
 
-use adjutant_core::chat::{INSTRUCTIONS_BYTES_MAX, TURNS_MAX_DEFAULT, WINDOW_CHARS_DEFAULT};
+use adjutant_core::chat::{Budget, INSTRUCTIONS_BYTES_MAX, TURNS_MAX_DEFAULT, WINDOW_CHARS_DEFAULT};
 use adjutant_core::{AgentName, Denied};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 /// What holds for chats.
 #[derive(Debug, Clone)]
 pub struct Chats {
-    /// Characters of message text that an answering agent is given.
-    pub window_chars: u64,
+    /// Of message text that an answering agent is given.
+    pub window: Budget,
     /// How often agents answer agents in a row.
     pub turns_max: u32,
     /// Answers under the original protocol, where a chat names no agent.
     pub default_responder: Option<AgentName>,
-    /// Summarises chats on demand.
+    /// What a window leaves out is summarised for the next, without being asked for.
+    pub summarise_left_out: bool,
+    /// Summarises chats.
     pub summariser: Option<AgentName>,
     /// It also does when a chat is archived.
     pub summarise_on_archive: bool,
@@ -30,15 +32,34 @@ pub struct Template {
     pub instructions: Option<String>,
     #[serde(default)]
     pub private: bool,
-    pub window_chars: Option<u64>,
+    pub window: Option<Window>,
     pub turns_max: Option<u32>,
+}
+
+/// A window as it is written: `{ chars = 30000 }` or `{ tokens = 8000 }`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Window {
+    Chars(u64),
+    Tokens(u64),
+}
+
+impl From<Window> for Budget {
+    fn from(window: Window) -> Self {
+        match window {
+            Window::Chars(chars) => Self::Chars(chars),
+            Window::Tokens(tokens) => Self::Tokens(tokens),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileChats {
-    window_chars: Option<u64>,
+    window: Option<Window>,
     turns_max: Option<u32>,
+    #[serde(default)]
+    summarise_left_out: bool,
     default_responder: Option<String>,
     summariser: Option<String>,
     #[serde(default)]
@@ -69,7 +90,7 @@ impl Chats {
     /// Reads the part, with the built-in templates where it has none of that name. The error names
     /// the field and what is wrong with it.
     pub(super) fn of(file: FileChats, agents: &dyn Fn(&str) -> Option<AgentName>) -> Result<Self, (String, String)> {
-        let FileChats { window_chars, turns_max, default_responder, summariser, summarise_on_archive, templates } = file;
+        let FileChats { window, turns_max, summarise_left_out, default_responder, summariser, summarise_on_archive, templates } = file;
         let agent = |field: &str, name: Option<String>| match name {
             None => Ok(None),
             Some(name) => match agents(&name) {
@@ -77,6 +98,10 @@ impl Chats {
                 None => Err((format!("chats.{field}"), format!("no agent {name:?} is declared"))),
             },
         };
+        if summarise_left_out && summariser.is_none() {
+            return Err(("chats.summarise_left_out".to_owned(), "needs chats.summariser".to_owned()));
+        }
+        let is_empty = |window: Window| Budget::from(window).limit() == 0;
         let mut all: BTreeMap<String, Template> = BUILT_IN
             .iter()
             .map(|(name, instructions)| ((*name).to_owned(), Template { instructions: Some((*instructions).to_owned()), ..Template::default() }))
@@ -85,19 +110,20 @@ impl Chats {
             if template.instructions.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX) {
                 return Err((format!("chats.templates.{name}.instructions"), format!("at most {INSTRUCTIONS_BYTES_MAX} bytes")));
             }
-            if template.window_chars == Some(0) {
-                return Err((format!("chats.templates.{name}.window_chars"), "at least 1".to_owned()));
+            if template.window.is_some_and(is_empty) {
+                return Err((format!("chats.templates.{name}.window"), "at least 1".to_owned()));
             }
             all.insert(name, template);
         }
         if summarise_on_archive && summariser.is_none() {
             return Err(("chats.summarise_on_archive".to_owned(), "say in chats.summariser which agent does".to_owned()));
         }
-        if window_chars == Some(0) {
-            return Err(("chats.window_chars".to_owned(), "at least 1".to_owned()));
+        if window.is_some_and(is_empty) {
+            return Err(("chats.window".to_owned(), "at least 1".to_owned()));
         }
         Ok(Self {
-            window_chars: window_chars.unwrap_or(WINDOW_CHARS_DEFAULT as u64),
+            window: window.map_or(Budget::Chars(WINDOW_CHARS_DEFAULT), Into::into),
+            summarise_left_out,
             turns_max: turns_max.unwrap_or(TURNS_MAX_DEFAULT),
             default_responder: agent("default_responder", default_responder)?,
             summariser: agent("summariser", summariser)?,

@@ -2,7 +2,7 @@
 
 use super::router::{Calls, on};
 use crate::view::{
-    ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ListMentions, ReadAnswers, Say, SearchChats, ShowChat, StartChat,
+    ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ListMentions, ReadAnswers, Say, Search, ShowChat, StartChat,
     SummariseChat,
 };
 
@@ -15,7 +15,7 @@ pub(super) fn routes(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Say| async move { hub.ops.tally.count(hub.ops.say(caller, call).await) });
     router = on(router, |hub, caller, call: ReadAnswers| async move { hub.ops.tally.count(hub.ops.read_answers(&caller.who, &call).await) });
     router = on(router, |hub, caller, call: CancelAnswers| async move { hub.ops.tally.count(hub.ops.cancel_answers(caller, call).await) });
-    router = on(router, |hub, caller, call: SearchChats| async move { hub.ops.tally.count(hub.ops.search_chats(&caller.who, call).await) });
+    router = on(router, |hub, caller, call: Search| async move { hub.ops.tally.count(hub.ops.search(&caller.who, call).await) });
     router = on(router, |hub, caller, call: ExportChat| async move { hub.ops.tally.count(hub.ops.export_chat(&caller.who, &call)) });
     router = on(router, |hub, caller, call: ImportChat| async move { hub.ops.tally.count(hub.ops.import_chat(caller, call).await) });
     router = on(router, |hub, caller, call: GetChatStats| async move { hub.ops.tally.count(hub.ops.chat_stats(&caller.who, &call)) });

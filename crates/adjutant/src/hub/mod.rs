@@ -165,6 +165,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::forget(Arc::clone(&hub)));
     loops.spawn(work::render(Arc::clone(&hub)));
     loops.spawn(work::answer_chats(Arc::clone(&hub)));
+    loops.spawn(work::index(Arc::clone(&hub)));
 
     let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());

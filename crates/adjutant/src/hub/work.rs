@@ -2,7 +2,8 @@
 
 use super::Hub;
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Launch, OpError, until};
+use crate::ops::{AttemptId, Launch, OpError, Uncounted, until};
+use crate::process::foreground::own_filtered;
 use crate::process::{spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use adjutant_core::EventSeq;
@@ -24,6 +25,13 @@ const RENDER_EVERY: Duration = Duration::from_secs(1);
 const RENDER_SHARE: u32 = 50;
 /// However long it takes, copies are no older than this and the time to write them.
 const RENDER_LATEST: Duration = Duration::from_secs(30);
+/// What counting the tokens of a window's messages may take.
+const COUNT_LIMIT: Duration = Duration::from_secs(30);
+/// What was said is indexed this long after it, and a part at a time that is small beside the rest of
+/// what the store does.
+const INDEX_AFTER: Duration = Duration::from_secs(1);
+const INDEX_EVERY: Duration = Duration::from_millis(100);
+const INDEX_SHARE: u32 = 20;
 /// How far back a new hub looks for copies that the one before it may not have rendered.
 const RENDER_BACK: i64 = 1_000;
 
@@ -169,12 +177,59 @@ pub(super) async fn forget(hub: Arc<Hub>) {
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let bell = hub.ops.store().bells().listen(vec![Topic::Turns]);
     loop {
-        if let Err(error) = hub.ops.run_turns().await {
+        let seen_to = match hub.ops.run_turns().await {
+            Ok(uncounted) if uncounted.is_empty() => {
+                bell.heard().await;
+                continue;
+            }
+            Ok(uncounted) => hub.ops.note_tokens(count(uncounted).await).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = seen_to {
             tracing::error!(%error, "the chats' answers cannot be seen to yet");
             tokio::time::sleep(SETTLE_AGAIN).await;
-            continue;
         }
-        bell.heard().await;
+    }
+}
+
+/// Counts the tokens of messages, in a process of its own: the tokenizer's tables take more memory than
+/// the rest of the hub. Where that fails, a token is taken for four bytes, so that answers do not wait for it.
+async fn count(uncounted: Vec<Uncounted>) -> Vec<(Uncounted, u64)> {
+    let texts: Vec<&str> = uncounted.iter().map(|entry| entry.text.as_str()).collect();
+    let counted = async {
+        let printed = own_filtered(&["__count-tokens".as_ref()], serde_json::to_vec(&texts)?, COUNT_LIMIT).await?;
+        let counts: Vec<u64> = serde_json::from_slice(&printed)?;
+        if counts.len() == texts.len() { Ok(counts) } else { Err(std::io::Error::other("not one count for each text")) }
+    };
+    let counts = counted.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "tokens cannot be counted");
+        texts.iter().map(|text| text.len() as u64 / 4).collect()
+    });
+    uncounted.into_iter().zip(counts).collect()
+}
+
+/// Keeps up the index of what is searched, when there is time: a search does not wait for it.
+pub(super) async fn index(hub: Arc<Hub>) {
+    let bell = hub.ops.store().bells().listen(vec![Topic::All]);
+    let mut after = 0;
+    loop {
+        let began = Instant::now();
+        let more = match hub.ops.index_some(after).await {
+            Ok((seq, more)) => {
+                after = seq;
+                more
+            }
+            Err(error) => {
+                tracing::error!(%error, "the index of what is searched cannot be kept up yet");
+                tokio::time::sleep(SETTLE_AGAIN).await;
+                continue;
+            }
+        };
+        tokio::time::sleep(INDEX_EVERY.max(began.elapsed() * INDEX_SHARE)).await;
+        if !more {
+            bell.heard().await;
+            tokio::time::sleep(INDEX_AFTER).await;
+        }
     }
 }
 

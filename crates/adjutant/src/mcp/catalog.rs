@@ -92,7 +92,7 @@ const START_CHAT: ToolRow = ToolRow {
 const LIST_CHATS: ToolRow = ToolRow {
     name: "list_chats",
     title: "List chats",
-    about: "Use to find chats, with what is unread; with query, messages in them.",
+    about: "Use to find chats, with what is unread; with query, what was said in chats, answers, reports.",
     params: &[
         Param::new("query", Kind::Text),
         Param::new("status", Kind::Word(&["active", "archived", "all"])),

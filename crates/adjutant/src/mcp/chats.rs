@@ -9,7 +9,7 @@ use super::show::Shown;
 use super::text::{barred, cut, line, quoted};
 use crate::config;
 use crate::view::{
-    Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, SearchChats, ShowChat, StartChat,
+    Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, Search, SearchHit, ShowChat, StartChat,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -188,21 +188,31 @@ pub(super) async fn list_chats(server: &Server, _caller: &Caller, args: Args) ->
 
 async fn search(server: &Server, query: String, limit: Option<u64>) -> Ended {
     let limit = limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
-    let found = server.client().call(&SearchChats { query, limit: Some(limit), ..SearchChats::default() }).await?;
-    let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete})).lines(found.hits.iter().map(|hit| {
-        let (id, name, at) = (line(&hit.message_id, 40), line(&hit.name, 100), line(&hit.at, 40));
-        format!("{id} in {} by {name} at {at}: {}", quoted(&hit.title, 80), quoted(&hit.snippet, 400))
-    }));
+    let found = server.client().call(&Search { query, limit: Some(limit), ..Search::default() }).await?;
+    let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete})).lines(found.hits.iter().map(hit_line));
     if found.incomplete {
         shown = shown.line("the search was broken off: more words narrow it");
     }
-    match found.hits.first().and_then(|hit| hit.message_id.split_once('.')) {
-        Some((chat, seq)) => {
+    let Some(first) = found.hits.first() else {
+        return done(shown.line("nothing found: what is found holds every word").next("list_chats with fewer words"));
+    };
+    done(shown.next(match (first.chat_id, first.message_id.as_deref().and_then(|id| id.split_once('.'))) {
+        (Some(chat), Some((_, seq))) => {
             let after = seq.parse::<i64>().unwrap_or(1).saturating_sub(3).max(0);
-            done(shown.next(format!("show_chat chat_id={chat} after={after} shows the first in its place")))
+            format!("show_chat chat_id={chat} after={after} shows the first in its place")
         }
-        None => done(shown.line("nothing found: every word must be in the message").next("list_chats with fewer words")),
-    }
+        _ => format!("check_subagent_status run_id={} shows the first in its place", line(&first.title, 100)),
+    }))
+}
+
+fn hit_line(hit: &SearchHit) -> String {
+    let (name, at) = (line(&hit.name, 100), line(&hit.at, 40));
+    let place = match &hit.message_id {
+        Some(id) if hit.chat_id.is_some() => format!("{} in {} by {name}", line(id, 40), quoted(&hit.title, 80)),
+        Some(id) => format!("{} {} of {name}", line(&hit.kind, 40), line(id, 60)),
+        None => format!("report of {name}"),
+    };
+    format!("{place} at {at}: {}", quoted(&hit.snippet, 400))
 }
 
 pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> Ended {

@@ -14,12 +14,14 @@ mod pick;
 mod render;
 mod reports;
 mod runs;
+mod search;
 mod signals;
 mod tasks;
 mod waits;
 
 pub use agents::{Asking, VersionSaid, tell_versions};
 pub use attempts::{AttemptId, Launch};
+pub use chats::Uncounted;
 pub use chores::until;
 pub use error::{OpError, http_status};
 

@@ -16,6 +16,7 @@ mod messages;
 mod open;
 mod requests;
 mod runs;
+mod search;
 mod tasks;
 mod tx;
 mod writer;
@@ -25,10 +26,10 @@ mod conformance;
 
 pub use bells::{Bells, Listener, Topic};
 pub use chats::{
-    Chat, ChatEntry, ChatHit, ChatQuery, Export, Imported, MARK_BEGIN, MARK_END, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn,
-    TurnState, branches_of, chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq,
-    export_of, member, members, mentions_of, newest_summary, next_turns, pinned_entries, revisions_of, search_chats, stats_of, turn_by_id,
-    turn_of_run, turns_running, turns_to_answer, unread,
+    Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, branches_of, chat_by_id,
+    chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, export_of, member, members,
+    mentions_of, newest_summary, next_turns, pinned_entries, revisions_of, stats_of, tokens_of, turn_by_id, turn_of_run, turns_running,
+    turns_to_answer, unread,
 };
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
@@ -42,6 +43,7 @@ pub use runs::{
     harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, prompt_word, queue_place, report_of,
     run_by_id, run_by_ref, run_input, runs_newest,
 };
+pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, search, search_backlog};
 pub use tasks::{Task, task_by_id};
 pub use tx::Tx;
 

@@ -12,7 +12,12 @@ const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
 const MIGRATIONS: [&str; 2] = [
     concat!(include_str!("schema.sql"), include_str!("chats.sql")),
-    concat!(include_str!("schema2_requests.sql"), include_str!("schema2_mentions.sql")),
+    concat!(
+        include_str!("schema2_requests.sql"),
+        include_str!("schema2_mentions.sql"),
+        include_str!("schema2_search.sql"),
+        include_str!("schema2_window.sql")
+    ),
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;

@@ -295,53 +295,6 @@ pub struct ChatEntryView {
     pub key: Option<String>,
 }
 
-/// Searches the chats that the caller may see. The text is words, all of which an entry must hold.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SearchChats {
-    pub query: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chat_id: Option<i64>,
-    /// A participant: an agent, a run, `person`, `client:<name>`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
-    /// Only entries with a question.
-    #[serde(default)]
-    pub has_question: bool,
-    /// The best first (of the newest 50,000 entries), instead of the newest.
-    #[serde(default)]
-    pub best: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-}
-call!(SearchChats = "chat-search", writes false -> ChatHits);
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct ChatHits {
-    pub hits: Vec<ChatHitView>,
-    /// The deadline came first: there may be more.
-    #[serde(default)]
-    pub incomplete: bool,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct ChatHitView {
-    pub message_id: String,
-    pub chat_id: i64,
-    pub title: String,
-    pub kind: String,
-    pub from: String,
-    pub name: String,
-    pub at: String,
-    /// What matched stands between « and ».
-    pub snippet: String,
-}
-
 /// Reads a chat with everything that is kept of it, part by part.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -390,6 +343,9 @@ pub struct CarriedChat {
     pub template: Option<String>,
     pub instructions: Option<String>,
     pub window_chars: u64,
+    /// Where the window is counted in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_tokens: Option<u64>,
     pub turns_max: u32,
     pub archived: bool,
     pub started_by: String,

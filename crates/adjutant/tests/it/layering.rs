@@ -14,6 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("link", &["view", "preset"]),
     ("failpoint", &[]),
     ("text", &[]),
+    ("tokens", &[]),
     ("clock", &[]),
     ("sock", &[]),
     // The outside world.

@@ -21,6 +21,7 @@ mod model;
 mod prompts;
 mod protocol;
 mod reports;
+mod search;
 mod signals;
 mod speaking;
 mod supervise;

@@ -5,7 +5,7 @@ use super::seat::Seat;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, export_of};
 use crate::view::{CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat, ImportChat};
-use adjutant_core::chat::{self, ChatId, ChatKind, EntryKind, Participant, Scope};
+use adjutant_core::chat::{self, Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
 use adjutant_core::{Action, Denied, Principal, Time};
 
 /// Entries in one part.
@@ -106,7 +106,8 @@ impl Ops {
                 private: chat.private,
                 template: chat.template.clone(),
                 instructions: chat.instructions.clone(),
-                window_chars: chat.window_chars,
+                window_chars: if let Budget::Chars(chars) = chat.window { chars } else { WINDOW_CHARS_DEFAULT },
+                window_tokens: if let Budget::Tokens(tokens) = chat.window { Some(tokens) } else { None },
                 turns_max: chat.turns_max,
                 archived: chat.archived,
                 started_by: chat.started_by.to_string(),
@@ -163,7 +164,7 @@ impl Ops {
                         pair: None,
                         template: head.template,
                         instructions: head.instructions,
-                        window_chars: head.window_chars.max(1),
+                        window: head.window_tokens.map_or(Budget::Chars(head.window_chars.max(1)), |tokens| Budget::Tokens(tokens.max(1))),
                         turns_max: head.turns_max,
                         branch_of: None,
                         started_by,

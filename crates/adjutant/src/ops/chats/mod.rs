@@ -2,17 +2,21 @@
 //! whom is decided in the core.
 
 mod carry;
-mod find;
 mod mentions;
 mod presence;
 mod publish;
 mod render;
 mod say;
 mod seat;
+mod stats;
 mod turns;
+mod window;
 
-pub use find::Tally;
 pub use presence::Presence;
+pub(super) use render::entry as shown_entry;
+pub(super) use seat::Seat;
+pub use stats::Tally;
+pub use window::Uncounted;
 
 use super::{Caller, OpError, Ops};
 use crate::config::Config;
@@ -22,7 +26,6 @@ use crate::store::{
 use crate::view::{ArchiveChat, ChatList, ChatPage, ChatView, ListChats, ShowChat, StartChat};
 use adjutant_core::chat::{self, ChatKind, EntryKind, Participant, Scope};
 use adjutant_core::{Action, Denied, Principal};
-use seat::Seat;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -270,7 +273,7 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
         private,
         pair: None,
         instructions: instructions.or_else(|| given.and_then(|template| template.instructions.clone())),
-        window_chars: given.and_then(|template| template.window_chars).unwrap_or(config.chats.window_chars),
+        window: given.and_then(|template| template.window).map_or(config.chats.window, Into::into),
         turns_max: given.and_then(|template| template.turns_max).unwrap_or(config.chats.turns_max),
         template,
         branch_of: from.as_ref().map(|(parent, seq)| (parent.id, *seq)),

@@ -7,7 +7,7 @@ use crate::store::{Chat, ChatEntry, Connection, StoreError, TurnState, branches_
 use crate::view::{ChatEntryView, ChatView, ParticipantView};
 use adjutant_core::chat::{Participant, shown_name};
 
-pub(super) fn entry(entry: &ChatEntry) -> ChatEntryView {
+pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
     let ChatEntry { id: _, chat, seq, kind, author, name, label, text, at, reply_to, hops: _, pinned, revision, edited_at, key } = entry;
     ChatEntryView {
         message_id: format!("{chat}.{seq}"),

@@ -298,7 +298,7 @@ fn unnamed(config: &Config, seat: &Seat, kind: ChatKind, scope: Scope, pair: Str
         pair: Some(pair),
         template: None,
         instructions: None,
-        window_chars: config.chats.window_chars,
+        window: config.chats.window,
         turns_max: config.chats.turns_max,
         branch_of: None,
         started_by: seat.participant(),

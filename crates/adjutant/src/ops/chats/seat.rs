@@ -7,7 +7,7 @@ use adjutant_core::{AgentName, ClientName, Denied, Principal};
 
 /// Somebody who reads or writes.
 #[derive(Debug, Clone)]
-pub(super) struct Seat {
+pub(in crate::ops) struct Seat {
     pub viewer: Viewer,
     pub name: String,
     /// The caller's run.
@@ -15,7 +15,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn of(connection: &Connection, who: &Principal) -> Result<Self, StoreError> {
+    pub(in crate::ops) fn of(connection: &Connection, who: &Principal) -> Result<Self, StoreError> {
         let (scope, run) = match who {
             Principal::Person | Principal::Client(_) => (Scope { owner: who.clone(), root: None }, None),
             Principal::Run(id) => {
@@ -27,18 +27,18 @@ impl Seat {
         Ok(Self { viewer: Viewer { who: who.clone(), scope }, name, run })
     }
 
-    pub(super) fn participant(&self) -> Participant {
+    pub(in crate::ops) fn participant(&self) -> Participant {
         Participant::Principal(self.viewer.who.clone())
     }
 
     /// Finds a chat among those that exist for this seat.
-    pub(super) fn chat(&self, connection: &Connection, id: i64) -> Result<Chat, StoreError> {
+    pub(in crate::ops) fn chat(&self, connection: &Connection, id: i64) -> Result<Chat, StoreError> {
         let not_found = || StoreError::from(Denied::not_found("chat", &id.to_string()));
         let chat = chat_by_id(connection, ChatId(id))?.ok_or_else(not_found)?;
         if self.sees(connection, &chat)? { Ok(chat) } else { Err(not_found()) }
     }
 
-    pub(super) fn sees(&self, connection: &Connection, chat: &Chat) -> Result<bool, StoreError> {
+    pub(in crate::ops) fn sees(&self, connection: &Connection, chat: &Chat) -> Result<bool, StoreError> {
         let takes_part = member(connection, chat.id, &self.viewer.who.to_string())?.is_some_and(|member| member.joined_at.is_some());
         // An agent's run sits where its agent does.
         let answers = match &self.run {
@@ -49,7 +49,7 @@ impl Seat {
     }
 
     /// Finds whom a name means: an agent, a run that this seat may see, a person, a client.
-    pub(super) fn addressee(&self, connection: &Connection, config: &Config, given: &str) -> Result<(Participant, String), StoreError> {
+    pub(in crate::ops) fn addressee(&self, connection: &Connection, config: &Config, given: &str) -> Result<(Participant, String), StoreError> {
         let given = given.trim();
         let given = given.strip_prefix('@').unwrap_or(given);
         let not_found = || StoreError::from(Denied::not_found("participant", given));
@@ -92,7 +92,7 @@ impl Seat {
 }
 
 /// Returns how a principal without a run is called: a client by the last part of its directory.
-pub(super) fn name_of(who: &Principal) -> String {
+pub(in crate::ops) fn name_of(who: &Principal) -> String {
     match who {
         Principal::Person => "person".to_owned(),
         Principal::Client(client) => {

@@ -3,7 +3,6 @@
 mod carry;
 mod mentions;
 mod read;
-mod search;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -12,17 +11,17 @@ mod write;
 
 pub use carry::{Export, Imported, export_of};
 pub use mentions::{Mention, mentions_of};
+pub(super) use read::read_entry;
 pub use read::{
-    branches_of, chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, member, members,
-    newest_summary, pinned_entries, revisions_of, unread,
+    branches_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq,
+    member, members, newest_summary, pinned_entries, revisions_of, tokens_of, unread,
 };
-pub use search::{ChatHit, ChatQuery, MARK_BEGIN, MARK_END, search_chats};
 pub use stats::{Stats, stats_of};
 pub use turns::{NewTurn, Turn, TurnState, next_turns, turn_by_id, turn_of_run, turns_running, turns_to_answer};
 pub use write::{NewChat, NewEntry};
 
 use adjutant_core::Time;
-use adjutant_core::chat::{ChatId, ChatKind, EntryKind, Participant, Scope};
+use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope};
 
 /// One chat.
 #[derive(Debug, Clone)]
@@ -34,7 +33,7 @@ pub struct Chat {
     pub private: bool,
     pub template: Option<String>,
     pub instructions: Option<String>,
-    pub window_chars: u64,
+    pub window: Budget,
     pub turns_max: u32,
     /// The chat that this one branches off, and the last entry that both have.
     pub branch_of: Option<(ChatId, i64)>,

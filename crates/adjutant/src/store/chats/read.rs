@@ -2,7 +2,7 @@
 
 use super::{Chat, ChatEntry, Member, Revision};
 use crate::store::StoreError;
-use adjutant_core::chat::{ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
+use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
 use adjutant_core::{Principal, RunId, Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 const UNREAD_COUNTED_MAX: i64 = 1_000;
 
 const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
-  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported FROM chats c";
+  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens FROM chats c";
 const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
 
 fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
@@ -31,7 +31,10 @@ fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
         private: row.get(5)?,
         template: row.get(6)?,
         instructions: row.get(7)?,
-        window_chars: u64::try_from(row.get::<_, i64>(8)?).unwrap_or(0),
+        window: match row.get::<_, Option<i64>>(21)? {
+            Some(tokens) => Budget::Tokens(u64::try_from(tokens).unwrap_or(0)),
+            None => Budget::Chars(u64::try_from(row.get::<_, i64>(8)?).unwrap_or(0)),
+        },
         turns_max: row.get(9)?,
         branch_of: branch.0.zip(branch.1).map(|(chat, seq)| (ChatId(chat), seq)),
         archived: row.get(12)?,
@@ -46,7 +49,7 @@ fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
     }))
 }
 
-pub(super) fn read_entry(row: &Row<'_>) -> rusqlite::Result<Result<ChatEntry, StoreError>> {
+pub(in crate::store) fn read_entry(row: &Row<'_>) -> rusqlite::Result<Result<ChatEntry, StoreError>> {
     let id: i64 = row.get(0)?;
     let (kind, author): (String, String) = (row.get(3)?, row.get(4)?);
     let (Some(kind), Some(author)) = (EntryKind::from_word(&kind), Participant::parse(&author)) else {
@@ -122,6 +125,20 @@ pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<b
     }
 }
 
+/// Names the newest chats of other owners in which somebody takes part.
+///
+/// # Errors
+/// A failure of the store.
+pub fn chats_of_others(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<ChatId>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT m.chat FROM chat_members m JOIN chats c ON c.id = m.chat
+             WHERE m.who = ?1 AND m.joined_at IS NOT NULL AND c.owner <> ?1 ORDER BY m.chat DESC LIMIT ?2",
+        )?
+        .query_map(params![who.to_string(), limit], |row| Ok(ChatId(row.get(0)?)))?
+        .collect::<Result<_, _>>()?)
+}
+
 /// Reads the chats that branch off one.
 ///
 /// # Errors
@@ -186,6 +203,18 @@ pub fn pinned_entries(connection: &Connection, chat: ChatId, limit: u32) -> Resu
 /// A failure of the store.
 pub fn newest_summary(connection: &Connection, chat: ChatId) -> Result<Option<ChatEntry>, StoreError> {
     Ok(entries(connection, "WHERE chat = ?1 AND seq = (SELECT summary_seq FROM chats WHERE id = ?1)", [chat.0])?.pop())
+}
+
+/// Returns how many tokens an entry's text has, where that was counted.
+///
+/// # Errors
+/// A failure of the store.
+pub fn tokens_of(connection: &Connection, entry: &ChatEntry) -> Result<Option<u64>, StoreError> {
+    let tokens: Option<i64> = connection
+        .prepare_cached("SELECT tokens FROM chat_tokens WHERE message = ?1 AND revision = ?2")?
+        .query_row(params![entry.id, entry.revision], |row| row.get(0))
+        .optional()?;
+    Ok(tokens.map(|tokens| u64::try_from(tokens).unwrap_or(0)))
 }
 
 /// Reads what an entry said before each edit, oldest first.

@@ -3,10 +3,9 @@
 use crate::clock;
 use crate::config::Home;
 use crate::store::*;
-use adjutant_core::chat::{ChatKind, EntryKind, Participant, Scope, Viewer};
+use adjutant_core::chat::{Budget, ChatKind, EntryKind, Participant, Scope, Viewer};
 use adjutant_core::{AgentName, ClientName, Principal, RunId};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 struct Fixture {
     store: Store,
@@ -33,7 +32,7 @@ fn new_chat() -> NewChat {
         pair: None,
         template: None,
         instructions: None,
-        window_chars: 100,
+        window: Budget::Chars(100),
         turns_max: 2,
         branch_of: None,
         started_by: Participant::Principal(client()),
@@ -70,13 +69,11 @@ impl Fixture {
 
     fn found(&self, word: &str) -> Vec<i64> {
         let viewer = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
-        let query = ChatQuery { text: word.to_owned(), limit: 100, ..ChatQuery::default() };
-        let (hits, incomplete) = self
-            .store
-            .read_until(Instant::now() + Duration::from_secs(30), |connection| search_chats(connection, &viewer, &query))
-            .expect("searched");
+        let query = Query { text: word.to_owned(), limit: 100, ..Query::default() };
+        let (hits, incomplete) = self.store.read(|connection| search(connection, &viewer, &query)).expect("searched");
         assert!(!incomplete);
-        hits.into_iter().map(|hit| hit.entry.seq).collect()
+        let seq = |hit: Hit| if let Found::Entry(entry, _) = hit.found { entry.seq } else { panic!("{hit:?}") };
+        hits.into_iter().map(seq).collect()
     }
 }
 
@@ -174,15 +171,4 @@ async fn reading_moves_forward_only_and_unread_counts_what_others_wrote() {
         });
         assert_eq!(left.expect("counted"), unread_after);
     }
-}
-
-#[tokio::test]
-async fn a_search_ends_at_its_deadline() {
-    let it = fixture();
-    it.chat(&["word"; 200]).await;
-    let viewer = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
-    let query = ChatQuery { text: "word".to_owned(), best: true, limit: 100, ..ChatQuery::default() };
-    let over = it.store.read_until(Instant::now(), |connection| search_chats(connection, &viewer, &query));
-    assert!(matches!(over, Ok((_, true)) | Err(StoreError::Interrupted)), "{over:?}");
-    assert_eq!(it.found("word").len(), 100, "the connection goes on without it");
 }

@@ -4,7 +4,7 @@
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::Denied;
-use adjutant_core::chat::{ChatId, ChatKind, EntryKind, Participant, Scope};
+use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
 use rusqlite::params;
 
 /// What a new chat is.
@@ -17,7 +17,7 @@ pub struct NewChat {
     pub pair: Option<String>,
     pub template: Option<String>,
     pub instructions: Option<String>,
-    pub window_chars: u64,
+    pub window: Budget,
     pub turns_max: u32,
     pub branch_of: Option<(ChatId, i64)>,
     pub started_by: Participant,
@@ -45,9 +45,14 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn start_chat(&mut self, new: &NewChat) -> Result<Chat, StoreError> {
         let now = self.now().0;
+        let (window_chars, window_tokens) = match new.window {
+            Budget::Chars(chars) => (chars, None),
+            Budget::Tokens(tokens) => (WINDOW_CHARS_DEFAULT, Some(tokens)),
+        };
         self.prepare(
             "INSERT INTO chats (kind, title, owner, root, private, pair, template, instructions, window_chars, turns_max, branch_of, branch_seq,
-             started_by, started_name, started_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15)",
+             started_by, started_name, started_at, last_at, window_tokens)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16)",
         )?
         .execute(params![
             new.kind.word(),
@@ -58,13 +63,14 @@ impl Tx<'_> {
             new.pair,
             new.template,
             new.instructions,
-            i64::try_from(new.window_chars).unwrap_or(i64::MAX),
+            i64::try_from(window_chars).unwrap_or(i64::MAX),
             new.turns_max,
             new.branch_of.map(|(chat, _)| chat.0),
             new.branch_of.map(|(_, seq)| seq),
             new.started_by.to_string(),
             new.started_name,
-            now
+            now,
+            window_tokens.map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX))
         ])?;
         let id = ChatId(self.connection().last_insert_rowid());
         if let Some((parent, seq)) = new.branch_of {
@@ -129,7 +135,7 @@ impl Tx<'_> {
             new.key
         ])?;
         let id = self.connection().last_insert_rowid();
-        self.prepare("INSERT INTO chat_fts (rowid, chat, text) VALUES (?1, ?2, ?3)")?.execute(params![id, format!("c{chat}"), new.text])?;
+        self.index_entry(id)?;
         if new.kind == EntryKind::Summary {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }
@@ -144,6 +150,12 @@ impl Tx<'_> {
         }
         self.ring(Topic::Chat(chat));
         self.entry(chat, seq)
+    }
+
+    /// Makes an entry that was just written one that is found.
+    pub(super) fn index_entry(&mut self, id: i64) -> Result<(), StoreError> {
+        self.prepare("INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id = ?1")?.execute([id])?;
+        Ok(())
     }
 
     fn entry(&self, chat: ChatId, seq: i64) -> Result<ChatEntry, StoreError> {
@@ -164,9 +176,8 @@ impl Tx<'_> {
             entry.text,
             said_at.0
         ])?;
-        let chat = format!("c{}", entry.chat);
-        self.prepare("INSERT INTO chat_fts (chat_fts, rowid, chat, text) VALUES ('delete', ?1, ?2, ?3)")?
-            .execute(params![entry.id, chat, entry.text])?;
+        self.prepare("INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', id, tags, text FROM chat_search WHERE id = ?1")?
+            .execute([entry.id])?;
         self.prepare("UPDATE chat_messages SET text = ?2, revision = revision + 1, edited_at = ?3 WHERE id = ?1")?.execute(params![
             entry.id,
             text,
@@ -179,9 +190,22 @@ impl Tx<'_> {
                 name
             ])?;
         }
-        self.prepare("INSERT INTO chat_fts (rowid, chat, text) VALUES (?1, ?2, ?3)")?.execute(params![entry.id, chat, text])?;
+        self.index_entry(entry.id)?;
         self.ring(Topic::Chat(entry.chat));
         self.entry(entry.chat, entry.seq)
+    }
+
+    /// Keeps how many tokens an entry's text has at a revision.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_tokens(&mut self, entry: i64, revision: u32, tokens: u64) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_tokens (message, revision, tokens) VALUES (?1, ?2, ?3)
+             ON CONFLICT (message) DO UPDATE SET revision = excluded.revision, tokens = excluded.tokens WHERE excluded.revision >= revision",
+        )?
+        .execute(params![entry, revision, i64::try_from(tokens).unwrap_or(i64::MAX)])?;
+        Ok(())
     }
 
     /// Pins an entry, or takes it off.

@@ -148,6 +148,31 @@ fn the_window_holds_whole_messages_and_says_what_it_leaves_out() {
 }
 
 #[test]
+fn a_window_counted_in_tokens_holds_whole_messages_and_is_summed_up_where_that_is_wanted() {
+    let config = "[chats]\nwindow = { tokens = 1000 }\nsummariser = \"scribe\"\nsummarise_left_out = true\n";
+    let home = home_with(&[("gemini", "cat > prompt; echo ok"), ("scribe", "cat > told; echo 'It went on and on.'")], config);
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &[]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "Decision: use SQLite"}));
+    for n in 0..30 {
+        // A hundred words of one token each, and the number.
+        alice.done("send_message", json!({"chat_id": chat, "message": format!("{n:02}{}", " the".repeat(100))}));
+    }
+    let prompt = |alice: &mut crate::mcp::Session| {
+        alice.done("send_message", json!({"chat_id": chat, "to": "gemini", "message": "and now?", "wait_s": 30}));
+        std::fs::read_to_string(home.work().join("prompt")).expect("what it was told")
+    };
+    let first = prompt(&mut alice);
+    let taken = first.lines().filter(|line| line.starts_with("[client alice]: ") && line.len() > 400).count();
+    assert_eq!(taken, 9, "1,000 tokens, a decision of 4 and messages of 101: {first}");
+    assert!(first.contains("(21 earlier messages are left out here)") && first.contains("pinned]: Decision: use SQLite"), "{first}");
+    home.until("it is summed up", || said(&home, chat).iter().any(|(_, text)| text == "It went on and on.").then_some(()));
+    let second = prompt(&mut alice);
+    assert!(second.contains("[summary of earlier messages, by scribe]: It went on and on."), "{second}");
+    assert_eq!(said(&home, chat).iter().filter(|(_, text)| text == "It went on and on.").count(), 1, "a summary is not asked for again at once");
+}
+
+#[test]
 fn under_the_original_protocol_the_default_responder_answers() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo hello from gemini")], "[chats]\ndefault_responder = \"gemini\"\n");
     let mut alice = client(&home, "alice", &["--compat"]);

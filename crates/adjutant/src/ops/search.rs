@@ -1,0 +1,150 @@
+//! Searching, and keeping up the index of what is searched.
+
+use super::chats::{Seat, shown_entry};
+use super::{OpError, Ops};
+use crate::clock::{self, rfc3339};
+use crate::store::{self, Found, Hit, Query, Source, StoreError, search_backlog};
+use crate::view::{Search, SearchHit, SearchHits};
+use adjutant_core::chat::{ChatId, Participant, shown_name};
+use adjutant_core::{Action, Denied, Principal, Time};
+use std::time::{Duration, Instant};
+
+/// After this time a search returns what it has.
+const DEADLINE: Duration = Duration::from_millis(500);
+/// How much of that time goes into what is not indexed yet.
+const INDEXING: Duration = Duration::from_millis(250);
+const QUERY_CHARS_MAX: usize = 1_000;
+const HITS_DEFAULT: u32 = 20;
+const HITS_MAX: u32 = 200;
+/// Where nothing of the history had to be indexed, that is put down only after this much of it.
+const PUT_DOWN_EVERY: i64 = 5_000;
+
+fn time(field: &'static str, given: Option<&str>) -> Result<Option<Time>, Denied> {
+    let wrong = || Denied::invalid(field, "use a time such as 2026-11-21T04:00:00Z");
+    given.map(|given| clock::parse_rfc3339(given).ok_or_else(wrong)).transpose()
+}
+
+fn source(word: &str) -> Result<Source, Denied> {
+    let wrong = || Denied::invalid("within", "use chats, questions or reports");
+    Source::ALL.into_iter().find(|source| source.word() == word).ok_or_else(wrong)
+}
+
+fn view(hit: Hit) -> SearchHit {
+    let Hit { found, at, snippet } = hit;
+    let view = SearchHit {
+        at: rfc3339(at),
+        snippet: snippet.replace(['«', '»'], "'").replace(store::MARK_BEGIN, "«").replace(store::MARK_END, "»"),
+        ..SearchHit::default()
+    };
+    let run = |id: adjutant_core::RunId, name: &str| {
+        let who = Participant::Principal(Principal::Run(id));
+        (who.to_string(), shown_name(&who, name, None))
+    };
+    match found {
+        Found::Entry(entry, title) => {
+            let entry = shown_entry(&entry);
+            let (message_id, chat_id) = (Some(entry.message_id), Some(entry.chat_id));
+            SearchHit { kind: entry.kind, message_id, chat_id, title, from: entry.from, name: entry.name, ..view }
+        }
+        Found::Request(request) => {
+            let (from, name) = run(request.run, &request.run_name);
+            SearchHit {
+                kind: request.matter.kind().word().to_owned(),
+                message_id: Some(request.id.to_string()),
+                number: Some(request.no.to_string()),
+                run_id: Some(request.run.to_string()),
+                run_name: Some(request.run_name.clone()),
+                title: request.run_name,
+                from,
+                name,
+                ..view
+            }
+        }
+        Found::Report(of) => {
+            let (from, name) = run(of.id, &of.name);
+            SearchHit {
+                kind: "report".to_owned(),
+                run_id: Some(of.id.to_string()),
+                run_name: Some(of.name.clone()),
+                title: of.name,
+                from,
+                name,
+                ..view
+            }
+        }
+    }
+}
+
+impl Ops {
+    /// Searches what the caller may see.
+    ///
+    /// # Errors
+    /// An unknown chat or participant, a time or source that cannot be read.
+    pub async fn search(&self, who: &Principal, call: Search) -> Result<SearchHits, OpError> {
+        Self::check(who, Action::ListChats)?;
+        if call.query.chars().count() > QUERY_CHARS_MAX {
+            return Err(Denied::invalid("query", format!("at most {QUERY_CHARS_MAX} characters")).into());
+        }
+        let (since, until) = (time("since", call.since.as_deref())?, time("until", call.until.as_deref())?);
+        let within = call.within.iter().map(|word| source(word)).collect::<Result<Vec<_>, _>>()?;
+        let deadline = Instant::now() + DEADLINE;
+        let only_chats = call.chat_id.is_some() || within == [Source::Chats];
+        let is_current = only_chats || self.index_until(Instant::now() + INDEXING).await?;
+        let config = self.config()?;
+        let (store, who) = (self.store.clone(), who.clone());
+        // It may take a while, and the event loop has others to serve.
+        let search = move || {
+            let (seat, from) = store.read(|connection| {
+                let seat = Seat::of(connection, &who)?;
+                if let Some(chat) = call.chat_id {
+                    seat.chat(connection, chat)?;
+                }
+                let from = call.from.as_deref().map(|from| seat.addressee(connection, &config, from)).transpose()?;
+                Ok((seat, from.map(|(from, _)| from.to_string())))
+            })?;
+            let query = Query {
+                text: call.query,
+                within,
+                chat: call.chat_id.map(ChatId),
+                from,
+                since,
+                until,
+                has_question: call.has_question,
+                best: call.best,
+                limit: call.limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_MAX),
+            };
+            let (hits, broken_off) = store.read_until(deadline, |connection| store::search(connection, &seat.viewer, &query))?;
+            Ok::<_, StoreError>(SearchHits { hits: hits.into_iter().map(view).collect(), incomplete: broken_off || !is_current })
+        };
+        Ok(tokio::task::spawn_blocking(search).await.map_err(|error| OpError::Io(error.to_string()))??)
+    }
+
+    /// Indexes a part of the history that is not in the index yet, from a position on. Returns the
+    /// position behind it, and whether there is more.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn index_some(&self, after: i64) -> Result<(i64, bool), OpError> {
+        let backlog = self.store.read(|connection| search_backlog(connection, after))?;
+        let (seq, more) = (backlog.seq, backlog.more);
+        if !backlog.is_empty() || seq - backlog.put_down >= PUT_DOWN_EVERY {
+            self.store.write(move |tx| tx.index(&backlog)).await?;
+        }
+        Ok((seq, more))
+    }
+
+    /// Indexes until nothing is left, or an instant. Returns whether nothing is left.
+    async fn index_until(&self, deadline: Instant) -> Result<bool, OpError> {
+        let mut after = 0;
+        loop {
+            let (seq, more) = self.index_some(after).await?;
+            if !more {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            after = seq;
+        }
+    }
+}

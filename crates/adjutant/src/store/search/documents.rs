@@ -1,0 +1,270 @@
+//! The index of requests and reports: kept up behind the history, and searched.
+//!
+//! The history says what may have changed; a document is then made of what the store holds now. So
+//! it does no harm to do a part of it twice.
+
+use super::{Found, Hit, Part, Query, SNIPPET_WORDS, Source, Terms, collect, tag};
+use crate::store::{Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run};
+use adjutant_core::chat::Viewer;
+use adjutant_core::report::Report;
+use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RunId, Time};
+use rusqlite::{OptionalExtension, params, params_from_iter};
+
+/// Entries of the history that are looked at in one step.
+const LOOK_MAX: i64 = 1_000;
+/// Documents that are made in one transaction, so that nobody waits long behind it.
+const MADE_MAX: usize = 50;
+
+/// What is to be indexed next.
+#[derive(Debug, Clone, Default)]
+pub struct Backlog {
+    jobs: Vec<Job>,
+    /// The index is known to hold the history up to here.
+    pub put_down: i64,
+    /// It does up to here when they are done.
+    pub seq: i64,
+    /// There is more of the history behind it.
+    pub more: bool,
+}
+
+impl Backlog {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Job {
+    Request(RequestId),
+    Report(RunId),
+    /// All of a tree of runs, which has another owner.
+    Tree(RunId),
+}
+
+/// Looks what of the history behind `after` is not in the index yet.
+///
+/// # Errors
+/// A failure of the store.
+pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, StoreError> {
+    let seen: i64 = connection.prepare_cached("SELECT seq FROM search_seen")?.query_row([], |row| row.get(0))?;
+    let after = after.max(seen);
+    let mut statement = connection.prepare_cached("SELECT seq, kind, run, request FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
+    let mut rows = statement.query(params![after, LOOK_MAX])?;
+    let mut backlog = Backlog { seq: after, put_down: seen, ..Backlog::default() };
+    let mut looked = 0;
+    while let Some(row) = rows.next()? {
+        let (seq, kind): (i64, String) = (row.get(0)?, row.get(1)?);
+        let run = || Ok::<_, StoreError>(RunId::parse(&row.get::<_, String>(2)?).ok());
+        let job = match EventKind::from_word(&kind) {
+            Some(EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestVetoed) => {
+                row.get::<_, Option<String>>(3)?.and_then(|id| RequestId::parse(&id).ok()).map(Job::Request)
+            }
+            Some(EventKind::RunReported | EventKind::RunFinished) => run()?.map(Job::Report),
+            Some(EventKind::RunAdopted) => run()?.map(Job::Tree),
+            _ => None,
+        };
+        if let Some(job) = job.filter(|job| !backlog.jobs.contains(job)) {
+            if backlog.jobs.len() == MADE_MAX {
+                backlog.more = true;
+                return Ok(backlog);
+            }
+            backlog.jobs.push(job);
+        }
+        backlog.seq = seq;
+        looked += 1;
+    }
+    backlog.more = looked == LOOK_MAX;
+    Ok(backlog)
+}
+
+/// What a document says and what it belongs to.
+struct Document {
+    kind: &'static str,
+    reference: String,
+    run: RunId,
+    at: Time,
+    tags: Vec<String>,
+    text: String,
+}
+
+impl Tx<'_> {
+    /// Brings the index up to where a backlog ends.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn index(&mut self, backlog: &Backlog) -> Result<(), StoreError> {
+        for job in &backlog.jobs {
+            match job {
+                Job::Request(id) => {
+                    if let Some(request) = request_by_id(self.connection(), *id)? {
+                        self.index_request(&request)?;
+                    }
+                }
+                Job::Report(id) => {
+                    if let Some(run) = run_by_id(self.connection(), *id)? {
+                        self.index_report(&run)?;
+                    }
+                }
+                Job::Tree(id) => self.index_tree(*id)?,
+            }
+        }
+        self.prepare("UPDATE search_seen SET seq = max(seq, ?1)")?.execute([backlog.seq])?;
+        Ok(())
+    }
+
+    fn index_tree(&mut self, root: RunId) -> Result<(), StoreError> {
+        let found: Vec<(String, String)> = self
+            .prepare("SELECT d.kind, d.ref FROM runs r JOIN search_docs d ON d.run = r.id WHERE r.root = (SELECT root FROM runs WHERE id = ?1)")?
+            .query_map([root.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (kind, reference) in found {
+            match kind.as_str() {
+                "request" => {
+                    if let Some(request) = RequestId::parse(&reference).ok().map(|id| request_by_id(self.connection(), id)).transpose()?.flatten() {
+                        self.index_request(&request)?;
+                    }
+                }
+                _ => {
+                    if let Some(run) = RunId::parse(&reference).ok().map(|id| run_by_id(self.connection(), id)).transpose()?.flatten() {
+                        self.index_report(&run)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn index_request(&mut self, request: &Request) -> Result<(), StoreError> {
+        let mut text = request.question.clone();
+        let mut tags = vec![tag('o', &request.owner.to_string()), tag('a', &Principal::Run(request.run).to_string()), "k1".to_owned()];
+        if request.matter.kind() == RequestKind::Question || text.contains('?') {
+            tags.push("q".to_owned());
+        }
+        for more in request.context.iter().chain(&request.options) {
+            text.push('\n');
+            text.push_str(more);
+        }
+        if let Some(answer) = request.state.answer() {
+            text.push_str("\n→ ");
+            text.push_str(&answer.decision.to_text());
+            tags.push(tag('a', &answer.by.to_string()));
+        }
+        self.put(&Document { kind: "request", reference: request.id.to_string(), run: request.run, at: request.asked_at, tags, text })
+    }
+
+    fn index_report(&mut self, run: &Run) -> Result<(), StoreError> {
+        // What an agent answered in a chat is there.
+        if turn_of_run(self.connection(), run.id)?.is_some() {
+            return Ok(());
+        }
+        let (report, _) = report_of(self.connection(), run.id)?;
+        let mut parts: Vec<&str> = run.summary.iter().map(String::as_str).collect();
+        if let Some(Report { status: _, summary, deliverables, metrics, issues, recommendations, duration: _ }) = &report {
+            parts.push(summary);
+            parts.extend(deliverables.iter().map(String::as_str));
+            parts.extend([metrics, issues, recommendations].into_iter().flatten().map(String::as_str));
+        }
+        parts.extend(run.result.as_deref());
+        let mut told: Vec<&str> = Vec::new();
+        for part in parts {
+            if !part.trim().is_empty() && !told.contains(&part) {
+                told.push(part);
+            }
+        }
+        if told.is_empty() {
+            return Ok(());
+        }
+        let text = told.join("\n");
+        let mut tags = vec![tag('o', &run.owner.to_string()), tag('a', &Principal::Run(run.id).to_string()), "k2".to_owned()];
+        tags.extend(run.parent.map(|parent| tag('p', &parent.to_string())));
+        if text.contains('?') {
+            tags.push("q".to_owned());
+        }
+        self.put(&Document { kind: "report", reference: run.id.to_string(), run: run.id, at: run.ended_at.unwrap_or(self.now()), tags, text })
+    }
+
+    fn put(&mut self, document: &Document) -> Result<(), StoreError> {
+        let Document { kind, reference, run, at, tags, text } = document;
+        let known: Option<i64> = self.prepare("SELECT id FROM search_docs WHERE ref = ?1")?.query_row([reference], |row| row.get(0)).optional()?;
+        let id = match known {
+            Some(id) => {
+                self.prepare("DELETE FROM search_fts WHERE rowid = ?1")?.execute([id])?;
+                self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?.execute(params![id, at.0])?;
+                id
+            }
+            None => {
+                self.prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+                    kind,
+                    reference,
+                    run.to_string(),
+                    at.0
+                ])?;
+                self.connection().last_insert_rowid()
+            }
+        };
+        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), text])?;
+        Ok(())
+    }
+}
+
+pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, words: &str) -> Result<Part, StoreError> {
+    let wants = |source| query.within.is_empty() || query.within.contains(&source);
+    let mut terms = Terms::new(words);
+    match (wants(Source::Questions), wants(Source::Reports)) {
+        (true, true) => {}
+        (true, false) => terms.tags(&["k1".to_owned()]),
+        (false, true) => terms.tags(&["k2".to_owned()]),
+        (false, false) => return Ok(Part::default()),
+    }
+    let who = viewer.who.to_string();
+    match &viewer.who {
+        Principal::Person => {}
+        Principal::Client(_) => {
+            terms.tags(&[tag('o', &who)]);
+            terms.add("r.owner = ?", who);
+        }
+        // A run sees what it asked and reported, and what became of what it delegated.
+        Principal::Run(id) => {
+            terms.tags(&[tag('a', &who), tag('p', &id.to_string())]);
+            terms.add("(d.run = ? OR (d.kind = 'report' AND r.parent = ?))", id.to_string());
+        }
+    }
+    if let Some(from) = &query.from {
+        terms.tags(&[tag('a', from)]);
+    }
+    if query.has_question {
+        terms.tags(&["q".to_owned()]);
+    }
+    for (time, condition) in [(query.since, "d.at >= ?"), (query.until, "d.at < ?")] {
+        if let Some(Time(at)) = time {
+            terms.add(condition, at);
+        }
+    }
+    let order = if query.best {
+        terms.among_newest(connection, "search_fts")?;
+        "f.rank"
+    } else {
+        "f.rowid DESC"
+    };
+    let sql = format!(
+        "SELECT d.kind, d.ref, d.at, snippet(search_fts, 1, char(2), char(3), '…', {SNIPPET_WORDS})
+         FROM search_fts f CROSS JOIN search_docs d ON d.id = f.rowid CROSS JOIN runs r ON r.id = d.run
+         WHERE search_fts MATCH ?1{} ORDER BY {order} LIMIT ?{}",
+        terms.conditions,
+        terms.values.len() + 1
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    collect(statement.query(params_from_iter(terms.values(query.limit)))?, |row| {
+        let (kind, reference): (String, String) = (row.get(0)?, row.get(1)?);
+        let corrupt = || StoreError::Corrupt(format!("{kind} {reference} of the index"));
+        let found = if kind == "request" {
+            let id = RequestId::parse(&reference).map_err(|_| corrupt())?;
+            Found::Request(Box::new(request_by_id(connection, id)?.ok_or_else(corrupt)?))
+        } else {
+            let id = RunId::parse(&reference).map_err(|_| corrupt())?;
+            Found::Report(Box::new(run_by_id(connection, id)?.ok_or_else(corrupt)?))
+        };
+        Ok(Hit { found, at: Time(row.get(2)?), snippet: row.get(3)? })
+    })
+}

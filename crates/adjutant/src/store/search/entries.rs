@@ -1,0 +1,87 @@
+//! Searching the entries of chats.
+
+use super::{Found, Hit, Part, Query, SNIPPET_WORDS, Terms, collect, tag};
+use crate::store::chats::read_entry;
+use crate::store::{Connection, StoreError, chats_of_others};
+use adjutant_core::chat::Viewer;
+use adjutant_core::{Principal, Time};
+use rusqlite::params_from_iter;
+
+const HOUR_MS: i64 = 3_600_000;
+/// Most chats of other owners that a search looks into, the newest.
+const FOREIGN_MAX: u32 = 64;
+
+pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, words: &str) -> Result<Part, StoreError> {
+    let mut terms = Terms::new(words);
+    match query.chat {
+        // Whether it exists for the viewer was found out before.
+        Some(chat) => terms.tags(&[format!("c{chat}")]),
+        None => only_visible(connection, viewer, &mut terms)?,
+    }
+    if let Some(from) = &query.from {
+        terms.tags(&[tag('a', from)]);
+        terms.add("m.author = ?", from.clone());
+    }
+    if query.has_question {
+        terms.tags(&["q".to_owned()]);
+    }
+    // Time bounds the ids first, so that nothing else of the index is touched.
+    if let Some(Time(since)) = query.since {
+        let first: Option<i64> = connection
+            .prepare_cached("SELECT min(first) FROM chat_hours WHERE hour >= ?1")?
+            .query_row([since.div_euclid(HOUR_MS)], |row| row.get(0))?;
+        terms.add("f.rowid >= ?", first.unwrap_or(i64::MAX));
+        terms.add("m.at >= ?", since);
+    }
+    if let Some(Time(until)) = query.until {
+        let last: Option<i64> = connection
+            .prepare_cached("SELECT max(last) FROM chat_hours WHERE hour <= ?1")?
+            .query_row([until.div_euclid(HOUR_MS)], |row| row.get(0))?;
+        terms.add("f.rowid <= ?", last.unwrap_or(0));
+        terms.add("m.at < ?", until);
+    }
+    let order = if query.best {
+        terms.among_newest(connection, "chat_fts")?;
+        "f.rank"
+    } else {
+        "f.rowid DESC"
+    };
+    let sql = format!(
+        "SELECT m.id, m.chat, m.seq, m.kind, m.author, m.name, m.label, m.text, m.at, m.reply_to, m.hops, m.pinned, m.revision, m.edited_at, m.key, c.title,
+           snippet(chat_fts, 1, char(2), char(3), '…', {SNIPPET_WORDS})
+         FROM chat_fts f CROSS JOIN chat_messages m ON m.id = f.rowid CROSS JOIN chats c ON c.id = m.chat
+         WHERE chat_fts MATCH ?1{} ORDER BY {order} LIMIT ?{}",
+        terms.conditions,
+        terms.values.len() + 1
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    collect(statement.query(params_from_iter(terms.values(query.limit)))?, |row| {
+        let entry = read_entry(row)??;
+        Ok(Hit { at: entry.at, snippet: row.get(16)?, found: Found::Entry(Box::new(entry), row.get(15)?) })
+    })
+}
+
+/// Asks only for chats that exist for the viewer, by the same rule as everywhere.
+fn only_visible(connection: &Connection, viewer: &Viewer, terms: &mut Terms) -> Result<(), StoreError> {
+    const TAKES_PART: &str = "EXISTS (SELECT 1 FROM chat_members p WHERE p.chat = c.id AND p.joined_at IS NOT NULL AND p.who = ?)";
+    let who = viewer.who.to_string();
+    match &viewer.who {
+        Principal::Person => {}
+        Principal::Client(_) => {
+            let mut tags = vec![tag('o', &who)];
+            tags.extend(chats_of_others(connection, &viewer.who, FOREIGN_MAX)?.iter().map(|chat| format!("c{chat}")));
+            terms.tags(&tags);
+            terms.add(&format!("((c.private = 0 AND c.owner = ?) OR {TAKES_PART})"), who);
+        }
+        Principal::Run(_) => {
+            let owner = viewer.scope.owner.to_string();
+            let root = viewer.scope.root.map(|root| root.to_string()).unwrap_or_default();
+            terms.tags(&[tag('o', &owner)]);
+            terms.tags(&[tag('r', ""), tag('r', &root)]);
+            terms.add("c.owner = ?", owner);
+            terms.add("(c.root IS NULL OR c.root = ?)", root);
+            terms.add(&format!("(c.private = 0 OR {TAKES_PART})"), who);
+        }
+    }
+    Ok(())
+}

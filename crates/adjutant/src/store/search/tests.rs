@@ -1,0 +1,169 @@
+//! What any backend has to do with searches.
+
+use super::*;
+use crate::config::Home;
+use crate::store::{NewChat, NewEntry, Store};
+use adjutant_core::Principal;
+use adjutant_core::chat::{Budget, ChatKind, EntryKind, Participant, Scope};
+use proptest::prelude::*;
+use std::time::Instant;
+
+fn person() -> Viewer {
+    Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } }
+}
+
+async fn chat_of(store: &Store, texts: Vec<String>) -> ChatId {
+    let write = store.write(move |tx| {
+        let person = Participant::Principal(Principal::Person);
+        let chat = tx.start_chat(&NewChat {
+            kind: ChatKind::Chat,
+            title: "t".to_owned(),
+            scope: Scope { owner: Principal::Person, root: None },
+            private: false,
+            pair: None,
+            template: None,
+            instructions: None,
+            window: Budget::Chars(100),
+            turns_max: 2,
+            branch_of: None,
+            started_by: person.clone(),
+            started_name: "person".to_owned(),
+        })?;
+        for text in texts {
+            let (author, name) = (person.clone(), "person".to_owned());
+            tx.add_entry(
+                chat.id,
+                &NewEntry { kind: EntryKind::Message, author, name, label: None, text, reply_to: None, hops: 0, pinned: false, key: None },
+            )?;
+        }
+        Ok(chat.id)
+    });
+    write.await.expect("a chat")
+}
+
+fn store() -> (Store, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = Home::at(&dir.path().join("home")).expect("a home");
+    home.ensure().expect("a home");
+    (Store::open(&home).expect("a store"), dir)
+}
+
+#[test]
+fn whatever_is_typed_is_words() {
+    assert_eq!(words("a \"b* OR NEAR(c) text:d").as_deref(), Some("text : (\"a\" AND \"\"\"b*\" AND \"OR\" AND \"NEAR(c)\" AND \"text:d\")"));
+    assert_eq!(words("*** \" () \u{0}"), None);
+}
+
+#[tokio::test]
+async fn a_search_ends_at_its_deadline() {
+    let (store, _dir) = store();
+    chat_of(&store, vec!["word".to_owned(); 200]).await;
+    let query = Query { text: "word".to_owned(), best: true, limit: 100, ..Query::default() };
+    let over = store.read_until(Instant::now(), |connection| search(connection, &person(), &query));
+    assert!(matches!(over, Ok((_, true))), "{over:?}");
+    let (hits, incomplete) = store.read(|connection| search(connection, &person(), &query)).expect("the connection goes on without it");
+    assert_eq!((hits.len(), incomplete), (100, false));
+}
+
+#[tokio::test]
+async fn filters_are_asked_of_the_index_and_of_the_rows() {
+    let (store, _dir) = store();
+    let chat = chat_of(&store, vec!["one word".to_owned(), "a word?".to_owned()]).await;
+    chat_of(&store, vec!["word elsewhere".to_owned()]).await;
+    let count = |query: Query| {
+        let query = Query { text: "word".to_owned(), limit: 10, ..query };
+        store.read(|connection| search(connection, &person(), &query)).expect("searched").0.len()
+    };
+    let now = crate::clock::now();
+    assert_eq!(count(Query::default()), 3);
+    assert_eq!(count(Query { chat: Some(chat), ..Query::default() }), 2);
+    assert_eq!(count(Query { has_question: true, ..Query::default() }), 1);
+    assert_eq!(count(Query { from: Some("person".to_owned()), ..Query::default() }), 3);
+    assert_eq!(count(Query { from: Some("client:p".to_owned()), ..Query::default() }), 0);
+    assert_eq!(count(Query { since: Some(now.plus_ms(-60_000)), until: Some(now.plus_ms(60_000)), ..Query::default() }), 3);
+    assert_eq!(count(Query { since: Some(now.plus_ms(60_000)), ..Query::default() }), 0);
+    assert_eq!(count(Query { until: Some(now.plus_ms(-60_000)), ..Query::default() }), 0);
+    assert_eq!(count(Query { within: vec![Source::Reports, Source::Questions], ..Query::default() }), 0);
+}
+
+#[test]
+fn no_text_makes_a_search_fail() {
+    let (store, _dir) = store();
+    let texts = prop_oneof![any::<String>(), "[\"*()^:{}+ a-zA-Z-]{0,40}"];
+    let searched = proptest::test_runner::TestRunner::default().run(&texts, |text| {
+        let query = Query { text, has_question: true, from: Some("a\" OR \"b".to_owned()), limit: 10, ..Query::default() };
+        for best in [false, true] {
+            let query = Query { best, ..query.clone() };
+            prop_assert!(store.read(|connection| search(connection, &person(), &query)).is_ok());
+        }
+        Ok(())
+    });
+    assert!(searched.is_ok(), "{searched:?}");
+}
+
+#[test]
+fn what_an_older_store_holds_is_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = Home::at(&dir.path().join("home")).expect("a home");
+    home.ensure().expect("a home");
+    let old = Connection::open(home.database()).expect("a database");
+    old.execute_batch(concat!(include_str!("../schema.sql"), include_str!("../chats.sql"))).expect("the schema of version 1");
+    old.execute_batch(
+        "INSERT INTO chats (kind, title, owner, window_chars, turns_max, started_by, started_name, started_at, last_at, last_seq, said)
+           VALUES ('chat', 't', 'person', 10, 2, 'person', 'person', 1, 1, 1, 1);
+         INSERT INTO chat_messages (chat, seq, kind, author, name, text, at) VALUES (1, 1, 'message', 'person', 'person', 'an old word', 7200001);
+         INSERT INTO chat_fts (rowid, chat, text) VALUES (1, 'c1', 'an old word');
+         PRAGMA application_id = 1633970804; PRAGMA user_version = 1;",
+    )
+    .expect("rows");
+    drop(old);
+    let store = Store::open(&home).expect("a store");
+    let found = |since: i64| {
+        let query = Query { text: "old".to_owned(), since: Some(Time(since)), limit: 10, ..Query::default() };
+        store.read(|connection| search(connection, &person(), &query)).expect("searched").0.len()
+    };
+    assert_eq!((found(7_200_000), found(7_200_002)), (1, 0));
+}
+
+/// Says what a search in a million entries takes. Not part of the ordinary run: it takes a minute.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn figures_of_a_million() {
+    let (store, dir) = store();
+    let began = Instant::now();
+    let mut seed = 1_u64;
+    let mut draw = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    for chat in 0..1_000_u64 {
+        let texts = (0..1_000).map(|n| {
+            let words: Vec<String> = (0..40).map(|_| format!("w{}", draw(50_000).min(draw(50_000)).min(draw(50_000)))).collect();
+            format!("everywhere {} {} c{chat}n{n}", if draw(100) == 0 { "hundredth" } else { "" }, words.join(" "))
+        });
+        chat_of(&store, texts.collect()).await;
+    }
+    let bytes = std::fs::metadata(dir.path().join("home/adj.db")).map_or(0, |meta| meta.len());
+    println!("1,000,000 entries in {:?}, {} MB", began.elapsed(), bytes / 1_000_000);
+    let times = |text: &str, best: bool, from: Option<&str>| {
+        let query = Query { text: text.to_owned(), best, from: from.map(str::to_owned), limit: 20, ..Query::default() };
+        let mut all: Vec<u128> = (0..100)
+            .map(|_| {
+                let began = Instant::now();
+                let (hits, broken_off) = store
+                    .read_until(Instant::now() + std::time::Duration::from_millis(500), |connection| search(connection, &person(), &query))
+                    .expect("searched");
+                assert!(!broken_off && (from.is_some() || !hits.is_empty()), "{text} {best}");
+                began.elapsed().as_micros()
+            })
+            .collect();
+        all.sort_unstable();
+        println!("{text:24} best {best:5} from {from:?}: p50 {} us, p99 {} us", all[50], all[98]);
+    };
+    for best in [false, true] {
+        for text in ["everywhere", "hundredth", "w3", "w49000", "c999n999", "everywhere w3 w5"] {
+            times(text, best, None);
+        }
+    }
+    times("everywhere", false, Some("client:nobody"));
+}
