@@ -21,6 +21,7 @@ pub mod run;
 pub mod signal;
 pub mod time;
 pub mod tree;
+pub mod webhook;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 pub use decision::{Changes, Decision};

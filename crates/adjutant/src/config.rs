@@ -4,8 +4,10 @@
 //! configuration is one TOML file, read anew for each dispatch, so that a change needs no restart.
 
 mod chats;
+mod webhooks;
 
 pub use chats::{Chats, Template};
+pub use webhooks::Webhook;
 
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
@@ -21,8 +23,22 @@ use std::path::{Path, PathBuf};
 /// Variables of the dispatcher that an agent gets; everything else stays behind.
 const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
 /// Variables that a hub is started with.
-const HUB_VARIABLES: [&str; 11] =
-    ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "ADJ_LOG", "ADJ_FAILPOINT", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
+const HUB_VARIABLES: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "TMPDIR",
+    "ADJ_LOG",
+    "ADJ_FAILPOINT",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+    // Where the certificates of authorities are, if not where they usually are: for webhooks.
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
 
 #[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
 fn variable(name: &str) -> Option<OsString> {
@@ -240,6 +256,8 @@ pub struct Config {
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
     pub chats: Chats,
+    /// Who is told what happens.
+    pub webhooks: Vec<Webhook>,
     stamp: Option<Stamp>,
 }
 
@@ -323,6 +341,8 @@ struct FileConfig {
     agents: BTreeMap<String, FileAgent>,
     #[serde(default)]
     chats: chats::FileChats,
+    #[serde(default)]
+    webhooks: Vec<webhooks::FileWebhook>,
     #[serde(default)]
     presets: BTreeMap<String, Preset>,
 }
@@ -513,8 +533,10 @@ impl Config {
         }
         let declared = |name: &str| agents.keys().find(|agent| agent.as_str() == name).cloned();
         let chats = Chats::of(file.chats, &declared).map_err(|(field, problem)| value(&field, problem))?;
+        let webhooks = webhooks::read(file.webhooks, &path).map_err(|(field, problem)| value(&field, problem))?;
         Ok(Self {
             chats,
+            webhooks,
             stamp: None,
             exists,
             live_runs_max,

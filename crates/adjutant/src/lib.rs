@@ -24,3 +24,4 @@ pub mod text;
 pub mod tokens;
 pub mod trace;
 pub mod view;
+pub mod webhook;

@@ -966,6 +966,24 @@ pub struct HubView {
     /// What is wrong at the moment, for instance a full disk.
     #[serde(default)]
     pub problems: Vec<String>,
+    /// For the person only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<WebhookView>,
+}
+
+/// How things stand with one webhook.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct WebhookView {
+    /// The beginning of its address.
+    pub place: String,
+    pub waiting: i64,
+    /// Failed too often, and no longer tried.
+    pub parked: i64,
+    /// Given up because too many waited.
+    pub dropped: i64,
+    /// What went wrong last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Ends the hub. Runs go on; the next command starts a hub again.

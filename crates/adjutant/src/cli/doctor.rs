@@ -9,7 +9,7 @@ use crate::client::VERSION;
 use crate::config::Home;
 use crate::process::foreground;
 use crate::text;
-use crate::view::{GetHub, ListAgents, ListRuns};
+use crate::view::{GetHub, ListAgents, ListRuns, WebhookView};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -205,6 +205,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
     } else {
         checks.extend(view.problems.iter().map(|problem| broken("store", problem.clone(), format!("look at {}", cx.home.hub_log().display()))));
     }
+    checks.extend(view.webhooks.iter().map(webhook));
     match cx.hub.call(&ListAgents { env: crate::config::dispatch_env(), ..ListAgents::default() }).await {
         Ok(list) => {
             let (found, missing): (Vec<_>, Vec<_>) = list.agents.iter().partition(|agent| agent.found);
@@ -220,6 +221,20 @@ async fn hub(cx: &Context) -> Vec<Check> {
     }
     checks.push(clock(cx).await);
     checks
+}
+
+fn webhook(hook: &WebhookView) -> Check {
+    let WebhookView { place, waiting, parked, dropped, problem } = hook;
+    let mut shown = format!("{place}: {waiting} waiting");
+    for (count, what) in [(*parked, "failed for good"), (*dropped, "given up, too many waited")] {
+        if count > 0 {
+            shown.push_str(&format!(", {count} {what}"));
+        }
+    }
+    match problem {
+        Some(problem) => note("webhook", format!("{shown}; {problem}"), "see to its receiver, or correct [[webhooks]] in the configuration"),
+        None => good("webhook", shown),
+    }
 }
 
 /// The wall clock must not lie behind what the store has seen already.

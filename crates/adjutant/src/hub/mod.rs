@@ -6,6 +6,7 @@ mod chats;
 mod connections;
 mod router;
 mod versions;
+mod webhooks;
 mod work;
 
 use crate::client::{VERSION, ensure_hub};
@@ -166,6 +167,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::render(Arc::clone(&hub)));
     loops.spawn(work::answer_chats(Arc::clone(&hub)));
     loops.spawn(work::index(Arc::clone(&hub)));
+    loops.spawn(webhooks::deliver(Arc::clone(&hub)));
 
     let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());

@@ -101,7 +101,13 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });
     router = on(router, |hub, caller, call: CancelTask| async move { hub.ops.cancel_task(caller, call).await });
     router = super::chats::routes(router);
-    router = on(router, |hub, _, _: GetHub| async move { look(&hub) });
+    router = on(router, |hub, caller, _: GetHub| async move {
+        let mut view = look(&hub)?;
+        if caller.who == Principal::Person {
+            view.webhooks = hub.ops.webhooks()?;
+        }
+        Ok(view)
+    });
     router = on(router, |hub, caller, _: StopHub| async move {
         manage(&caller.who)?;
         let view = look(&hub)?;
@@ -272,6 +278,7 @@ fn look(hub: &Hub) -> Result<HubView, OpError> {
         pending_requests: counts.pending_requests,
         sqlite_version: crate::store::sqlite_version().to_owned(),
         problems,
+        webhooks: Vec::new(),
     })
 }
 

@@ -274,7 +274,7 @@ pub(super) async fn idle(hub: &Hub) {
             () = hub.connections.changed() => continue,
             () = tokio::time::sleep(nap) => {}
         }
-        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !is_busy(hub) {
+        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !is_busy(hub) && !hub.ops.has_deliveries().unwrap_or(true) {
             return;
         }
     }

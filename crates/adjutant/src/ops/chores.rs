@@ -16,6 +16,9 @@ use std::path::Path;
 /// Most exchanges that a run's rendered copy carries, the newest.
 const MESSAGES_RENDERED_MAX: u32 = 500;
 
+/// How long webhooks' deliveries are kept and shown that failed for good.
+const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
+
 impl Ops {
     /// Settles whatever is due now. Returns when the next is.
     ///
@@ -53,6 +56,7 @@ impl Ops {
         self.store
             .write(|tx| {
                 tx.forget_keys(tx.now().plus_ms(-KEYS_KEPT_MS))?;
+                tx.forget_parked(tx.now().plus_ms(-PARKED_KEPT_MS))?;
                 tx.forget_tasks()
             })
             .await?;

@@ -18,6 +18,7 @@ mod search;
 mod signals;
 mod tasks;
 mod waits;
+mod webhooks;
 
 pub use agents::{Asking, VersionSaid, tell_versions};
 pub use attempts::{AttemptId, Launch};

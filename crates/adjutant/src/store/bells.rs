@@ -26,6 +26,8 @@ pub enum Topic {
     Deadline,
     /// Anything about one chat.
     Chat(ChatId),
+    /// Something may have to be told to a webhook.
+    Outbox,
     /// An agent has to answer in a chat, or a run that does has ended.
     Turns,
 }

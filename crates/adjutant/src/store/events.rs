@@ -47,6 +47,7 @@ pub fn append(
     tx.ring(Topic::Run(run));
     tx.ring(Topic::Owner(owner.to_owned()));
     tx.ring(Topic::All);
+    tx.ring(Topic::Outbox);
     Ok(seq)
 }
 

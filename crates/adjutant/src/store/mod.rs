@@ -19,6 +19,7 @@ mod runs;
 mod search;
 mod tasks;
 mod tx;
+mod webhooks;
 mod writer;
 
 #[cfg(test)]
@@ -27,9 +28,9 @@ mod conformance;
 pub use bells::{Bells, Listener, Topic};
 pub use chats::{
     Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, branches_of, chat_by_id,
-    chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_last, entry_by_key, entry_by_seq, export_of, member, members,
-    mentions_of, newest_summary, next_turns, pinned_entries, revisions_of, stats_of, tokens_of, turn_by_id, turn_of_run, turns_running,
-    turns_to_answer, unread,
+    chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of,
+    member, members, mentions_of, newest_summary, next_turns, pinned_entries, revisions_of, stats_of, tokens_of, turn_by_id, turn_of_run,
+    turns_running, turns_to_answer, unread,
 };
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
@@ -46,6 +47,7 @@ pub use runs::{
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, search, search_backlog};
 pub use tasks::{Task, task_by_id};
 pub use tx::Tx;
+pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
 
 use crate::config::Home;
 pub use rusqlite::Connection;

@@ -16,6 +16,7 @@ const MIGRATIONS: [&str; 2] = [
         include_str!("schema2_requests.sql"),
         include_str!("schema2_mentions.sql"),
         include_str!("schema2_search.sql"),
+        include_str!("schema2_webhooks.sql"),
         include_str!("schema2_window.sql")
     ),
 ];

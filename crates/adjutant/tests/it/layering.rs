@@ -25,14 +25,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("signal", &[]),
     ("process", &["failpoint", "config", "link"]),
     ("store", &["config", "clock", "failpoint"]),
+    ("webhook", &["config"]),
     // The way to the hub.
     ("client", &["view", "text", "clock", "sock", "link", "config", "process"]),
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
     // The use cases, and the hub that serves them.
-    ("ops", &["view", "preset", "signal", "link", "config", "clock", "logs", "store", "client"]),
-    ("hub", &["view", "sock", "link", "config", "clock", "trace", "store", "process", "client", "ops", "failpoint"]),
+    ("ops", &["view", "preset", "signal", "link", "config", "clock", "logs", "store", "client", "webhook"]),
+    ("hub", &["view", "sock", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
     // The interfaces.
     ("mcp", &["view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The worker's MCP endpoint is served by its supervisor.

@@ -27,3 +27,4 @@ mod speaking;
 mod supervise;
 mod support;
 mod vendors;
+mod webhooks;

@@ -181,6 +181,14 @@ pub fn entry_by_seq(connection: &Connection, chat: ChatId, seq: i64) -> Result<O
     Ok(entries(connection, "WHERE chat = ?1 AND seq = ?2", params![chat.0, seq])?.pop())
 }
 
+/// Reads the entry with an id.
+///
+/// # Errors
+/// A failure of the store.
+pub fn entry_by_id(connection: &Connection, id: i64) -> Result<Option<ChatEntry>, StoreError> {
+    Ok(entries(connection, "WHERE id = ?1", [id])?.pop())
+}
+
 /// Reads the entry of a board that goes by a key.
 ///
 /// # Errors

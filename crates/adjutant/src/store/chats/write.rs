@@ -149,6 +149,7 @@ impl Tx<'_> {
             .execute(params![chat.0, who, seq, said, now])?;
         }
         self.ring(Topic::Chat(chat));
+        self.ring(Topic::Outbox);
         self.entry(chat, seq)
     }
 

@@ -1,0 +1,79 @@
+//! Delivering what the outbox holds: for each webhook one after the other, in the order in which it
+//! happened; one that is slow or gone holds up no other.
+//!
+//! A delivery is taken out of the outbox after it was accepted. A hub that dies in between delivers it
+//! again, under the same id.
+
+use super::Hub;
+use crate::config::Webhook;
+use crate::ops::{OpError, until};
+use crate::store::Topic;
+use crate::webhook;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// How often the configuration is looked at for other webhooks.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// What cannot be read or recorded is tried again after this long.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// Delivers to the webhooks of the configuration, as it is at the time.
+pub(super) async fn deliver(hub: Arc<Hub>) {
+    let mut known: Vec<Webhook> = Vec::new();
+    let mut deliveries = JoinSet::new();
+    let mut is_first = true;
+    loop {
+        let is_other = is_first || hub.ops.config().is_ok_and(|config| config.webhooks != known);
+        if is_other {
+            match hub.ops.set_webhooks().await {
+                Ok(hooks) => {
+                    is_first = false;
+                    deliveries.shutdown().await;
+                    for hook in &hooks {
+                        deliveries.spawn(deliver_to(Arc::clone(&hub), hook.clone()));
+                    }
+                    known = hooks;
+                }
+                Err(error) => tracing::warn!(%error, "the webhooks stay as they were"),
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn deliver_to(hub: Arc<Hub>, hook: Webhook) {
+    let bell = hub.ops.store().bells().listen(vec![Topic::Outbox]);
+    loop {
+        match next(&hub, &hook).await {
+            Ok(Next::Done) => {}
+            Ok(Next::Wait(time)) => tokio::time::sleep(time.min(LOOK_EVERY)).await,
+            Ok(Next::Nothing) => bell.heard().await,
+            Err(error) => {
+                tracing::error!(%error, "the outbox cannot be seen to yet");
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+        }
+    }
+}
+
+enum Next {
+    Done,
+    Wait(Duration),
+    Nothing,
+}
+
+async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
+    let Some((delivery, not_before)) = hub.ops.next_delivery(hook)? else { return Ok(Next::Nothing) };
+    let wait = until(not_before);
+    if !wait.is_zero() {
+        return Ok(Next::Wait(wait));
+    }
+    let message = hub.ops.message(&delivery)?;
+    let delivered = webhook::deliver(hook, &message).await;
+    if let Err(problem) = &delivered {
+        tracing::warn!(host = hook.url.host().unwrap_or_default(), id = delivery.id, problem, "a webhook was not delivered");
+    }
+    hub.ops.note_delivery(hook, &delivery, delivered).await?;
+    Ok(Next::Done)
+}

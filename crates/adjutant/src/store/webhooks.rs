@@ -1,0 +1,216 @@
+//! The outbox of webhooks: what has to be told to whom, and how often that was tried. It is filled by
+//! the schema's triggers, in the transaction of what is told.
+
+use super::{StoreError, Tx};
+use adjutant_core::webhook::{Fate, after_failure};
+use adjutant_core::{RequestId, RunId, Time};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Most deliveries that wait for one receiver, and most that are kept of those that failed: beyond,
+/// the oldest are given up.
+const WAITING_MAX: i64 = 10_000;
+const PARKED_MAX: i64 = 1_000;
+
+/// One delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    pub no: i64,
+    pub id: String,
+    pub kind: String,
+    pub at: Time,
+    pub run: Option<RunId>,
+    pub request: Option<RequestId>,
+    /// An entry of a chat.
+    pub entry: Option<i64>,
+    pub by: String,
+    pub text: String,
+    /// Not before.
+    pub next_at: Time,
+}
+
+/// How things stand with one receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxState {
+    pub url: String,
+    pub waiting: i64,
+    pub parked: i64,
+    pub dropped: i64,
+    /// What went wrong last with something that is still there.
+    pub problem: Option<String>,
+}
+
+/// Returns what is next for a receiver, in the order in which it happened.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delivery>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT no, id, kind, at, run, request, entry, by, text, next_at FROM outbox WHERE url = ?1 AND state = 'waiting' ORDER BY no LIMIT 1",
+        )?
+        .query_row([url], |row| {
+            let (run, request): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
+            Ok(Delivery {
+                no: row.get(0)?,
+                id: row.get(1)?,
+                kind: row.get(2)?,
+                at: Time(row.get(3)?),
+                run: run.and_then(|id| RunId::parse(&id).ok()),
+                request: request.and_then(|id| RequestId::parse(&id).ok()),
+                entry: row.get(6)?,
+                by: row.get(7)?,
+                text: row.get(8)?,
+                next_at: Time(row.get(9)?),
+            })
+        })
+        .optional()?)
+}
+
+/// Reads how things stand with every receiver.
+///
+/// # Errors
+/// A failure of the store.
+pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT w.url, (SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'waiting'),
+               (SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'parked'), w.dropped,
+               (SELECT o.problem FROM outbox o WHERE o.url = w.url AND o.problem IS NOT NULL ORDER BY o.state DESC, o.no LIMIT 1)
+             FROM webhooks w ORDER BY w.url",
+        )?
+        .query_map([], |row| {
+            Ok(OutboxState { url: row.get(0)?, waiting: row.get(1)?, parked: row.get(2)?, dropped: row.get(3)?, problem: row.get(4)? })
+        })?
+        .collect::<Result<_, _>>()?)
+}
+
+/// Tells whether anything waits to be delivered.
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_deliveries(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'waiting')")?.query_row([], |row| row.get(0))?)
+}
+
+impl Tx<'_> {
+    /// Makes these the receivers, each with the events that it wants. What waits for others is given up.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_webhooks(&mut self, hooks: &[(String, Vec<String>)]) -> Result<(), StoreError> {
+        let known: Vec<String> = self.prepare("SELECT url FROM webhooks")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for url in known.iter().filter(|url| hooks.iter().all(|(wanted, _)| wanted != *url)) {
+            self.prepare("DELETE FROM webhooks WHERE url = ?1")?.execute([url])?;
+        }
+        self.prepare("DELETE FROM webhook_events")?.execute([])?;
+        for (url, kinds) in hooks {
+            self.prepare("INSERT OR IGNORE INTO webhooks (url) VALUES (?1)")?.execute([url])?;
+            for kind in kinds {
+                self.prepare("INSERT OR IGNORE INTO webhook_events (kind, url) VALUES (?1, ?2)")?.execute([kind, url])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out what was delivered.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn delivered(&mut self, no: i64) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM outbox WHERE no = ?1")?.execute([no])?;
+        Ok(())
+    }
+
+    /// Notes that a delivery failed: it is tried again later, or put aside after too many times.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn not_delivered(&mut self, no: i64, problem: &str) -> Result<(), StoreError> {
+        let attempts: Option<u32> = self
+            .prepare("UPDATE outbox SET attempts = attempts + 1, problem = ?2 WHERE no = ?1 RETURNING attempts")?
+            .query_row(params![no, problem], |row| row.get(0))
+            .optional()?;
+        let Some(attempts) = attempts else { return Ok(()) };
+        match after_failure(attempts) {
+            Fate::Again { after_ms } => {
+                self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.execute(params![no, self.now().plus_ms(after_ms).0])?;
+            }
+            Fate::Parked => {
+                self.prepare("UPDATE outbox SET state = 'parked' WHERE no = ?1")?.execute([no])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what failed for good and happened before an instant.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn forget_parked(&mut self, before: Time) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM outbox WHERE state = 'parked' AND at < ?1")?.execute([before.0])?;
+        Ok(())
+    }
+
+    /// Keeps one receiver's part of the outbox within its bounds, giving up the oldest.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn trim_outbox(&mut self, url: &str) -> Result<(), StoreError> {
+        for (state, most) in [("waiting", WAITING_MAX), ("parked", PARKED_MAX)] {
+            let gone = self
+                .prepare(
+                    "DELETE FROM outbox WHERE url = ?1 AND state = ?2
+                     AND no <= (SELECT no FROM outbox WHERE url = ?1 AND state = ?2 ORDER BY no DESC LIMIT 1 OFFSET ?3)",
+                )?
+                .execute(params![url, state, most])?;
+            if gone > 0 {
+                self.prepare("UPDATE webhooks SET dropped = dropped + ?2 WHERE url = ?1")?.execute(params![url, i64::try_from(gone).unwrap_or(0)])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Home;
+    use crate::store::Store;
+
+    const URL: &str = "https://example.org/x";
+
+    #[tokio::test]
+    async fn what_fails_too_often_is_put_aside_and_what_is_too_much_is_given_up() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(&dir.path().join("home")).expect("a home");
+        home.ensure().expect("a home");
+        let store = Store::open(&home).expect("a store");
+        let put = store.write(|tx| {
+            tx.set_webhooks(&[(URL.to_owned(), vec!["run.finished".to_owned()])])?;
+            for n in 0..WAITING_MAX + 5 {
+                let insert = "INSERT INTO outbox (id, url, kind, at, by, text) VALUES (?1, ?2, 'run.finished', ?3, 'hub', '')";
+                tx.prepare(insert)?.execute(params![n.to_string(), URL, n])?;
+            }
+            Ok(())
+        });
+        put.await.expect("written");
+        let next = || store.read(|connection| next_delivery(connection, URL)).expect("read").expect("something waits");
+        let state = || store.read(outbox).expect("read").remove(0);
+        let first = next();
+        assert_eq!(first.id, "0");
+        for attempt in 1..10 {
+            store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
+            let again = next();
+            assert!(again.id == "0" && again.next_at > crate::clock::now(), "the order is kept: attempt {attempt}, {again:?}");
+        }
+        store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
+        assert_eq!(next().id, "1");
+        assert_eq!((state().parked, state().waiting, state().problem), (1, WAITING_MAX + 4, Some("gone".to_owned())));
+        store.write(|tx| tx.trim_outbox(URL)).await.expect("written");
+        assert_eq!((state().waiting, state().dropped, next().id), (WAITING_MAX, 4, "5".to_owned()));
+        store.write(|tx| tx.forget_parked(Time(1))).await.expect("written");
+        assert_eq!(state().parked, 0);
+        store.write(|tx| tx.set_webhooks(&[])).await.expect("written");
+        assert!(store.read(outbox).expect("read").is_empty() && !store.read(has_deliveries).expect("read"));
+    }
+}

@@ -1,0 +1,188 @@
+//! Delivering a webhook: one signed POST over a connection of its own. It decides nothing about when
+//! and what; it knows no store.
+//!
+//! The address that is looked at is the one that is connected to, so a name that changes its address in
+//! between gains nothing. No redirect is followed and no body of a response is read. TLS is set up for a
+//! delivery and gone after it: a hub without webhooks has none of it.
+
+use crate::config::Webhook;
+use adjutant_core::webhook::is_public;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use http::Request;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use sha2::Sha256;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// What one delivery may take, from looking the name up to the response's status.
+const DELIVERY_LIMIT: Duration = Duration::from_secs(15);
+/// Largest head of a response.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// A secret has at least as many bytes.
+const SECRET_BYTES_MIN: usize = 16;
+const SECRET_BYTES_MAX: u64 = 4 * 1024;
+
+/// One signed message.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub id: String,
+    /// Of this attempt, in seconds since 1970.
+    pub timestamp_s: i64,
+    pub body: Vec<u8>,
+}
+
+/// Delivers a message. An error says what went wrong, for people.
+///
+/// # Errors
+/// No secret, an address that is not allowed, no connection, or any status but 2xx.
+pub async fn deliver(hook: &Webhook, message: &Message) -> Result<(), String> {
+    let file = hook.secret_file.clone();
+    let secret = tokio::task::spawn_blocking(move || secret(&file)).await.map_err(|error| error.to_string())??;
+    match tokio::time::timeout(DELIVERY_LIMIT, post(hook, message, &signature(&secret, message))).await {
+        Ok(posted) => posted,
+        Err(_) => Err(format!("no response within {} s", DELIVERY_LIMIT.as_secs())),
+    }
+}
+
+async fn post(hook: &Webhook, message: &Message, signature: &str) -> Result<(), String> {
+    let host = hook.url.host().unwrap_or_default();
+    let is_tls = hook.url.scheme_str() == Some("https");
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let port = hook.url.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let found = tokio::net::lookup_host((name, port)).await.map_err(|error| format!("{name} cannot be looked up: {error}"))?;
+    let stream = connect(name, found.collect(), hook.allow_private).await?;
+    let path = hook.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let request = Request::post(path)
+        .header("host", hook.url.authority().map_or(host, http::uri::Authority::as_str))
+        .header("user-agent", concat!("adjutant/", env!("CARGO_PKG_VERSION")))
+        .header("content-type", "application/json")
+        .header("webhook-id", &message.id)
+        .header("webhook-timestamp", message.timestamp_s)
+        .header("webhook-signature", signature)
+        .header("connection", "close")
+        .body(Full::new(Bytes::from(message.body.clone())))
+        .map_err(|error| error.to_string())?;
+    if is_tls {
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name} is no name for TLS"))?;
+        let connector = tokio::task::spawn_blocking(tls).await.map_err(|error| error.to_string())??;
+        let stream = connector.connect(name, stream).await.map_err(|error| format!("TLS failed: {error}"))?;
+        exchange(stream, request).await
+    } else {
+        exchange(stream, request).await
+    }
+}
+
+/// Connects to the first of some addresses that takes the connection, of those that are allowed.
+async fn connect(name: &str, addresses: Vec<SocketAddr>, allow_private: bool) -> Result<TcpStream, String> {
+    let allowed: Vec<SocketAddr> = addresses.iter().copied().filter(|address| allow_private || is_public(address.ip())).collect();
+    let mut problem = match addresses.first() {
+        Some(first) => format!("{name} is {}, which is not public: allow_private = true allows it", first.ip()),
+        None => format!("{name} has no address"),
+    };
+    for address in allowed {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => problem = format!("{address}: {error}"),
+        }
+    }
+    Err(problem)
+}
+
+/// Sends a request and reads the head of the response.
+async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, request: Request<Full<Bytes>>) -> Result<(), String> {
+    let (mut sender, connection) =
+        http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::pin!(connection);
+    let response = sender.send_request(request);
+    tokio::pin!(response);
+    let response = tokio::select! {
+        response = &mut response => response,
+        ended = &mut connection => match ended {
+            // What was read before the end is still there.
+            Ok(()) => response.await,
+            Err(error) => Err(error),
+        },
+    };
+    let status = response.map_err(|error| format!("no response: {error}"))?.status();
+    if status.is_success() { Ok(()) } else { Err(format!("the response was {status}")) }
+}
+
+fn tls() -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        return Err(format!(
+            "no certificates of authorities are installed here{}",
+            found.errors.first().map_or_else(String::new, |error| format!(": {error}"))
+        ));
+    }
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+}
+
+/// Reads what deliveries are signed with: base64 behind `whsec_`, or the text as it is.
+fn secret(file: &Path) -> Result<Vec<u8>, String> {
+    let said = |error: io::Error| format!("secret_file {}: {error}", file.display());
+    let meta = std::fs::metadata(file).map_err(said)?;
+    if meta.len() > SECRET_BYTES_MAX {
+        return Err(format!("secret_file {}: larger than {SECRET_BYTES_MAX} bytes", file.display()));
+    }
+    if meta.permissions().mode() & 0o077 != 0 {
+        return Err(format!("secret_file {} is open to others: chmod 600", file.display()));
+    }
+    let text = std::fs::read_to_string(file).map_err(said)?;
+    let secret = match text.trim().strip_prefix("whsec_") {
+        Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("secret_file {}: behind whsec_: {error}", file.display()))?,
+        None => text.trim().as_bytes().to_vec(),
+    };
+    if secret.len() < SECRET_BYTES_MIN {
+        return Err(format!("secret_file {}: shorter than {SECRET_BYTES_MIN} bytes", file.display()));
+    }
+    Ok(secret)
+}
+
+/// Signs a message as the Standard Webhooks specification says: HMAC-SHA256 over its id, its time and
+/// its body.
+fn signature(secret: &[u8], message: &Message) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key may have any length");
+    mac.update(format!("{}.{}.", message.id, message.timestamp_s).as_bytes());
+    mac.update(&message.body);
+    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_is_that_of_the_specification() {
+        // The example of the Standard Webhooks libraries.
+        let secret = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
+        let message = Message { id: "msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned(), timestamp_s: 1_614_265_330, body: b"{\"test\": 2432232314}".to_vec() };
+        assert_eq!(signature(&secret, &message), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_not_public_is_refused_whatever_its_name() {
+        for address in ["127.0.0.1:9", "[::1]:9", "169.254.169.254:80", "[::ffff:10.0.0.1]:80"] {
+            let refused = connect("name", vec![address.parse().expect("an address")], false).await.expect_err("refused");
+            assert!(refused.contains("not public"), "{address}: {refused}");
+        }
+    }
+}

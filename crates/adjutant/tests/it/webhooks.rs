@@ -1,0 +1,211 @@
+//! Webhooks: what happens is told, signed, in order, once or again, whatever dies on the way.
+
+use crate::support::{PATIENCE, TestHome, kill};
+use base64::Engine;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use sha2::Sha256;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc::{Receiver, channel};
+
+const SECRET: &str = "a secret of more than sixteen bytes";
+
+/// One request that a receiver got.
+#[derive(Debug, Clone, PartialEq)]
+struct Got {
+    path: String,
+    headers: HashMap<String, String>,
+    body: Vec<u8>,
+}
+
+impl Got {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("a body in JSON")
+    }
+
+    fn kind(&self) -> String {
+        self.json()["type"].as_str().expect("a type").to_owned()
+    }
+
+    fn is_signed(&self) -> bool {
+        let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("a key");
+        mac.update(format!("{}.{}.", self.headers["webhook-id"], self.headers["webhook-timestamp"]).as_bytes());
+        mac.update(&self.body);
+        let expected = format!("v1,{}", base64::engine::general_purpose::STANDARD.encode(mac.finalize().into_bytes()));
+        self.headers["webhook-signature"] == expected
+    }
+}
+
+/// A receiver that answers each request with the next of these responses, the last again and again. An
+/// empty one is never sent: the connection stays open.
+struct Receiving {
+    port: u16,
+    got: Receiver<Got>,
+}
+
+impl Receiving {
+    fn start(responses: &[&str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (sender, got) = channel();
+        let mut responses: Vec<String> = responses.iter().rev().map(|response| (*response).to_owned()).collect();
+        std::thread::spawn(move || {
+            let mut held = Vec::new();
+            for stream in listener.incoming().map_while(Result::ok) {
+                let response = if responses.len() > 1 { responses.pop().expect("one") } else { responses[0].clone() };
+                let Some((request, mut stream)) = read(stream) else { continue };
+                if sender.send(request).is_err() {
+                    return;
+                }
+                if response.is_empty() {
+                    held.push(stream);
+                } else if stream.write_all(response.as_bytes()).is_err() {
+                    continue;
+                }
+            }
+        });
+        Self { port, got }
+    }
+
+    fn next(&self) -> Got {
+        self.got.recv_timeout(PATIENCE).expect("a delivery")
+    }
+}
+
+fn read(stream: TcpStream) -> Option<(Got, TcpStream)> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut headers = HashMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) => headers.insert(name.to_lowercase(), value.to_owned()),
+            None => break,
+        };
+    }
+    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
+    reader.read_exact(&mut body).ok()?;
+    Some((Got { path, headers, body }, reader.into_inner()))
+}
+
+const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+const BROKEN: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+
+fn home_with(hooks: &[(&str, u16, &str)]) -> TestHome {
+    let home = TestHome::new();
+    let secret = home.home.dir.join("hook.secret");
+    std::fs::write(&secret, format!("{SECRET}\n")).expect("a secret");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("a secret");
+    let config: String = hooks
+        .iter()
+        .map(|(path, port, more)| {
+            format!("[[webhooks]]\nurl = \"http://127.0.0.1:{port}{path}\"\nsecret_file = \"hook.secret\"\nallow_private = true\n{more}\n")
+        })
+        .collect();
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("a configuration");
+    home
+}
+
+#[test]
+fn what_happens_is_told_in_order_and_signed_with_the_same_words_as_everywhere() {
+    let receiver = Receiving::start(&[OK]);
+    let home = home_with(&[("/hook?x=1", receiver.port, "")]);
+    home.start("otter", "ask \"which?\"\nreport success \"done it\"");
+    let asked = receiver.next();
+    assert!(asked.is_signed() && asked.path == "/hook?x=1", "{asked:?}");
+    assert_eq!((asked.kind().as_str(), &asked.json()["data"]["request"]["question"]), ("request.asked", &Value::from("which?")));
+    home.ok(&["reply", "Q1", "this"]);
+    home.finished("otter");
+    home.ok(&["chat", "start", "a title"]);
+    home.ok(&["chat", "post", "1", "hello\nthere"]);
+    let more: Vec<Got> = (0..3).map(|_| receiver.next()).collect();
+    assert_eq!(more.iter().map(Got::kind).collect::<Vec<_>>(), ["request.answered", "run.finished", "chat.message"]);
+    assert!(more.iter().all(Got::is_signed));
+    assert_eq!(more[0].json()["data"]["request"]["answer"], "this");
+    assert_eq!(more[1].json()["data"]["run"], home.show("otter"), "the view of the run");
+    assert_eq!(
+        (&more[2].json()["data"]["message"]["text"], &more[2].json()["data"]["chat_title"]),
+        (&Value::from("hello\nthere"), &Value::from("a title"))
+    );
+    let doctor = home.adj(&["doctor"]).out;
+    assert!(doctor.contains(&format!("http://127.0.0.1:{}: 0 waiting", receiver.port)) && !doctor.contains("x=1"), "{doctor}");
+}
+
+#[test]
+fn a_delivery_that_fails_comes_again_under_its_id_and_holds_up_those_behind_it() {
+    let receiver = Receiving::start(&[BROKEN, "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", OK]);
+    let home = home_with(&[("/", receiver.port, "events = [\"run.queued\", \"run.finished\"]")]);
+    home.start("otter", "say x");
+    let (first, second) = (receiver.next(), receiver.next());
+    assert_eq!((first.kind(), &first.headers["webhook-id"]), ("run.queued".to_owned(), &second.headers["webhook-id"]));
+    assert!(first.is_signed() && second.is_signed());
+    let waiting = home.until("the redirect was not followed", || {
+        let shown = home.adj(&["doctor"]).out;
+        shown.contains("307").then_some(shown)
+    });
+    assert!(waiting.contains("2 waiting"), "{waiting}");
+}
+
+#[test]
+fn a_hub_that_is_killed_over_a_delivery_leaves_it_to_the_next() {
+    // The first receiver never answers; it is there when the hub dies, and gone afterwards.
+    let silent = Receiving::start(&[""]);
+    let home = home_with(&[("/", silent.port, "events = [\"run.finished\"]")]);
+    home.start("otter", "say x");
+    let first = silent.next();
+    let hub = home.hub_pid();
+    kill(hub);
+    home.until("the hub is gone", || (!TestHome::is_alive(hub)).then_some(()));
+    home.ok(&["ps"]);
+    let again = silent.next();
+    assert_eq!((again.kind().as_str(), &again.headers["webhook-id"]), ("run.finished", &first.headers["webhook-id"]));
+}
+
+#[test]
+fn a_silent_receiver_holds_up_no_other_and_no_run() {
+    let (silent, good) = (Receiving::start(&[""]), Receiving::start(&[OK]));
+    let only = "events = [\"run.finished\"]";
+    let home = home_with(&[("/silent", silent.port, only), ("/good", good.port, only)]);
+    for name in ["one", "two"] {
+        home.start(name, "say x");
+        home.finished(name);
+        assert_eq!(good.next().json()["data"]["run"]["name"], name);
+    }
+    assert_eq!(silent.next().json()["data"]["run"]["name"], "one");
+}
+
+#[test]
+fn a_webhook_that_must_not_be_reached_or_cannot_be_signed_is_shown_by_doctor() {
+    let receiver = Receiving::start(&[OK]);
+    let home = home_with(&[]);
+    let config = home.home.dir.join("config.toml");
+    let write = |url: &str, more: &str| {
+        let text = format!("[[webhooks]]\nurl = \"{url}\"\nsecret_file = \"hook.secret\"\nevents = [\"run.finished\"]\n{more}");
+        std::fs::write(&config, text).expect("a configuration");
+        home.ok(&["stop"]);
+    };
+    let shown = |name: &str, what: &str| {
+        home.start(name, "say x");
+        home.until(what, || home.adj(&["doctor"]).out.contains(what).then_some(()));
+    };
+    write(&format!("https://localhost:{}/", receiver.port), "");
+    shown("one", "which is not public");
+    write(&format!("http://127.0.0.1:{}/", receiver.port), "");
+    let refused = home.adj(&["run", "--agent", "echo", "say x"]);
+    assert!(refused.code != 0 && refused.err.contains("webhooks[0].url"), "{refused:?}");
+    write(&format!("https://127.0.0.1:{}/", receiver.port), "allow_private = true\n");
+    shown("two", "TLS failed");
+    let secret = home.home.dir.join("hook.secret");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).expect("a secret");
+    write(&format!("http://127.0.0.1:{}/", receiver.port), "allow_private = true\n");
+    shown("three", "is open to others");
+    assert!(receiver.got.try_recv().is_err(), "nothing was told");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("a secret");
+    assert!(receiver.next().is_signed(), "it is delivered once it can be");
+}
