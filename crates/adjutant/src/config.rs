@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Variables of the dispatcher that an agent gets; everything else stays behind.
 const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
@@ -114,16 +115,22 @@ pub enum HomeError {
     NotADirectory { path: PathBuf },
     #[error("{path} belongs to another user (uid {uid})")]
     Foreign { path: PathBuf, uid: u32 },
+    #[error("there is no file system in memory to keep an ephemeral home in: neither XDG_RUNTIME_DIR nor /dev/shm is one")]
+    NoMemory,
     #[error("{path} is a symbolic link")]
     Link { path: PathBuf },
 }
 
 impl Home {
-    /// Finds the home: `ADJ_HOME`, else `adjutant` in the platform's state directory.
+    /// Finds the home: one in memory where that is wanted, else `ADJ_HOME`, else `adjutant` in the
+    /// platform's state directory.
     ///
     /// # Errors
-    /// No variable says where.
+    /// No variable says where, or there is no file system in memory.
     pub fn from_env() -> Result<Self, HomeError> {
+        if let Some(place) = memory_wanted()? {
+            return Self::at(&place.join(ephemeral_name()));
+        }
         if let Some(dir) = variable("ADJ_HOME") {
             return Self::at(Path::new(&dir));
         }
@@ -132,6 +139,23 @@ impl Home {
             _ => PathBuf::from(variable("HOME").ok_or(HomeError::Unknown)?).join(".local").join("state"),
         };
         Self::at(&state.join("adjutant"))
+    }
+
+    /// Tells whether this is a home in memory, which goes with its hub.
+    #[must_use]
+    pub fn is_ephemeral(&self) -> bool {
+        self.dir.file_name().is_some_and(|name| *name == *ephemeral_name()) && is_in_memory(&self.dir)
+    }
+
+    /// Removes a home in memory. It is out of the way at once, so that a hub that comes next begins with
+    /// nothing.
+    ///
+    /// # Errors
+    /// A part of it cannot be removed.
+    pub fn remove_ephemeral(&self) -> io::Result<()> {
+        let gone = self.dir.with_file_name(format!("{}-gone-{}", ephemeral_name(), rustix::process::getpid().as_raw_nonzero()));
+        std::fs::rename(&self.dir, &gone)?;
+        std::fs::remove_dir_all(&gone)
     }
 
     /// Names a home at a directory, made absolute.
@@ -202,6 +226,44 @@ impl Home {
     pub fn runs_dir(&self) -> PathBuf {
         self.dir.join("runs")
     }
+}
+
+/// A home in memory is wanted, whatever the environment says.
+static EPHEMERAL: AtomicBool = AtomicBool::new(false);
+
+/// Has [`Home::from_env`] name the home in memory from here on: for `--ephemeral`.
+pub fn want_ephemeral() {
+    EPHEMERAL.store(true, Ordering::Relaxed);
+}
+
+/// Where in memory a home is to lie: a file system that is gone with the machine's power. `None`: it is
+/// not to.
+///
+/// # Errors
+/// There is no such file system.
+pub fn memory_wanted() -> Result<Option<PathBuf>, HomeError> {
+    if !EPHEMERAL.load(Ordering::Relaxed) && variable("ADJ_EPHEMERAL").is_none_or(|value| value == "0") {
+        return Ok(None);
+    }
+    let places = [variable("XDG_RUNTIME_DIR").map(PathBuf::from), Some(PathBuf::from("/dev/shm"))];
+    places.into_iter().flatten().find(|place| place.is_absolute() && is_in_memory(place)).map(Some).ok_or(HomeError::NoMemory)
+}
+
+/// The one home in memory of this user.
+fn ephemeral_name() -> String {
+    format!("adj-ephemeral-{}", rustix::process::geteuid().as_raw())
+}
+
+#[cfg(target_os = "linux")]
+fn is_in_memory(path: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    rustix::fs::statfs(path).is_ok_and(|stat| matches!(i64::from(stat.f_type) & 0xffff_ffff, TMPFS | RAMFS))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_in_memory(_path: &Path) -> bool {
+    false
 }
 
 fn make_private(dir: &Path) -> Result<(), HomeError> {
@@ -404,8 +466,8 @@ impl Config {
         if let Some(path) = variable("ADJ_CONFIG") {
             return PathBuf::from(path);
         }
-        if variable("ADJ_HOME").is_some() {
-            return home.dir.join("config.toml");
+        if let Some(dir) = variable("ADJ_HOME") {
+            return Home::at(Path::new(&dir)).map_or_else(|_| home.dir.clone(), |home| home.dir).join("config.toml");
         }
         let base = match variable("XDG_CONFIG_HOME") {
             Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),

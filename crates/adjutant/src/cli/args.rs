@@ -33,6 +33,9 @@ pub struct Global {
     /// When to use colours
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
     pub color: ColorChoice,
+    /// Keep everything in memory, until its hub ends (adj --ephemeral stop): runs, chats, logs
+    #[arg(long, global = true)]
+    pub ephemeral: bool,
     /// Never ask anything on the terminal
     #[arg(long, global = true)]
     pub no_input: bool,

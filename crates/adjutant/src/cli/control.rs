@@ -17,6 +17,8 @@ use std::time::Duration;
 const NAMES_SHOWN_MAX: usize = 20;
 /// How long a hub may take to end.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// The same where the runs of its home end with it.
+const STOP_ALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Ends runs. Each is tried; the first refusal is the command's failure.
 pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
@@ -121,6 +123,11 @@ pub async fn adopt(args: &AdoptArgs, cx: &Context) -> Ended {
 
 /// Ends the hub, and starts none to do so.
 pub async fn stop(cx: &Context) -> Ended {
+    let is_ephemeral = cx.home.is_ephemeral();
+    if is_ephemeral {
+        // A hub that was killed has left its home behind: the next one adopts what is in it, and ends it.
+        cx.hub.call(&GetHub {}).await?;
+    }
     let Some(hub) = stop_hub(&cx.home).await? else {
         if cx.out.json {
             cx.out.data(&serde_json::json!({"running": false}))?;
@@ -132,7 +139,13 @@ pub async fn stop(cx: &Context) -> Ended {
         cx.out.data(&hub)?;
         return Ok(Exit::Done);
     }
-    let runs = if hub.live_runs > 0 { format!("; {} live runs go on, the next command starts a hub for them", hub.live_runs) } else { String::new() };
+    let runs = if is_ephemeral {
+        format!("; its home in memory is gone, with {} live runs", hub.live_runs)
+    } else if hub.live_runs > 0 {
+        format!("; {} live runs go on, the next command starts a hub for them", hub.live_runs)
+    } else {
+        String::new()
+    };
     cx.out.line(&format!("{} hub stopped (pid {}){runs}", cx.out.paint.apply(Style::Good, "✓"), hub.pid))?;
     Ok(Exit::Done)
 }
@@ -154,8 +167,9 @@ pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Stop> {
         Err(error) => return Err(error.into()),
     };
     let path = home.hub_lock();
+    let limit = if home.is_ephemeral() { STOP_ALL_LIMIT } else { STOP_LIMIT };
     let failed = |e: std::io::Error| fail(words::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid));
-    match tokio::time::timeout(STOP_LIMIT, watch::released(&path)).await {
+    match tokio::time::timeout(limit, watch::released(&path)).await {
         Ok(released) => released.map_err(failed)?,
         // Somebody else may have started the next one already.
         Err(_) if lock::holder_pid(&path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {

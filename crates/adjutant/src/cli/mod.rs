@@ -56,6 +56,9 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(help::refused(&error, &args).number()),
     };
+    if cli.global.ephemeral {
+        crate::config::want_ephemeral();
+    }
     match cli.command {
         // These answer for themselves.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),

@@ -21,6 +21,7 @@ use connections::Connections;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -46,6 +47,8 @@ pub(crate) struct Hub {
     versions: versions::Versions,
     /// Told once when the hub is to end.
     stop: Notify,
+    /// Another version goes on with the home.
+    handed_over: AtomicBool,
 }
 
 /// How a hub was asked to run.
@@ -154,6 +157,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         connections: Arc::new(Connections::default()),
         versions: versions::Versions::new(&home),
         stop: Notify::new(),
+        handed_over: AtomicBool::new(false),
     });
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
@@ -179,7 +183,8 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     failpoint!("hub.listening");
     tracing::info!(home = %home.dir.display(), version = %hub.version, "the hub is ready");
     if options.foreground {
-        tracing::warn!("serving {}; Ctrl-C ends it, runs go on", home.dir.display());
+        let runs = if home.is_ephemeral() { "and with it all that it holds" } else { "runs go on" };
+        tracing::warn!("serving {}; Ctrl-C ends it, {runs}", home.dir.display());
     }
     say("ready");
 
@@ -193,7 +198,14 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         _ = interrupt.recv() => "interrupted".to_owned(),
         () = work::idle(&hub) => IDLE.to_owned(),
     };
-    tracing::info!(reason, "the hub ends; runs go on");
+    if is_last_of_its_home(&hub, &home) {
+        // Whatever runs would lose its ground; its supervisors need the socket to say how it ended.
+        tokio::select! {
+            _ = &mut server => {}
+            () = work::end_all(&hub) => {}
+        }
+    }
+    tracing::info!(reason, "the hub ends");
     // The lock is still ours, so nobody else's socket can lie there.
     if let Err(error) = std::fs::remove_file(home.socket()) {
         tracing::debug!(%error, "the socket is gone already");
@@ -206,10 +218,20 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     // A call may have been taken between the decision to end and the end of listening.
     let is_needed = reason == IDLE && work::is_busy(&hub);
     store.close();
+    if is_last_of_its_home(&hub, &home)
+        && let Err(error) = home.remove_ephemeral()
+    {
+        tracing::error!(%error, "the home in memory cannot be removed");
+    }
     drop(lock);
     if is_needed {
         tracing::info!("and another one begins: there is work after all");
         ensure_hub(&home).await.map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// A home in memory goes with its hub, unless another version takes the hub over.
+fn is_last_of_its_home(hub: &Hub, home: &Home) -> bool {
+    home.is_ephemeral() && !hub.handed_over.load(Ordering::Relaxed)
 }

@@ -122,6 +122,7 @@ fn router(hub: Shared) -> Router {
         let view = look(&hub)?;
         if crate::client::is_older(&hub.version, &call.version) {
             tracing::info!(version = call.version, exe = call.exe, "a newer version takes over");
+            hub.handed_over.store(true, std::sync::atomic::Ordering::Relaxed);
             hub.stop.notify_one();
         }
         Ok(view)

@@ -2,11 +2,12 @@
 
 use super::Hub;
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Launch, OpError, Uncounted, until};
+use crate::ops::{AttemptId, Caller, Launch, OpError, Uncounted, until};
 use crate::process::foreground::own_filtered;
 use crate::process::{spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
-use adjutant_core::EventSeq;
+use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
+use adjutant_core::{EventSeq, Principal};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -25,6 +26,9 @@ const RENDER_EVERY: Duration = Duration::from_secs(1);
 const RENDER_SHARE: u32 = 50;
 /// However long it takes, copies are no older than this and the time to write them.
 const RENDER_LATEST: Duration = Duration::from_secs(30);
+/// How long runs may take to end whose home goes with the hub.
+const END_ALL_MS: u64 = 20_000;
+const END_ALL_MAX: u32 = 1_000;
 /// What counting the tokens of a window's messages may take.
 const COUNT_LIMIT: Duration = Duration::from_secs(30);
 /// What was said is indexed this long after it, and a part at a time that is small beside the rest of
@@ -262,7 +266,29 @@ pub(super) async fn render(hub: Arc<Hub>) {
 
 /// Tells whether a hub is needed even when nobody calls.
 pub(super) fn is_busy(hub: &Hub) -> bool {
-    hub.ops.store().read(is_work_ahead).unwrap_or(true)
+    hub.ops.store().read(is_work_ahead).unwrap_or(true) || hub.ops.has_deliveries().unwrap_or(true)
+}
+
+/// Ends every run and waits until nothing of them is left, for as long as that may take.
+pub(super) async fn end_all(hub: &Hub) {
+    let person = || Caller { who: Principal::Person, key: None };
+    let runs = match hub.ops.list_runs(&Principal::Person, &ListRuns { all: false, limit: Some(END_ALL_MAX) }) {
+        Ok(list) => list.runs,
+        Err(error) => return tracing::error!(%error, "what runs cannot be listed"),
+    };
+    for run in &runs {
+        let cancel = Cancel { run: run.run_id.clone(), reason: Some("its home goes with its hub".to_owned()) };
+        if let Err(error) = hub.ops.cancel(person(), cancel).await {
+            tracing::debug!(%error, run = run.name, "not cancelled");
+        }
+    }
+    if !runs.is_empty() {
+        let runs = runs.into_iter().map(|run| run.run_id).collect();
+        let wait = Wait { runs, until: WaitUntil::All, after: None, wait_ms: END_ALL_MS };
+        if let Err(error) = hub.ops.wait(&Principal::Person, &wait).await {
+            tracing::error!(%error, "the ends of the runs cannot be waited for");
+        }
+    }
 }
 
 /// Returns when the hub has had nothing to do for as long as the configuration says.
@@ -274,7 +300,7 @@ pub(super) async fn idle(hub: &Hub) {
             () = hub.connections.changed() => continue,
             () = tokio::time::sleep(nap) => {}
         }
-        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !is_busy(hub) && !hub.ops.has_deliveries().unwrap_or(true) {
+        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !is_busy(hub) {
             return;
         }
     }

@@ -19,6 +19,7 @@ Options:
       --token-file <FILE>  Speak for the run whose supervisor wrote this file
       --client <NAME>      Act as this client instead of the one of the current directory
       --compat             List the aliases and the original protocol's spellings too
+      --ephemeral          Keep everything in memory, until its hub ends
       --max-wait <SECONDS> Longest that one call may block; default: as the client is known to allow
   -h, --help               Print help
 ";
@@ -29,7 +30,12 @@ pub fn main(args: &[OsString]) -> ExitCode {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         return ExitCode::from(u8::from(std::io::stdout().write_all(HELP.as_bytes()).is_err()));
     }
-    match parse(args).and_then(stdio) {
+    let parsed = parse(args).inspect(|parsed| {
+        if parsed.ephemeral {
+            crate::config::want_ephemeral();
+        }
+    });
+    match parsed.and_then(stdio) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refused(&error),
     }
@@ -66,6 +72,7 @@ pub fn parse(args: &[OsString]) -> Result<StdioArgs, ErrorView> {
             "--token-file" => parsed.token_file = Some(PathBuf::from(value()?)),
             "--client" => parsed.client = Some(utf8(name, value()?)?),
             "--max-wait" => parsed.max_wait_s = Some(seconds(&utf8(name, value()?)?)?),
+            "--ephemeral" if attached.is_none() => parsed.ephemeral = true,
             "--compat" if attached.is_none() => parsed.compat = true,
             _ => return Err(usage(&format!("unexpected argument {text}"))),
         }

@@ -35,6 +35,8 @@ pub struct StdioArgs {
     /// The client to act as; the project's directory otherwise.
     pub client: Option<String>,
     pub compat: bool,
+    /// The home in memory is meant.
+    pub ephemeral: bool,
     /// Longest that one call may block, in seconds.
     pub max_wait_s: Option<u64>,
 }
@@ -54,7 +56,7 @@ pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
 }
 
 fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, ErrorView> {
-    let StdioArgs { role, token_file, client, compat, max_wait_s } = args;
+    let StdioArgs { role, token_file, client, compat, ephemeral: _, max_wait_s } = args;
     let max_wait = max_wait_s.map(|seconds| CallCap::Fixed(Duration::from_secs(seconds)));
     let directory = std::env::current_dir().map_err(|error| internal("the working directory", &error))?;
     if let Some(path) = token_file {

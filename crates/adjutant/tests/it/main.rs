@@ -11,6 +11,7 @@ mod approvals;
 mod chats;
 mod cli;
 mod delegation;
+mod ephemeral;
 mod groups;
 mod identity;
 mod kills;

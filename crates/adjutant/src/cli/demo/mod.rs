@@ -34,7 +34,8 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
     let home = throw_away_home()?;
     let config = home.dir.join("config.toml");
     std::fs::write(&config, talk::CONFIG).map_err(|e| fail(words::IO, format!("{}: {e}", config.display())))?;
-    let env: Vec<(OsString, OsString)> = vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), config.into())];
+    let env: Vec<(OsString, OsString)> =
+        vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), config.into()), ("ADJ_EPHEMERAL".into(), "0".into())];
     let mut args = vec![OsStr::new("demo"), OsStr::new("--within")];
     if out.json {
         args.push(OsStr::new("--json"));
@@ -67,7 +68,8 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
 }
 
 fn throw_away_home() -> Result<Home, Stop> {
-    let dir: PathBuf = std::env::temp_dir().join(format!("adj-demo-{}", random_hex::<4>()));
+    let place = crate::config::memory_wanted().map_err(|e| fail(words::IO, e.to_string()))?;
+    let dir: PathBuf = place.unwrap_or_else(std::env::temp_dir).join(format!("adj-demo-{}", random_hex::<4>()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
     made.map_err(|e| fail(words::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
     Home::at(&dir).map_err(|e| fail(words::IO, e.to_string()))
