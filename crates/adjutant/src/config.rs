@@ -258,7 +258,7 @@ fn ephemeral_name() -> String {
 fn is_in_memory(path: &Path) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
-    rustix::fs::statfs(path).is_ok_and(|stat| matches!(i64::from(stat.f_type) & 0xffff_ffff, TMPFS | RAMFS))
+    rustix::fs::statfs(path).is_ok_and(|stat| matches!(stat.f_type & 0xffff_ffff, TMPFS | RAMFS))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -7,9 +7,15 @@ use serde_json::Value;
 use sha2::Sha256;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const SECRET: &str = "a secret of more than sixteen bytes";
 
@@ -75,7 +81,33 @@ impl Receiving {
     }
 }
 
-fn read(stream: TcpStream) -> Option<(Got, TcpStream)> {
+/// A receiver behind TLS, with a certificate for `localhost` of the authority in the fixtures.
+fn start_tls() -> Receiving {
+    let fixture = |name: &str| std::fs::read(tls_fixture(name)).expect("a fixture");
+    let certificate = CertificateDer::from_pem_slice(&fixture("server.pem")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(&fixture("server.key")).expect("a key");
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions().expect("versions");
+    let config = Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate], key).expect("a configuration"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (sender, got) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            let Some((request, mut stream)) = read(StreamOwned::new(connection, stream)) else { continue };
+            if sender.send(request).is_err() || stream.write_all(OK.as_bytes()).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    Receiving { port, got }
+}
+
+fn tls_fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
+}
+
+fn read<S: Read + Write>(stream: S) -> Option<(Got, S)> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -178,6 +210,40 @@ fn a_silent_receiver_holds_up_no_other_and_no_run() {
         assert_eq!(good.next().json()["data"]["run"]["name"], name);
     }
     assert_eq!(silent.next().json()["data"]["run"]["name"], "one");
+}
+
+#[test]
+fn over_tls_a_receiver_is_told_whose_certificate_is_good_for_its_name_and_no_other() {
+    let receiver = start_tls();
+    let home = home_with(&[]);
+    let hook = |host: &str| {
+        let text = format!(
+            "[[webhooks]]\nurl = \"https://{host}:{}/\"\nsecret_file = \"hook.secret\"\nevents = [\"run.finished\"]\nallow_private = true\n",
+            receiver.port
+        );
+        std::fs::write(home.home.dir.join("config.toml"), text).expect("a configuration");
+        home.ok(&["stop"]);
+    };
+    // With the hub that this command starts, the authority is one of the system's.
+    let start_hub = || {
+        let started = home.command(&["ps"]).env("SSL_CERT_FILE", tls_fixture("authority.pem")).output().expect("adj can be started");
+        assert!(started.status.success(), "{started:?}");
+    };
+    let refused = |name: &str| {
+        home.start(name, "say x");
+        home.until("the certificate is refused", || home.adj(&["doctor"]).out.contains("TLS failed").then_some(()));
+    };
+    hook("localhost");
+    refused("of-an-unknown-authority");
+    hook("127.0.0.1");
+    start_hub();
+    refused("for-another-name");
+    assert!(receiver.got.try_recv().is_err(), "nothing was told");
+    hook("localhost");
+    start_hub();
+    home.start("otter", "say x");
+    let got = receiver.next();
+    assert!(got.is_signed() && got.json()["data"]["run"]["name"] == "otter", "{got:?}");
 }
 
 #[test]
