@@ -198,7 +198,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         _ = interrupt.recv() => "interrupted".to_owned(),
         () = work::idle(&hub) => IDLE.to_owned(),
     };
-    if is_last_of_its_home(&hub, &home) {
+    if reason != IDLE && is_last_of_its_home(&hub, &home) {
         // Whatever runs would lose its ground; its supervisors need the socket to say how it ended.
         tokio::select! {
             _ = &mut server => {}
@@ -218,7 +218,8 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     // A call may have been taken between the decision to end and the end of listening.
     let is_needed = reason == IDLE && work::is_busy(&hub);
     store.close();
-    if is_last_of_its_home(&hub, &home)
+    if !is_needed
+        && is_last_of_its_home(&hub, &home)
         && let Err(error) = home.remove_ephemeral()
     {
         tracing::error!(%error, "the home in memory cannot be removed");
