@@ -25,6 +25,12 @@ pub fn parse_rfc3339(text: &str) -> Option<Time> {
     text.parse::<jiff::Timestamp>().ok().map(|stamp| Time(stamp.as_millisecond()))
 }
 
+/// Returns the zone that a `TZ` variable names, else the machine's.
+#[must_use]
+pub fn zone(name: Option<&str>) -> jiff::tz::TimeZone {
+    name.and_then(|name| jiff::tz::TimeZone::get(name.trim_start_matches(':')).ok()).unwrap_or_else(jiff::tz::TimeZone::system)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -73,6 +73,8 @@ pub struct Preset {
 pub enum Driver {
     /// Stream-json in both directions.
     Claude,
+    /// Codex's app server.
+    Codex,
     /// The Agent Client Protocol.
     Acp,
     /// It writes one JSON object a line, and is only listened to.
@@ -87,6 +89,7 @@ impl Driver {
     pub fn word(self) -> &'static str {
         match self {
             Self::Claude => "claude",
+            Self::Codex => "codex",
             Self::Acp => "acp",
             Self::Jsonl => "jsonl",
             Self::Plain => "plain",
@@ -136,7 +139,7 @@ pub struct Profile {
     pub args: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// ACP's session mode.
+    /// ACP's session mode; Codex's sandbox.
     #[serde(default)]
     pub mode: Option<String>,
 }
@@ -218,6 +221,10 @@ pub struct Rule {
     /// What went wrong, for people; kept for the case that the work fails.
     #[serde(default)]
     pub error: Option<String>,
+    /// When a limit ends that was reached, in seconds since the epoch; kept for the case that the work
+    /// fails over it.
+    #[serde(default)]
+    pub again: Option<String>,
     #[serde(default)]
     pub usage: Option<UsagePaths>,
     #[serde(default)]

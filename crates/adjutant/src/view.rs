@@ -245,6 +245,9 @@ pub struct RunView {
     /// Why it is stopping, stopped, failed or could not be started, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// When a run goes on by itself that a limit of its model has stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumes_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The first line of the prompt, shortened.

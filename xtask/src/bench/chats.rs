@@ -5,7 +5,7 @@ use crate::lab::{Lab, Result, monotonic_ns, pss_mb};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
 use adjutant::client::Client;
-use adjutant::view::{CarriedChat, CarriedEntry, CarriedMember, ChatView, ImportChat, ListChats, SearchChats, ShowChat, StartChat};
+use adjutant::view::{CarriedChat, CarriedEntry, CarriedMember, ChatView, ImportChat, ListChats, Search, ShowChat, StartChat};
 use serde_json::json;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -245,7 +245,7 @@ async fn used(client: &Client) -> Result<()> {
 
 /// Searches; what is found must be at least this much, and whole.
 async fn timed(client: &Client, word: &str, best: bool, least: i64) -> Result<Duration> {
-    let call = SearchChats { query: word.to_owned(), best, limit: Some(20), ..SearchChats::default() };
+    let call = Search { query: word.to_owned(), within: vec!["chats".to_owned()], best, limit: Some(20), ..Search::default() };
     let start = Instant::now();
     let found = client.call(&call).await?;
     let time = start.elapsed();

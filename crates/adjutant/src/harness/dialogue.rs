@@ -3,6 +3,7 @@
 
 use super::acp::Acp;
 use super::claude::Claude;
+use super::codex::Codex;
 use crate::view::MessageView;
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ pub enum Dialogue {
     /// Ours: one object a line, no answers.
     Lines,
     Claude(Claude),
+    Codex(Box<Codex>),
     Acp(Box<Acp>),
 }
 
@@ -59,6 +61,7 @@ impl Dialogue {
         match self {
             Self::Lines => line(&json!({ "type": "prompt", "text": prompt })),
             Self::Claude(claude) => claude.opening(prompt),
+            Self::Codex(codex) => codex.opening(prompt),
             Self::Acp(acp) => acp.opening(prompt),
         }
     }
@@ -69,6 +72,7 @@ impl Dialogue {
         match self {
             Self::Lines => Vec::new(),
             Self::Claude(claude) => claude.hear(&line),
+            Self::Codex(codex) => codex.hear(&line),
             Self::Acp(acp) => acp.hear(&line),
         }
     }
@@ -79,6 +83,7 @@ impl Dialogue {
         match self {
             Self::Lines => Some((line(&json!({ "type": "message", "from": message.from, "text": message.text })), true)),
             Self::Claude(claude) => Some((claude.message(message), false)),
+            Self::Codex(codex) => Some((codex.message(message), false)),
             Self::Acp(_) => None,
         }
     }
@@ -88,6 +93,7 @@ impl Dialogue {
         match self {
             Self::Lines => Some(line(&json!({ "type": "cancel" }))),
             Self::Claude(claude) => Some(claude.cancel()),
+            Self::Codex(codex) => codex.cancel(),
             Self::Acp(acp) => acp.cancel(),
         }
     }
@@ -97,6 +103,7 @@ impl Dialogue {
         match self {
             Self::Lines => None,
             Self::Claude(claude) => claude.decide(id, decision),
+            Self::Codex(codex) => codex.decide(id, decision),
             Self::Acp(acp) => acp.decide(id, decision),
         }
     }

@@ -4,10 +4,12 @@
 
 mod acp;
 mod claude;
+mod codex;
 pub mod dialogue;
 mod echo;
 pub mod failure;
 mod plain;
+mod reset;
 pub mod stream;
 mod vendor;
 

@@ -35,6 +35,8 @@ pub enum Said<'a> {
     Result(Cow<'a, str>),
     /// Something went wrong.
     Error(Cow<'a, str>),
+    /// When a limit ends, in seconds since the epoch.
+    Again(u64),
     Usage(Usage),
     End(End),
     /// The driver has to see the line.
@@ -72,6 +74,7 @@ struct Prepared {
     output: Option<Path>,
     result: Option<Path>,
     error: Option<Path>,
+    again: Option<Path>,
     usage: Option<UsagePrepared>,
     end: Option<End>,
     listen: bool,
@@ -161,6 +164,7 @@ impl Prepared {
             output: path(&rule.output),
             result: path(&rule.result),
             error: path(&rule.error),
+            again: path(&rule.again),
             usage: rule.usage.as_ref().map(UsagePrepared::new),
             end: rule.end,
             listen: rule.listen,
@@ -191,6 +195,9 @@ impl Prepared {
         }
         if let Some(result) = whole(&self.result) {
             said(Said::Result(result));
+        }
+        if let Some(seconds) = self.again.as_ref().and_then(|path| path.find(at, line)?.number()) {
+            said(Said::Again(whole_number(Some(seconds))));
         }
         if let Some(usage) = &self.usage {
             let sum =
@@ -422,6 +429,7 @@ mod tests {
                 r#"{"type":"system","subtype":"init","session_id":"s1","tools":["Bash"]}"#,
                 r#"{"type":"assistant","message":{"content":[{"type":"text","text":"I \"look\"\n"},{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}"#,
                 r#"{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}}"#,
+                r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795288747}}"#,
                 r#"{"type":"an event of next year","x":[1,{"y":null}]}"#,
                 r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":0.5,"usage":{"input_tokens":3,"cache_creation_input_tokens":4,"cache_read_input_tokens":5,"output_tokens":6}}"#,
                 r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 401","usage":{"input_tokens":0,"output_tokens":0}}"#,
@@ -432,6 +440,7 @@ mod tests {
             r#"Text("I \"look\"\n")"#,
             r#"Tool { name: "Bash", input: "{\"command\":\"ls\"}" }"#,
             r#"Output("a\nb")"#,
+            "Again(1795288747)",
             "Usage(Usage { input_tokens: 7, cached_tokens: 5, output_tokens: 6, cost_usd: Some(0.5), add: true, cost_is_total: true })",
             "Listen",
             r#"Result("done")"#,
@@ -449,7 +458,7 @@ mod tests {
     fn what_a_tool_returned_is_cut_without_breaking_an_escape() {
         for length in SHOWN_BYTES_MAX - 14..SHOWN_BYTES_MAX + 2 {
             let line = format!(
-                r#"{{"type":"item.completed","item":{{"type":"command_execution","aggregated_output":"{}\ud83d\ude00\n{}"}}}}"#,
+                r#"{{"method":"item/completed","params":{{"item":{{"type":"commandExecution","aggregatedOutput":"{}\ud83d\ude00\n{}"}}}}}}"#,
                 "x".repeat(length),
                 "y".repeat(99)
             );

@@ -1,6 +1,7 @@
 //! Starting a vendor's CLI as its preset says: the argv, the files, the environment, the dialogue.
 
 use super::acp::{Acp, Begin};
+use super::codex::{self, Codex};
 use super::dialogue::Dialogue;
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
 use super::{Input, Launch, Refusal, StreamOf};
@@ -39,6 +40,12 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<
     }
     let mut dialogue = match preset.driver {
         Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::default())),
+        Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::Begin {
+            cwd: order.cwd.clone(),
+            thread: order.session.clone(),
+            anew: order.prompt_anew.clone(),
+            sandbox: profile.mode.clone().unwrap_or_else(|| "read-only".to_owned()),
+        })))),
         Driver::Acp => Some(Dialogue::Acp(Box::new(Acp::new(Begin {
             cwd: order.cwd.clone(),
             session: order.session.clone(),

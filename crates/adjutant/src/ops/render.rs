@@ -7,7 +7,7 @@ use crate::store::{Event, Group, Message, Request, Run, StoreError, Usage, child
 use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView};
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Delegation};
-use adjutant_core::{Changes, Decision, Exit, Matter, Outcome, RequestState, RunState, Time};
+use adjutant_core::{Changes, Decision, Exit, Matter, Outcome, RequestState, RunState, StopReason, Time};
 use sha2::{Digest, Sha256};
 
 /// Most children that a run's view names.
@@ -38,6 +38,9 @@ pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<Run
 pub(super) fn brief(home: &Home, run: &Run) -> RunView {
     let time = |time: Option<Time>| time.map(rfc3339);
     let reason = match run.state {
+        RunState::Stopped { reason: reason @ StopReason::RateLimited, until } => {
+            Some(format!("{}, goes on by itself at {}", reason.word(), rfc3339(until)))
+        }
         RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
         RunState::Finished(Outcome::Failed(failure)) => Some(failure.to_string()),
         RunState::Finished(Outcome::SpawnFailed | Outcome::Cancelled | Outcome::Lost | Outcome::Succeeded)
@@ -58,6 +61,10 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         state: run.state.word().to_owned(),
         outcome: if let RunState::Finished(outcome) = run.state { Some(outcome.word().to_owned()) } else { None },
         reason,
+        resumes_at: match run.state {
+            RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(until)),
+            _ => None,
+        },
         exit_code: match run.exit {
             Some(Exit::Code(code)) => Some(code),
             Some(Exit::Signal(signal)) => Some(128 + signal),

@@ -6,15 +6,18 @@ use crate::clock;
 use crate::harness::failure;
 use crate::link::{FactKind, Order, UsageText, VerdictText};
 use crate::preset::{End, FailurePattern};
-use adjutant_core::{Cause, Exit};
+use adjutant_core::{Cause, Exit, Time};
+use jiff::tz::TimeZone;
 
 /// So much of what went wrong is told, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 
 /// What has to be known about an agent to understand its end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ending {
     patterns: Vec<FailurePattern>,
+    /// Where the agent's clock stands.
+    zone: TimeZone,
     end_is_stated: bool,
     usage_of_session: bool,
 }
@@ -22,11 +25,13 @@ pub struct Ending {
 impl Ending {
     #[must_use]
     pub fn of(order: &Order) -> Self {
-        order.preset.as_ref().map_or_else(Self::default, |preset| Self {
-            patterns: preset.failures.clone(),
-            end_is_stated: preset.stream.end_is_stated,
-            usage_of_session: preset.stream.usage_of_session,
-        })
+        let preset = order.preset.as_ref();
+        Self {
+            patterns: preset.map(|preset| preset.failures.clone()).unwrap_or_default(),
+            zone: clock::zone(order.env.get("TZ").map(String::as_str)),
+            end_is_stated: preset.is_some_and(|preset| preset.stream.end_is_stated),
+            usage_of_session: preset.is_some_and(|preset| preset.stream.usage_of_session),
+        }
     }
 }
 
@@ -71,7 +76,8 @@ fn verdict(
 ) -> Option<VerdictText> {
     let failure = |otherwise, text: &str| {
         let text = crate::text::tail(text, COMPLAINT_BYTES_MAX);
-        let failure = failure::explain(&ending.patterns, otherwise, text, clock::now());
+        let told = summary.and_then(|summary| summary.again_at_s).map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
+        let failure = failure::explain(&ending.patterns, otherwise, text, told, clock::now(), &ending.zone);
         Some(VerdictText { cause: Some(failure.cause.word().to_owned()), message: failure.message, again_at_ms: failure.again_at.map(|at| at.0) })
     };
     let Some(summary) = summary else {

@@ -41,6 +41,8 @@ pub struct Summary {
     pub end: Option<End>,
     /// What went wrong last.
     pub error: String,
+    /// When the limit ends that was reached last, in seconds since the epoch.
+    pub again_at_s: Option<u64>,
     pub usage: Option<Usage>,
 }
 
@@ -201,6 +203,7 @@ impl Reader {
                 self.summary.error = text::head(&error, ERROR_BYTES_MAX).to_owned();
             }
             Said::Result(result) => self.summary.result = tail(&result).to_owned(),
+            Said::Again(seconds) => self.summary.again_at_s = self.summary.again_at_s.max(Some(seconds)),
             Said::Usage(usage) => {
                 let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
                 self.summary.usage = Some(Usage {
@@ -298,23 +301,28 @@ mod tests {
     }
 
     const CODEX: &str = concat!(
-        r#"{"type":"thread.started","thread_id":"t1"}"#,
+        r#"{"id":2,"result":{"thread":{"id":"t1"}}}"#,
         "\n",
-        r#"{"type":"item.started","item":{"type":"command_execution","command":"ls ä"}}"#,
+        r#"{"method":"item/started","params":{"item":{"type":"commandExecution","command":"ls ä"}}}"#,
         "\nReading additional input from stdin...\n",
-        r#"{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"one\ntwo\n"}}"#,
+        r#"{"method":"item/completed","params":{"item":{"type":"commandExecution","aggregatedOutput":"one\ntwo\n"}}}"#,
         "\n",
-        r#"{"type":"item.completed","item":{"type":"agent_message","text":"All done."}}"#,
+        r#"{"method":"item/agentMessage/delta","params":{"itemId":"m","delta":"All done."}}"#,
         "\n",
-        r#"{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":4,"output_tokens":2}}"#,
+        r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":100,"resetsAt":1795288981}}}}"#,
+        "\n",
+        r#"{"method":"thread/tokenUsage/updated","params":{"tokenUsage":{"total":{"inputTokens":10,"cachedInputTokens":4,"outputTokens":2}}}}"#,
+        "\n",
+        r#"{"method":"turn/completed","params":{"turn":{"status":"completed"}}}"#,
     );
 
     #[test]
     fn a_stream_is_readable_and_its_last_answer_is_the_result_wherever_it_is_cut() {
         let whole = read(reader("codex", None), &[CODEX.as_bytes()]);
-        assert_eq!(whole.0, "→ command_execution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
+        assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
         assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
-        assert_eq!(whole.2, [Told::Session("t1".to_owned())]);
+        assert_eq!(whole.2.first(), Some(&Told::Session("t1".to_owned())));
+        assert_eq!((whole.2.len(), whole.3.again_at_s), (3, Some(1_795_288_981)), "the dialogue sees the reply and the end");
         assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
         for at in 0..CODEX.len() {
             assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
@@ -361,8 +369,8 @@ mod tests {
             );
             assert!(reader.line.capacity() <= 2 * LINE_BYTES_MAX);
         }
-        reader.push(b"\n{\"type\":\"thread.started\",\"thread_id\":\"t\"}\n", &mut |_| {}, &mut told);
-        assert_eq!(told, [Told::Session("t".to_owned())]);
+        reader.push(b"\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n", &mut |_| {}, &mut told);
+        assert_eq!(told.first(), Some(&Told::Session("t".to_owned())));
         assert!(log.len() < 200, "{log}");
     }
 }

@@ -80,7 +80,7 @@ pub fn stream(say: &Say, turn: usize, ends: bool) -> Vec<String> {
 
 pub fn refusal(refusal: Refusal) -> Value {
     let kind = match refusal {
-        Refusal::RateLimited { .. } => "rate_limit_error",
+        Refusal::RateLimited { .. } | Refusal::UsedUp { .. } => "rate_limit_error",
         Refusal::Unauthorized => "authentication_error",
         Refusal::TooLong => "invalid_request_error",
     };

@@ -48,7 +48,7 @@ pub fn stream(say: &Say, ends: bool) -> Vec<String> {
 
 pub fn refusal(refusal: Refusal) -> Value {
     let (code, status) = match refusal {
-        Refusal::RateLimited { .. } => (429, "RESOURCE_EXHAUSTED"),
+        Refusal::RateLimited { .. } | Refusal::UsedUp { .. } => (429, "RESOURCE_EXHAUSTED"),
         Refusal::Unauthorized => (401, "UNAUTHENTICATED"),
         Refusal::TooLong => (400, "INVALID_ARGUMENT"),
     };

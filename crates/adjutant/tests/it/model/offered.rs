@@ -42,9 +42,10 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
         Turn::Hang(text) => (Say::Text(text.clone()), End::Hang),
         Turn::Call { tool, arguments } => (call(tool, arguments, offered), End::Whole),
         Turn::Write { path, content } => (write(path, content, offered), End::Whole),
-        Turn::Shell { command } => (shell(command, offered), End::Whole),
+        Turn::Shell { command, asks } => (shell(command, *asks, offered), End::Whole),
         Turn::Told(_) => (missing("what is told", offered), End::Whole),
         Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
+        Turn::UsedUp { for_s } => return Err(Refusal::UsedUp { for_s: *for_s }),
         Turn::Unauthorized => return Err(Refusal::Unauthorized),
         Turn::TooLong => return Err(Refusal::TooLong),
     };
@@ -99,11 +100,12 @@ fn patch(path: &str, content: &str) -> String {
     format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n")
 }
 
-fn shell(command: &str, offered: &[Offered]) -> Say {
+fn shell(command: &str, asks: bool, offered: &[Offered]) -> Say {
     for offer in offered {
         let input = match offer.name.as_str() {
             "Bash" | "run_shell_command" | "bash" => json!({ "command": command, "description": "what the test wants" }),
             "developer__shell" => json!({ "command": command }),
+            "exec_command" if asks => json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "the test wants it" }),
             "exec_command" => json!({ "cmd": command }),
             "shell_command" => json!({ "command": command }),
             "shell" if offer.arguments.iter().any(|name| name == "workdir") => json!({ "command": ["bash", "-c", command] }),

@@ -1,12 +1,12 @@
 //! The HTTP side: which dialect a path belongs to, and how a stream is written, hung and cut.
 
 use super::offered::{kept_back, play};
-use super::turn::{End, Refusal, Say};
+use super::turn::{self, End, Refusal, Say};
 use super::{Dialect, Offered, Seen, Stage, Turn, anthropic, gemini, openai};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
 use serde_json::Value;
@@ -151,6 +151,23 @@ fn refuse(dialect: Dialect, refusal: Refusal) -> Response {
     let mut response = (status, axum::Json(body)).into_response();
     if let Refusal::RateLimited { after_s } = refusal {
         response.headers_mut().insert(header::RETRY_AFTER, after_s.into());
+    }
+    if let Refusal::UsedUp { for_s } = refusal {
+        let until = turn::epoch_s(for_s).to_string();
+        let told: &[(&'static str, &str)] = match dialect {
+            Dialect::Messages => &[
+                ("anthropic-ratelimit-unified-status", "rejected"),
+                ("anthropic-ratelimit-unified-reset", &until),
+                ("anthropic-ratelimit-unified-representative-claim", "five_hour"),
+            ],
+            Dialect::Responses => {
+                &[("x-codex-primary-used-percent", "100"), ("x-codex-primary-window-minutes", "300"), ("x-codex-primary-reset-at", &until)]
+            }
+            Dialect::Chat | Dialect::Gemini => &[],
+        };
+        response
+            .headers_mut()
+            .extend(told.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).expect("digits or words"))));
     }
     response
 }

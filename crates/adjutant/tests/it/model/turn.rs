@@ -12,14 +12,17 @@ pub enum Turn {
     Call { tool: String, arguments: Value },
     /// Writes a file with the CLI's own tool for that, whatever it is called.
     Write { path: String, content: String },
-    /// Runs a command with the CLI's own shell.
-    Shell { command: String },
+    /// Runs a command with the CLI's own shell; `asks`: outside of its sandbox, where the model has to
+    /// say so.
+    Shell { command: String, asks: bool },
     /// Begins to say a text and never goes on.
     Hang(String),
     /// Does what follows from the request. As the last turn it holds for all requests that come.
     Told(fn(&Seen) -> Turn),
     /// Refuses because too much was asked, and says when to come again.
     RateLimited { after_s: u32 },
+    /// Refuses because the subscription is used up for so long: told as that vendor tells it.
+    UsedUp { for_s: u32 },
     /// Refuses the key.
     Unauthorized,
     /// Refuses because the conversation is longer than the model takes.
@@ -40,7 +43,11 @@ impl Turn {
     }
 
     pub fn shell(command: &str) -> Self {
-        Self::Shell { command: command.to_owned() }
+        Self::Shell { command: command.to_owned(), asks: false }
+    }
+
+    pub fn asking_shell(command: &str) -> Self {
+        Self::Shell { command: command.to_owned(), asks: true }
     }
 
     pub fn hang(text: &str) -> Self {
@@ -84,6 +91,7 @@ pub enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     RateLimited { after_s: u32 },
+    UsedUp { for_s: u32 },
     Unauthorized,
     TooLong,
 }
@@ -91,7 +99,7 @@ pub enum Refusal {
 impl Refusal {
     pub fn status(self) -> u16 {
         match self {
-            Self::RateLimited { .. } => 429,
+            Self::RateLimited { .. } | Self::UsedUp { .. } => 429,
             Self::Unauthorized => 401,
             Self::TooLong => 400,
         }
@@ -100,8 +108,15 @@ impl Refusal {
     pub fn message(self) -> &'static str {
         match self {
             Self::RateLimited { .. } => "too many requests: come again later",
+            Self::UsedUp { .. } => "the usage limit has been reached",
             Self::Unauthorized => "invalid api key",
             Self::TooLong => "prompt is too long: 250000 tokens > 200000 maximum",
         }
     }
+}
+
+/// So many seconds from now, in seconds since the epoch.
+pub fn epoch_s(after_s: u32) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    now.as_secs() + u64::from(after_s)
 }

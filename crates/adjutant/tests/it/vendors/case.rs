@@ -7,7 +7,7 @@ use crate::support::{Ran, TestHome, kill, lock_pid};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The run's name in every case.
 const RUN: &str = "job";
@@ -18,6 +18,8 @@ pub struct Case {
     pub model: Model,
     cli: Cli,
     clis: Turnstile,
+    /// Variables beside the usual ones.
+    env: Vec<(&'static str, String)>,
 }
 
 impl Case {
@@ -27,13 +29,22 @@ impl Case {
         let model = Model::plays(turns);
         let home = TestHome::new();
         settle(home.home.dir.parent().expect("a directory"), &model);
-        Some(Self { home, model, cli, clis })
+        Some(Self { home, model, cli, clis, env: Vec::new() })
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
-        command.envs(environment(&self.clis, &self.model));
+        command.envs(environment(&self.clis, &self.model)).envs(self.env.clone());
         command
+    }
+
+    /// The user pays by subscription and not by token, where that makes a difference.
+    pub fn of_a_subscriber(mut self) -> Self {
+        if self.cli == Cli::Claude {
+            // An empty key is none.
+            self.env = vec![("ANTHROPIC_API_KEY", String::new()), ("CLAUDE_CODE_OAUTH_TOKEN", "sk-ant-oat01-test".to_owned())];
+        }
+        self
     }
 
     /// Dispatches the one run.
@@ -83,6 +94,15 @@ impl Case {
                 return view;
             }
             assert!(view["state"] != "finished" && Instant::now() < end, "not {status}: {waited:?} {view}\n{}", self.story());
+        }
+    }
+
+    /// Waits until it has ended, without looking at what it may need meanwhile.
+    pub fn goes_on_by_itself(&self) {
+        let end = Instant::now() + PATIENCE;
+        while self.view()["state"] != "finished" {
+            assert!(Instant::now() < end, "it has not ended\n{}", self.story());
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 

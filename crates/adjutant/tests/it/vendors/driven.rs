@@ -43,6 +43,9 @@ macro_rules! each {
 each! {
     asks_writes_and_reports,
     is_denied_what_it_may_not_do,
+    does_what_it_was_allowed,
+    goes_without_what_nobody_decides,
+    goes_on_when_its_limit_has_ended,
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
     is_told_to_come_again_later,
@@ -90,22 +93,55 @@ mod scenario {
     }
 
     pub fn is_denied_what_it_may_not_do(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::shell(FORBIDDEN), Turn::say("So be it.")]) else { return };
-        let relays = cli != Cli::Codex;
-        case.starts(if relays { "edit" } else { "read" });
-        if relays {
-            let view = case.becomes("waiting_parent_reply");
-            assert!(view["pending"].to_string().contains("forbidden.txt"), "the whole command is shown: {view}");
-            case.says(&["deny", "job", "not in this house"]);
-        }
+        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("So be it.")]) else { return };
+        case.starts("edit");
+        let view = case.becomes("waiting_parent_reply");
+        assert!(view["pending"].to_string().contains("forbidden.txt"), "the whole command is shown: {view}");
+        case.says(&["deny", "job", "not in this house"]);
         case.succeeds("So be it.");
         assert_eq!(case.made("forbidden.txt"), None);
-        let told = case.asked(2)[1].last_result().to_owned();
-        assert!(!told.is_empty(), "the model is told");
-        if cli == Cli::Claude {
-            assert!(told.contains("not in this house"), "and why, where the CLI passes that on: {told}");
+        let seen = case.asked(2);
+        assert!(!seen[1].last_result().is_empty(), "the model is told");
+        if matches!(cli, Cli::Claude | Cli::Codex) {
+            assert!(seen[1].body.to_string().contains("not in this house"), "and why, where the CLI passes that on: {}", case.story());
         }
         case.records("denied");
+    }
+
+    pub fn does_what_it_was_allowed(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("It is there.")]) else { return };
+        case.starts("edit");
+        case.becomes("waiting_parent_reply");
+        case.says(&["approve", "job"]);
+        case.succeeds("It is there.");
+        assert_eq!(case.made("forbidden.txt").as_deref(), Some(""), "{}", case.story());
+    }
+
+    pub fn goes_without_what_nobody_decides(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("Without it, then.")]) else { return };
+        std::fs::write(case.home.home.dir.join("config.toml"), "expiry = \"2s\"\n").expect("the home can be written");
+        case.starts("edit");
+        case.goes_on_by_itself();
+        case.succeeds("Without it, then.");
+        assert_eq!(case.made("forbidden.txt"), None, "{}", case.story());
+        assert!(!case.asked(2)[1].last_result().is_empty(), "the model is told");
+    }
+
+    pub fn goes_on_when_its_limit_has_ended(cli: Cli) {
+        // The others try again by themselves, or are told no time.
+        if !matches!(cli, Cli::Claude | Cli::Codex) {
+            return;
+        }
+        let Some(case) = Case::new(cli, [Turn::UsedUp { for_s: 3 }, Turn::say("Now it works.")]) else { return };
+        let case = case.of_a_subscriber();
+        case.starts("edit");
+        let view = case.becomes("stopped");
+        assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
+        assert!(view["resumes_at"].is_string(), "{view}");
+        case.records("used_up");
+        case.goes_on_by_itself();
+        let view = case.succeeds("Now it works.");
+        assert_eq!(view["attempt"], 2, "{view}");
     }
 
     pub fn is_cancelled_with_all_it_started(cli: Cli) {

@@ -13,6 +13,8 @@ pub fn directory() -> PathBuf {
 /// What there is to know about a stream.
 #[derive(Debug, Default, PartialEq)]
 struct Understood {
+    /// When a limit ends.
+    again_at_s: Option<u64>,
     sessions: usize,
     /// Tools called and what they returned.
     tools: String,
@@ -36,6 +38,7 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
             Said::Error(text) => known.errors.push_str(&format!("{text}\n")),
             Said::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
             Said::End(end) => known.ends.push(end),
+            Said::Again(seconds) => known.again_at_s = Some(seconds),
             Said::Listen => {}
         });
         assert!(is_read, "{cli} wrote a line that is none: {line}");
@@ -94,6 +97,15 @@ fn a_resumed_session_says_its_new_answer() {
         let known = recorded(cli, "resumed");
         assert_eq!(known.ends, [End::Success], "{cli}: {known:?}");
         assert!(known.words.ends_with("It is done now."), "{cli}: {known:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_limit_is_told_in_a_field() {
+    for cli in ["claude", "codex"] {
+        let known = recorded(cli, "used_up");
+        assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");
+        assert!(known.again_at_s.is_some_and(|at| at > 1_795_000_000), "{cli}: {known:?}");
     }
 }
 

@@ -3,16 +3,21 @@
 pub mod chat;
 pub mod responses;
 
-use super::turn::{Input, Refusal};
+use super::turn::{Input, Refusal, epoch_s};
 use serde_json::{Value, json};
 
 pub fn refusal(refusal: Refusal) -> Value {
     let (kind, code) = match refusal {
         Refusal::RateLimited { .. } => ("rate_limit_exceeded", "rate_limit_exceeded"),
+        Refusal::UsedUp { .. } => ("usage_limit_reached", "usage_limit_reached"),
         Refusal::Unauthorized => ("invalid_request_error", "invalid_api_key"),
         Refusal::TooLong => ("invalid_request_error", "context_length_exceeded"),
     };
-    json!({ "error": { "message": refusal.message(), "type": kind, "code": code, "param": null } })
+    let mut error = json!({ "message": refusal.message(), "type": kind, "code": code, "param": null });
+    if let Refusal::UsedUp { for_s } = refusal {
+        error["resets_at"] = epoch_s(for_s).into();
+    }
+    json!({ "error": error })
 }
 
 /// Arguments travel as a text.

@@ -1,0 +1,301 @@
+//! Codex's app server as its client: one thread, one turn, and another for a message that came too
+//! late for it.
+//!
+//! ```text
+//!  initialize ─ thread/start or thread/resume ─ turn/start ─ (turn/steer)* ─ turn/completed ─ close
+//! ```
+
+use super::dialogue::{Decision, Permission, Step, line};
+use crate::view::MessageView;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a thread begins with.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    pub cwd: PathBuf,
+    /// To go on in.
+    pub thread: Option<String>,
+    /// What to say instead, in a new thread, should that one be gone.
+    pub anew: Option<String>,
+    /// What its commands may do without asking: `read-only`, `workspace-write`, `danger-full-access`.
+    pub sandbox: String,
+}
+
+const INITIALIZE: u64 = 1;
+const THREAD: u64 = 2;
+const TURN: u64 = 3;
+const INTERRUPT: u64 = 4;
+/// Messages have ids of their own behind the others.
+const STEER: u64 = 5;
+
+#[derive(Debug)]
+pub struct Codex {
+    begin: Begin,
+    prompt: String,
+    thread: String,
+    /// The turn under way.
+    turn: Option<String>,
+    /// Messages that it was given and has not read, by their ids.
+    given: BTreeMap<String, String>,
+    steered: u64,
+    /// Changes of files that it has announced, for the case that it asks about one.
+    changes: BTreeMap<String, Value>,
+    /// What it waits for a decision about: the question's id.
+    asked: BTreeMap<String, Value>,
+}
+
+impl Codex {
+    #[must_use]
+    pub fn new(begin: Begin) -> Self {
+        let (given, changes, asked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { begin, prompt: String::new(), thread: String::new(), turn: None, given, steered: 0, changes, asked }
+    }
+
+    pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
+        prompt.clone_into(&mut self.prompt);
+        let client = json!({ "name": "adjutant", "version": env!("CARGO_PKG_VERSION") });
+        request(INITIALIZE, "initialize", &json!({ "clientInfo": client }))
+    }
+
+    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+        let params = &said["params"];
+        match said["method"].as_str() {
+            Some(method) if !said["id"].is_null() => self.asked(method, &said["id"], params),
+            Some("turn/completed") => self.turn_ended(),
+            Some("item/started") if params["item"]["type"] == "fileChange" => {
+                self.changes.insert(text(&params["item"]["id"]), params["item"]["changes"].clone());
+                Vec::new()
+            }
+            // It says a message again when it has read it.
+            Some("item/completed") => {
+                self.changes.remove(params["item"]["id"].as_str().unwrap_or_default());
+                let read = params["item"]["clientId"].as_str().filter(|_| params["item"]["type"] == "userMessage");
+                read.filter(|id| self.given.remove(*id).is_some()).map(|id| Step::Delivered(id.to_owned())).into_iter().collect()
+            }
+            Some(_) => Vec::new(),
+            None => self.replied(said),
+        }
+    }
+
+    fn replied(&mut self, said: &Value) -> Vec<Step> {
+        let (id, result) = (said["id"].as_u64(), &said["result"]);
+        if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
+            return match id {
+                Some(THREAD) if self.begin.thread.take().is_some() && self.begin.anew.is_some() => {
+                    self.prompt = self.begin.anew.take().unwrap_or_default();
+                    vec![Step::Write(self.begin_thread())]
+                }
+                Some(INITIALIZE | THREAD | TURN) => vec![Step::Failed(text(&error["message"])), Step::Close],
+                // A message that came too late for its turn is given the next one.
+                _ => Vec::new(),
+            };
+        }
+        match id {
+            Some(INITIALIZE) => {
+                let mut bytes = line(&json!({ "method": "initialized" }));
+                bytes.extend(self.begin_thread());
+                vec![Step::Write(bytes)]
+            }
+            Some(THREAD) => {
+                self.thread = text(&result["thread"]["id"]);
+                let prompt = std::mem::take(&mut self.prompt);
+                vec![Step::Write(self.begin_turn(&prompt, None))]
+            }
+            Some(TURN) => {
+                self.turn = Some(text(&result["turn"]["id"]));
+                let waiting: Vec<(String, String)> = self.given.iter().map(|(id, text)| (id.clone(), text.clone())).collect();
+                waiting.into_iter().map(|(id, text)| Step::Write(self.steer(&id, &text))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn begin_thread(&self) -> Vec<u8> {
+        let Begin { cwd, thread, sandbox, .. } = &self.begin;
+        let approvals = if sandbox == "danger-full-access" { "never" } else { "on-request" };
+        let mut params = json!({ "cwd": cwd, "sandbox": sandbox, "approvalPolicy": approvals });
+        match thread {
+            Some(thread) => {
+                params["threadId"] = thread.as_str().into();
+                params["excludeTurns"] = true.into();
+                request(THREAD, "thread/resume", &params)
+            }
+            None => request(THREAD, "thread/start", &params),
+        }
+    }
+
+    fn begin_turn(&self, text: &str, message_id: Option<&str>) -> Vec<u8> {
+        let input = json!([{ "type": "text", "text": text }]);
+        request(TURN, "turn/start", &json!({ "threadId": self.thread, "input": input, "clientUserMessageId": message_id }))
+    }
+
+    /// With a message under way there is another turn, and another answer.
+    fn turn_ended(&mut self) -> Vec<Step> {
+        let ended = self.turn.take();
+        match self.given.first_key_value().filter(|_| ended.is_some()) {
+            Some((id, text)) => vec![Step::Write(self.begin_turn(text, Some(id)))],
+            None => vec![Step::Close],
+        }
+    }
+
+    pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
+        let text = format!("A message from {}:\n{}", message.from, message.text);
+        let bytes = if self.turn.is_some() { self.steer(&message.message_id, &text) } else { Vec::new() };
+        self.given.insert(message.message_id.clone(), text);
+        bytes
+    }
+
+    fn steer(&mut self, id: &str, text: &str) -> Vec<u8> {
+        let input = json!([{ "type": "text", "text": text }]);
+        let params = json!({ "threadId": self.thread, "expectedTurnId": self.turn, "input": input, "clientUserMessageId": id });
+        self.steered += 1;
+        request(STEER + self.steered, "turn/steer", &params)
+    }
+
+    fn asked(&mut self, method: &str, id: &Value, params: &Value) -> Vec<Step> {
+        let (tool, input) = match method {
+            "item/commandExecution/requestApproval" => ("a command", pick(params, &["command", "cwd", "reason", "networkApprovalContext"])),
+            "item/fileChange/requestApproval" => {
+                let mut input = pick(params, &["reason", "grantRoot"]);
+                input["changes"] = self.changes.get(&text(&params["itemId"])).cloned().unwrap_or_default();
+                ("apply_patch", input)
+            }
+            "mcpServer/elicitation/request" => return vec![Step::Write(reply(id, &json!({ "action": "decline" })))],
+            _ => {
+                let error = json!({ "code": -32601, "message": "not supported by this client" });
+                return vec![Step::Write(line(&json!({ "id": id, "error": error })))];
+            }
+        };
+        self.asked.insert(id.to_string(), id.clone());
+        vec![Step::Permission(Permission { id: id.to_string(), tool: tool.to_owned(), input: input.to_string(), is_ours: false, is_edit: false })]
+    }
+
+    pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
+        self.given.clear();
+        let turn = self.turn.as_ref()?;
+        Some(request(INTERRUPT, "turn/interrupt", &json!({ "threadId": self.thread, "turnId": turn })))
+    }
+
+    /// It takes no words with a denial: they are a message, put before it so that both are read together.
+    pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
+        let id = self.asked.remove(id)?;
+        let word = if *decision == Decision::Allow { "accept" } else { "decline" };
+        let mut bytes = match decision {
+            Decision::Deny(why) if self.turn.is_some() => self.steer(&format!("denied-{id}"), &format!("What you asked for was denied: {why}")),
+            Decision::Allow | Decision::Deny(_) => Vec::new(),
+        };
+        bytes.extend(reply(&id, &json!({ "decision": word })));
+        Some(bytes)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The fields of these names that say something.
+fn pick(from: &Value, names: &[&str]) -> Value {
+    names
+        .iter()
+        .filter(|name| !from[**name].is_null())
+        .map(|name| ((*name).to_owned(), from[*name].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
+    line(&json!({ "id": id, "method": method, "params": params }))
+}
+
+fn reply(id: &Value, result: &Value) -> Vec<u8> {
+    line(&json!({ "id": id, "result": result }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codex(thread: Option<&str>, anew: Option<&str>) -> Codex {
+        Codex::new(Begin {
+            cwd: PathBuf::from("/w"),
+            thread: thread.map(str::to_owned),
+            anew: anew.map(str::to_owned),
+            sandbox: "workspace-write".to_owned(),
+        })
+    }
+
+    /// The requests that steps write.
+    fn written(steps: &[Step]) -> Vec<Value> {
+        let bytes = steps.iter().map(|step| if let Step::Write(bytes) = step { bytes.as_slice() } else { panic!("{steps:?}") });
+        let text = bytes.map(|bytes| std::str::from_utf8(bytes).expect("text")).collect::<String>();
+        text.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
+    }
+
+    /// A turn under way.
+    fn working() -> Codex {
+        let mut codex = codex(None, None);
+        codex.opening("/quit @/etc/passwd");
+        let begun = written(&codex.hear(&json!({"id": 1, "result": {}})));
+        assert_eq!((&begun[0]["method"], &begun[1]["method"]), (&json!("initialized"), &json!("thread/start")));
+        assert_eq!((&begun[1]["params"]["sandbox"], &begun[1]["params"]["approvalPolicy"]), (&json!("workspace-write"), &json!("on-request")));
+        let turn = written(&codex.hear(&json!({"id": 2, "result": {"thread": {"id": "t"}}})));
+        assert_eq!(turn[0]["params"]["input"], json!([{"type": "text", "text": "/quit @/etc/passwd"}]));
+        assert_eq!(codex.hear(&json!({"id": 3, "result": {"turn": {"id": "u"}}})), []);
+        codex
+    }
+
+    #[test]
+    fn a_turn_is_begun_steered_and_ended() {
+        let mut codex = working();
+        let message = MessageView { message_id: "m1".to_owned(), from: "person".to_owned(), text: "/exit".to_owned(), ..MessageView::default() };
+        let steer: Value = serde_json::from_slice(&codex.message(&message)).expect("one request");
+        assert_eq!((&steer["method"], &steer["params"]["expectedTurnId"]), (&json!("turn/steer"), &json!("u")));
+        assert_eq!(steer["params"]["input"][0]["text"], "A message from person:\n/exit");
+        let read = json!({"method": "item/completed", "params": {"item": {"type": "userMessage", "clientId": "m1"}}});
+        assert_eq!(codex.hear(&read), [Step::Delivered("m1".to_owned())]);
+        assert_eq!(codex.hear(&json!({"method": "turn/completed", "params": {}})), [Step::Close]);
+    }
+
+    #[test]
+    fn a_message_that_its_turn_has_not_read_is_given_the_next_one() {
+        let mut codex = working();
+        let message = MessageView { message_id: "m1".to_owned(), text: "wait".to_owned(), ..MessageView::default() };
+        codex.message(&message);
+        let next = written(&codex.hear(&json!({"method": "turn/completed", "params": {}})));
+        assert_eq!((&next[0]["method"], &next[0]["params"]["clientUserMessageId"]), (&json!("turn/start"), &json!("m1")));
+        assert_eq!(codex.hear(&json!({"id": 6, "error": {"message": "no active turn"}})), []);
+    }
+
+    #[test]
+    fn an_approval_is_asked_for_with_everything_and_decided_once() {
+        let mut codex = working();
+        let ask =
+            json!({"id": 0, "method": "item/commandExecution/requestApproval", "params": {"command": "rm -rf /", "cwd": "/w", "reason": "why not"}});
+        let [Step::Permission(asked)] = &codex.hear(&ask)[..] else { panic!("it asks") };
+        assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_ours && !asked.is_edit);
+        let answer = written(&[Step::Write(codex.decide("0", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
+        assert_eq!(answer[1], json!({"id": 0, "result": {"decision": "decline"}}));
+        assert!(answer[0]["params"]["input"][0]["text"].as_str().is_some_and(|text| text.ends_with("no")));
+        assert_eq!(codex.decide("0", &Decision::Allow), None);
+        codex.hear(&json!({"method": "item/started", "params": {"item": {"type": "fileChange", "id": "c", "changes": [{"path": "/etc/passwd"}]}}}));
+        let ask = json!({"id": 1, "method": "item/fileChange/requestApproval", "params": {"itemId": "c"}});
+        assert!(matches!(&codex.hear(&ask)[..], [Step::Permission(asked)] if asked.input.contains("/etc/passwd")));
+        let other = written(&codex.hear(&json!({"id": 2, "method": "item/tool/call", "params": {}})));
+        assert_eq!(other[0]["error"]["code"], -32601);
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_begins_anew_with_the_whole_task() {
+        let mut codex = codex(Some("old"), Some("the whole task"));
+        codex.opening("go on");
+        let begun = written(&codex.hear(&json!({"id": 1, "result": {}})));
+        assert_eq!((&begun[1]["method"], &begun[1]["params"]["threadId"]), (&json!("thread/resume"), &json!("old")));
+        let gone = json!({"id": 2, "error": {"code": -32600, "message": "no rollout found for thread id old"}});
+        assert_eq!(written(&codex.hear(&gone))[0]["method"], "thread/start");
+        let turn = written(&codex.hear(&json!({"id": 2, "result": {"thread": {"id": "new"}}})));
+        assert_eq!(turn[0]["params"]["input"][0]["text"], "the whole task");
+        assert!(matches!(&codex.hear(&json!({"id": 3, "error": {"message": "broken"}}))[..], [Step::Failed(why), Step::Close] if why == "broken"));
+    }
+}

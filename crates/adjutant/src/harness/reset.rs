@@ -1,0 +1,210 @@
+//! When a limit ends, read from a vendor's words: a number of seconds since the epoch, a length of
+//! time, an RFC 3339 time, or a clock time as people write it. Pure: `now` and the zone are given.
+
+use adjutant_core::Time;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Unit, Zoned};
+
+/// Longest wait that is believed.
+const AGAIN_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
+
+/// A limit that has ended so long ago at most has just ended; then this is waited for.
+const JUST_PASSED_MS: i64 = -2 * 60 * 1000;
+const PASSED_PAUSE_MS: i64 = 5 * 1000;
+
+const LENGTH_MARKS: [&str; 9] =
+    ["again in", "retry in", "resets in", "reset in", "reset after", "retry after", "retry-after", "retrydelay", "resets_in_seconds"];
+const CLOCK_MARKS: [&str; 6] = ["again at", "again on", "resets", "reset at", "reset on", "available at"];
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+/// Reads when a limit ends from a text in lower case: `…|<seconds since the epoch>`, `try again in 2h 5m`,
+/// `resets_in_seconds: 40`, `retryDelay: "34s"`, `resets 3:45pm (America/New_York)`, `try again at Nov
+/// 24th, 2026 3:45 PM`. `zone` is the one of a clock time that names none.
+pub fn again_at(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
+    let epoch = lower.rsplit_once('|').and_then(|(_, rest)| rest.get(..10)?.parse::<i64>().ok()).map(|seconds| Time(seconds.saturating_mul(1000)));
+    let within = || {
+        let rest = LENGTH_MARKS.iter().find_map(|mark| lower.split_once(mark)).map(|(_, rest)| rest)?;
+        Some(now.plus_ms(length_ms(rest.trim_start_matches([' ', ':', '"', '~', '\\', '=']))?))
+    };
+    let clock = || {
+        CLOCK_MARKS
+            .iter()
+            .flat_map(|mark| lower.match_indices(mark).map(|(at, found)| at + found.len()))
+            .find_map(|at| clock_time(&lower[at..], now, zone))
+    };
+    epoch.or_else(within).or_else(clock).and_then(|at| believed(at, now))
+}
+
+/// Returns when to go on, told when a limit ends: soon, where that has just passed (clocks differ); not
+/// at all, where it is absurd.
+pub fn believed(at: Time, now: Time) -> Option<Time> {
+    let in_ms = at.0.checked_sub(now.0)?;
+    match in_ms {
+        1..=AGAIN_MS_MAX => Some(at),
+        JUST_PASSED_MS..=0 => Some(now.plus_ms(PASSED_PAUSE_MS)),
+        _ => None,
+    }
+}
+
+/// Reads a clock time at the beginning of a text: with or without a date, `am` or `pm`, a zone. The
+/// next such time is meant, and where no seconds are told, the end of that minute: it was rounded.
+fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
+    let mut words =
+        text.split(|c: char| c.is_whitespace() || c == ',').map(|word| word.trim_matches([':', '"', ';'])).filter(|word| !word.is_empty());
+    let mut word = words.find(|word| !matches!(*word, "on" | "at"))?;
+    if let Ok(stamp) = word.trim_end_matches('.').to_uppercase().parse::<Timestamp>() {
+        return Some(Time(stamp.as_millisecond()));
+    }
+    let mut month_day = None;
+    let mut year = None;
+    let is_tomorrow = word == "tomorrow";
+    if let Some(month) = MONTHS.iter().position(|month| word.starts_with(month)) {
+        let day = words.next()?;
+        let digits = day.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        month_day = Some((i8::try_from(month + 1).ok()?, digits.parse::<i8>().ok()?));
+        word = words.find(|word| !matches!(*word, "on" | "at"))?;
+        if word.len() == 4
+            && let Ok(told) = word.parse::<i16>()
+        {
+            year = Some(told);
+            word = words.find(|word| *word != "at")?;
+        }
+    } else if is_tomorrow {
+        word = words.find(|word| *word != "at")?;
+    }
+    let mut words = words.peekable();
+    let (clock, half) = match word.find(['a', 'p']) {
+        Some(at) => (&word[..at], Some(&word[at..])),
+        None => (word, words.next_if(|word| word.starts_with(['a', 'p']) && word.trim_end_matches(['.', ')']).replace('.', "").len() == 2)),
+    };
+    let half = half.map(|half| half.replace(['.', ')'], ""));
+    let mut numbers = clock.trim_end_matches('.').split(':').map(|number| number.parse::<i8>().ok());
+    let (hour, minute, second) = (numbers.next()??, numbers.next(), numbers.next());
+    let hour = match half.as_deref() {
+        Some("am") if (1..=12).contains(&hour) => hour % 12,
+        Some("pm") if (1..=12).contains(&hour) => hour % 12 + 12,
+        // A bare number is no time.
+        None if minute.is_some() => hour,
+        _ => return None,
+    };
+    let named = words.next().map(|word| word.trim_matches(['(', ')', '.', '\'', '"']));
+    let zone = match named {
+        Some("utc" | "gmt" | "z") => TimeZone::UTC,
+        // A zone that nobody here knows says nothing.
+        Some(name) if name.contains('/') => TimeZone::get(name).ok()?,
+        _ => zone.clone(),
+    };
+    let here = Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone());
+    let at = |date: Date| -> Option<Zoned> {
+        let time = jiff::civil::Time::new(hour, minute.unwrap_or(Some(0))?, second.unwrap_or(Some(0))?, 0).ok()?;
+        let begins = DateTime::from_parts(date, time).to_zoned(zone.clone()).ok()?;
+        if second.is_some() { Some(begins) } else { begins.checked_add(jiff::Span::new().minutes(1)).ok() }
+    };
+    let zoned = match month_day {
+        Some((month, day)) => {
+            let of = |year| at(Date::new(year, month, day).ok()?);
+            let this = of(year.unwrap_or(here.year()))?;
+            // In December a limit may end in January.
+            if year.is_none() && this <= here { of(here.year().checked_add(1)?)? } else { this }
+        }
+        None if is_tomorrow => at(here.date().tomorrow().ok()?)?,
+        None => match at(here.date())? {
+            today if today > here => today,
+            _ => at(here.date().tomorrow().ok()?)?,
+        },
+    };
+    Some(Time(zoned.round(Unit::Second).ok()?.timestamp().as_millisecond()))
+}
+
+/// Reads a length of time at the beginning of a text.
+fn length_ms(mut text: &str) -> Option<i64> {
+    let mut total = 0.0_f64;
+    let mut found = false;
+    loop {
+        text = text.trim_start_matches([' ', ',']).strip_prefix("and ").unwrap_or(text.trim_start_matches([' ', ','])).trim_start();
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        let Ok(number) = text[..digits].trim_end_matches('.').parse::<f64>() else { break };
+        let unit_at = text[digits..].trim_start();
+        let letters = unit_at.len() - unit_at.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let unit = match &unit_at[..letters] {
+            "ms" | "milliseconds" => 1.0,
+            "" | "s" | "sec" | "secs" | "second" | "seconds" => 1_000.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60_000.0,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000.0,
+            "d" | "day" | "days" => 86_400_000.0,
+            _ => break,
+        };
+        found = true;
+        total += number * unit;
+        text = &unit_at[letters..];
+        if letters == 0 {
+            break;
+        }
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "what is absurdly long becomes the longest, which is not believed")]
+    found.then_some(total as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(1_763_700_000_000);
+
+    #[test]
+    fn the_end_of_a_limit_is_read_where_it_is_told() {
+        let after = |text: &str| again_at(text, NOW, &TimeZone::UTC).map(|at| at.0 - NOW.0);
+        assert_eq!(after("claude ai usage limit reached|1763703600"), Some(3_600_000));
+        assert_eq!(after("claude ai usage limit reached|1763699990"), Some(PASSED_PAUSE_MS), "clocks differ");
+        assert_eq!(after("try again in 2 hours 5 minutes."), Some(7_500_000));
+        assert_eq!(after("you've hit your usage limit. try again in 3 days and 1 hour."), Some(262_800_000));
+        assert_eq!(after("please try again in 1.5s"), Some(1_500));
+        assert_eq!(after("\"retrydelay\": \"34s\""), Some(34_000));
+        assert_eq!(after("\"resets_in_seconds\":40}"), Some(40_000));
+        assert_eq!(after("quota will reset after 5h30m1s"), Some(19_801_000));
+        for text in [
+            "rate limited",
+            "try again later",
+            "try again in a while",
+            "limit|1",
+            "try again in 900 days",
+            "resets 5",
+            "resets 25:00",
+            "resets 13pm",
+            "resets feb 31 at 3pm",
+            "resets 3pm (nowhere/at_all)",
+            "resets soon at noon",
+        ] {
+            assert_eq!(after(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_clock_time_is_the_next_one_in_its_zone() {
+        // A Friday, 23:40 in New York (five hours behind UTC), 04:40 on Saturday in UTC.
+        let now: Timestamp = "2025-11-22T04:40:30Z".parse().expect("a time");
+        let new_york = TimeZone::get("America/New_York").expect("the machine knows zones");
+        let after = |text: &str, zone: &TimeZone| {
+            let at = again_at(&text.to_lowercase(), Time(now.as_millisecond()), zone)?;
+            Some(Timestamp::from_millisecond(at.0).expect("a time").to_string())
+        };
+        let (here, utc) = (|text: &str| after(text, &new_york), |text: &str| after(text, &TimeZone::UTC));
+        // Without seconds it is the end of the minute, and what has passed today is tomorrow's.
+        assert_eq!(utc("limit reached ∙ resets at 3:45 PM").as_deref(), Some("2025-11-22T15:46:00Z"));
+        assert_eq!(here("limit reached ∙ resets at 3:45 PM").as_deref(), Some("2025-11-22T20:46:00Z"));
+        assert_eq!(utc("resets 4am").as_deref(), Some("2025-11-23T04:01:00Z"));
+        assert_eq!(utc("You've hit your 5-hour limit · resets 4:40am").as_deref(), Some("2025-11-22T04:41:00Z"), "this very minute");
+        assert_eq!(here("visit https://x.example/usage or try again at 11:59 PM.").as_deref(), Some("2025-11-22T05:00:00Z"));
+        assert_eq!(here("resets 12am").as_deref(), Some("2025-11-22T05:01:00Z"));
+        assert_eq!(utc("resets 7:19pm (America/New_York)").as_deref(), Some("2025-11-23T00:20:00Z"));
+        assert_eq!(here("resets 7:19pm (UTC)").as_deref(), Some("2025-11-22T19:20:00Z"));
+        assert_eq!(utc("try again at Nov 24th, 2025 3:45 PM.").as_deref(), Some("2025-11-24T15:46:00Z"));
+        assert_eq!(utc("weekly limit reached · resets Nov 25 at 3pm (America/New_York)").as_deref(), Some("2025-11-25T20:01:00Z"));
+        assert_eq!(utc("resets tomorrow at 05:00").as_deref(), Some("2025-11-23T05:01:00Z"));
+        assert_eq!(utc("it will reset at 15:45:10").as_deref(), Some("2025-11-22T15:45:10Z"));
+        assert_eq!(utc("reset at 2025-11-22T06:00:00Z").as_deref(), Some("2025-11-22T06:00:00Z"));
+        assert_eq!(utc("try again at Jan 3rd, 2027 3:45 PM"), None, "too far to be believed");
+        assert_eq!(utc("context resets; resets at 3:45 p.m.").as_deref(), Some("2025-11-22T15:46:00Z"), "the first that is a time");
+    }
+}
