@@ -50,7 +50,8 @@ pub enum HarnessKind {
 }
 
 /// What a run may do without anybody's approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What comes later includes what comes before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Permissions {
     /// Look at everything, change nothing.
     Read,
@@ -115,5 +116,7 @@ pub struct AgentSpec {
     pub timeout_ms: Option<i64>,
     /// How long one wait for an answer goes on, see [`crate::limits::PATIENCE_MS_DEFAULT`].
     pub patience_ms: i64,
+    /// How long it may be silent before that is reported. `None`: for ever.
+    pub stall_ms: Option<i64>,
     pub grace_ms: i64,
 }

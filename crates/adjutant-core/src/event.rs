@@ -15,6 +15,8 @@ pub enum EventKind {
     RunCheckpoint,
     RunAnnotated,
     RunAdopted,
+    RunStalled,
+    RunStirred,
     MessageSent,
     MessageDelivered,
     RequestAsked,
@@ -28,7 +30,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::RunQueued,
         Self::RunStarting,
         Self::RunStarted,
@@ -41,6 +43,8 @@ impl EventKind {
         Self::RunCheckpoint,
         Self::RunAnnotated,
         Self::RunAdopted,
+        Self::RunStalled,
+        Self::RunStirred,
         Self::MessageSent,
         Self::MessageDelivered,
         Self::RequestAsked,
@@ -69,6 +73,8 @@ impl EventKind {
             Self::RunCheckpoint => "run.checkpoint",
             Self::RunAnnotated => "run.annotated",
             Self::RunAdopted => "run.adopted",
+            Self::RunStalled => "run.stalled",
+            Self::RunStirred => "run.stirred",
             Self::MessageSent => "message.sent",
             Self::MessageDelivered => "message.delivered",
             Self::RequestAsked => "request.asked",

@@ -22,6 +22,8 @@ pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;
 pub const EXPIRY_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
 /// How long one `check_answer` wait goes on before it fails as stalled: 300 s.
 pub const PATIENCE_MS_DEFAULT: i64 = 300 * 1000;
+/// How long an agent may write nothing and call nobody before it is reported as silent: 10 minutes.
+pub const STALL_MS_DEFAULT: i64 = 10 * 60 * 1000;
 /// Grace between TERM and KILL when an attempt is stopped.
 pub const GRACE_MS_DEFAULT: i64 = 8 * 1000;
 /// How long a stopped run is kept for resuming before it is finished: 7 days.

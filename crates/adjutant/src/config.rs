@@ -449,6 +449,7 @@ struct FileAgent {
     trust_repo: bool,
     timeout: Option<String>,
     patience: Option<String>,
+    stall: Option<String>,
     grace: Option<String>,
 }
 
@@ -576,6 +577,7 @@ impl Config {
                 description: agent.description.clone(),
                 timeout_ms: agent.timeout.as_deref().map(duration_ms).transpose().map_err(|problem| value(&format!("{field}.timeout"), problem))?,
                 patience_ms: duration(&format!("{field}.patience"), agent.patience.as_deref(), limits::PATIENCE_MS_DEFAULT)?,
+                stall_ms: optional(&format!("{field}.stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT)?,
                 grace_ms: duration(&format!("{field}.grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT)?,
             };
             agents.insert(name, AgentEntry { spec, source: path.display().to_string() });
@@ -631,6 +633,7 @@ fn builtin_echo() -> AgentSpec {
         description: "Built-in scripted agent: says, asks, waits, writes, fails as its prompt tells it".to_owned(),
         timeout_ms: None,
         patience_ms: limits::PATIENCE_MS_DEFAULT,
+        stall_ms: Some(limits::STALL_MS_DEFAULT),
         grace_ms: limits::GRACE_MS_DEFAULT,
     }
 }

@@ -52,6 +52,9 @@ pub struct Order {
     /// Active time used up by earlier attempts.
     pub active_ms_before: i64,
     pub patience_ms: i64,
+    /// Reported as silent after this long without output or a call. `None`: never.
+    #[serde(default)]
+    pub stall_ms: Option<i64>,
     pub grace_ms: i64,
     /// The acceptance command: a program and its arguments. Empty: none.
     #[serde(default)]
@@ -153,6 +156,10 @@ pub enum FactKind {
     GuardLost {},
     /// The active time (of all attempts together) is used up; the supervisor is stopping the attempt.
     LimitReached { active_ms: i64 },
+    /// It has written nothing and called nobody for so long.
+    Stalled { silent_ms: i64 },
+    /// A sign of life after that.
+    Stirred {},
     /// The agent has ended, and what it left behind is about to be looked at. Should the supervisor die
     /// over that, `end` (an `Ended`) is how the attempt ended.
     AgentEnded { end: Box<FactKind> },

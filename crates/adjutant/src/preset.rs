@@ -37,6 +37,9 @@ pub struct Preset {
     /// Added unless the directory is trusted: what keeps its configuration from being honoured.
     #[serde(default)]
     pub untrusted_args: Vec<String>,
+    /// Added where it is trusted: what makes its configuration honoured.
+    #[serde(default)]
+    pub trusted_args: Vec<String>,
     /// How the prompt goes in; a protocol's driver has its own way.
     #[serde(default)]
     pub prompt: PromptForm,
@@ -60,6 +63,10 @@ pub struct Preset {
     pub stop: StopForm,
     #[serde(default)]
     pub stream: Stream,
+    /// Where its sessions lie, for one that fails when the session to go on in is gone: it is begun anew
+    /// then.
+    #[serde(default)]
+    pub sessions: Option<Sessions>,
     /// What a failure's text means; the first that matches counts.
     #[serde(default)]
     pub failures: Vec<FailurePattern>,
@@ -163,6 +170,18 @@ pub struct StopForm {
     /// INT first, to the agent itself: with TERM some leave what they started.
     #[serde(default)]
     pub interrupt: bool,
+}
+
+/// Where a CLI keeps its sessions: `<home>/<under>/<any directory>/<file>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sessions {
+    /// The variable that names its home; without it that is `home`, below the user's.
+    pub home_env: String,
+    pub home: String,
+    pub under: String,
+    /// With `{session}`.
+    pub file: String,
 }
 
 /// What its lines mean.
@@ -316,9 +335,13 @@ pub struct About {
     /// How our tools get in.
     #[serde(default)]
     pub tools: String,
-    /// What the repository can say about agents.
+    /// Where a directory can say something about agents that makes them start programs or changes
+    /// what they may do: files, and directories with everything in them.
     #[serde(default)]
     pub directory_files: Vec<String>,
+    /// That is left out of an attempt that does not trust it.
+    #[serde(default)]
+    pub kept_out: bool,
     /// What of it is kept out, and how.
     #[serde(default)]
     pub directory: String,
@@ -436,7 +459,7 @@ mod tests {
                 assert!(Cause::from_word(&pattern.cause).is_some(), "{name}: {}", pattern.cause);
                 assert!(pattern.any.iter().all(|text| *text == text.to_lowercase()), "{name}: patterns are lower case");
             }
-            let args = [&preset.args, &preset.new_args, &preset.resume_args, &preset.untrusted_args, &preset.prompt_args];
+            let args = [&preset.args, &preset.new_args, &preset.resume_args, &preset.untrusted_args, &preset.trusted_args, &preset.prompt_args];
             assert!(!args.into_iter().flatten().any(|arg| arg.contains("{mcp_token")), "{name}: no token in an argument");
             assert_eq!(preset.can.resume, !preset.resume_args.is_empty(), "{name}");
             let About { versions_tried, sign_in_files, tools, directory, resumes, .. } = &preset.about;

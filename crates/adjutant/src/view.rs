@@ -248,11 +248,22 @@ pub struct RunView {
     /// When a run goes on by itself that a limit of its model has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes_at: Option<String>,
+    /// Since when a run at work has written nothing and called nobody, where that is longer than its
+    /// agent's `stall` allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<String>,
+    /// What the user should know about how its newest attempt was started: what of its directory's own
+    /// agent configuration is honoured, with its hash, or could not be kept out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The first line of the prompt, shortened.
     pub task: String,
     pub cwd: String,
+    /// What it may do without approval: `read`, `edit` or `full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<String>,
     /// The dispatching principal: `person`, `client:<name>` or `run:<id>`.
     pub owner: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

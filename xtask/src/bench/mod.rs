@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the figures that the project promises, each beside the machine's own
 //! floor of the same minute.
 
+mod agents;
 mod chat;
 mod chats;
 mod crowd;
@@ -128,6 +129,8 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("chat: show", chats::show(&bench));
     measure!("chat: search", chats::search(&bench));
     measure!("flood", size::flood(&bench));
+    measure!("agents: streams", agents::decode());
+    measure!("agents: first event", agents::overhead(&bench));
     measure!("restart", size::restart(&bench));
     stats::print(&rows);
     if !broken.is_empty() {

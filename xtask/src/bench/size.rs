@@ -24,6 +24,7 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
             Row::number("memory, PSS: adj mcp", pss_mb(server.pid())?, "MB", 6.0, true),
             Row::number("memory, PSS: guard", pss_mb(lock_pid(&dir.guard_lock())?)?, "MB", 1.0, true),
             Row::number("memory, PSS: supervisor", pss_mb(lock_pid(&dir.supervisor_lock())?)?, "MB", 6.0, true),
+            Row::number("memory, PSS: our side of one live run", ours_of(&dir)?, "MB", 10.0, true),
             Row::number("memory, PSS: hub, idle", hub, "MB", 12.0, true),
         ])
     })
@@ -53,6 +54,25 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
         .await?,
     );
     Ok(rows)
+}
+
+/// Guard, supervisor, and what holds the attempt together: everything of ours that one live run needs
+/// (its worker's MCP is served by the supervisor).
+fn ours_of(dir: &adjutant::link::AttemptDir) -> Result<f64> {
+    let guard = lock_pid(&dir.guard_lock())?;
+    let mut total = 0.0;
+    let mut look_at = vec![guard];
+    while let Some(pid) = look_at.pop() {
+        let args = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_agent = args.split(|byte| *byte == 0).any(|arg| arg == b"__echo");
+        if is_agent {
+            continue;
+        }
+        total += pss_mb(pid)?;
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        look_at.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    Ok(total)
 }
 
 pub async fn wait_for_log(lab: &Lab, path: &str) -> Result<()> {

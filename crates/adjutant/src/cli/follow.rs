@@ -188,7 +188,7 @@ impl<'a> Follow<'a> {
                 let what = event.kind.strip_prefix("request.").unwrap_or_default();
                 self.note(&format!("{what}: {}", event.text))?;
             }
-            "run.progress" | "run.stopping" | "run.requeued" => self.note(&event.text)?,
+            "run.progress" | "run.stopping" | "run.requeued" | "run.stalled" => self.note(&event.text)?,
             _ => {}
         }
         Ok(())

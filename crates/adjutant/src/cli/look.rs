@@ -129,9 +129,11 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("id", Some(&run.run_id))?;
     field("status", Some(&run.status))?;
     field("reason", run.reason.as_deref())?;
+    field("note", run.note.as_deref())?;
     field("task", Some(&run.task))?;
     field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
     field("directory", Some(&run.cwd))?;
+    field("may", run.permissions.as_deref())?;
     field("shared by", Some(&run.shares_directory_with.join(", ")))?;
     field("owner", Some(&run.owner))?;
     field("child of", run.parent_name.as_deref().or(run.parent.as_deref()))?;

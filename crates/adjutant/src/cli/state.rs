@@ -28,6 +28,10 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
     match (run.state.as_str(), run.outcome.as_deref()) {
         ("queued", _) => made(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued, {place}.")), Style::Dim, 3),
         ("starting", _) => made("● starting".to_owned(), Style::Good, 2),
+        ("running", _) if run.silent_since.is_some() => {
+            let silent = run.silent_since.as_deref().and_then(|since| age::seconds_since(since, now)).map(age::short).unwrap_or_default();
+            made(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
+        }
         ("running", _) => made("● working".to_owned(), Style::Good, 2),
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),

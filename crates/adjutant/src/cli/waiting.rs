@@ -49,6 +49,11 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
         for run in &waited.ended {
             cx.out.line(&ending(run, cx))?;
         }
+        for run in waited.working.iter().filter(|run| run.silent_since.is_some()) {
+            let name = text::line(&run.name);
+            cx.out.line(&format!("{name}  {}", text::line(&state::look(run, now()).text)))?;
+            cx.out.next(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}"))?;
+        }
         for request in &waited.needs {
             cx.out.text(&look::question(request, cx)?)?;
         }

@@ -4,8 +4,10 @@
 //! connection breaks in between, the call is repeated under the same idempotency key, so it has
 //! one effect however often the hub is killed.
 
+mod pulse;
 mod start;
 
+pub use pulse::Pulse;
 pub use start::ensure_hub;
 
 use crate::config::Home;
@@ -50,7 +52,7 @@ const PATIENCE_SPARE: Duration = Duration::from_secs(60);
 
 /// A connection to the hub, or to a supervisor that carries the calls on. Cheap to clone.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<Inner>, Option<Arc<Pulse>>);
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -142,7 +144,13 @@ impl Client {
     }
 
     fn new(target: Target) -> Self {
-        Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()) }))
+        Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()) }), None)
+    }
+
+    /// Returns the same client, whose calls are signs of life.
+    #[must_use]
+    pub fn with_pulse(&self, pulse: Arc<Pulse>) -> Self {
+        Self(Arc::clone(&self.0), Some(pulse))
     }
 
     fn target(&self) -> std::sync::MutexGuard<'_, Target> {
@@ -182,6 +190,7 @@ impl Client {
     /// # Errors
     /// What the far end refused, or [`codes::UNREACHABLE`].
     pub async fn send(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, ErrorView> {
+        let _under_way = self.1.as_ref().map(Pulse::call);
         let began = Instant::now();
         let mut failures = 0_u32;
         loop {

@@ -16,6 +16,8 @@ use std::path::PathBuf;
 /// Prepares a vendor's CLI.
 pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<Launch, Refusal> {
     let Some(preset) = &order.preset else { return Err(invalid(order, "has no preset")) };
+    let anew = begun_anew(order, preset);
+    let order = anew.as_ref().unwrap_or(order);
     let program = plain::program(order)?;
     let values = Values::new(order, preset, dir, access)?;
     let profile = preset.permissions.of(&order.permissions);
@@ -23,8 +25,8 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<
         Some(_) => (&preset.resume_args, None),
         None => (&preset.args, Some(&preset.new_args)),
     };
-    let untrusted = if order.trust_repo { None } else { Some(&preset.untrusted_args) };
-    let parts = [Some(begin), Some(&profile.args), untrusted, Some(&order.args), behind];
+    let trust = if order.trust_repo { &preset.trusted_args } else { &preset.untrusted_args };
+    let parts = [Some(begin), Some(&profile.args), Some(trust), Some(&order.args), behind];
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
     for (n, arg) in parts.into_iter().enumerate().flat_map(|(n, part)| part.into_iter().flatten().map(move |arg| (n, arg))) {
         // The user's own arguments are nobody's template.
@@ -66,6 +68,17 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<
     };
     let stream = (preset.driver != Driver::Plain).then(|| StreamOf { stream: preset.stream.clone(), answers_after });
     Ok(Launch { program, argv, input, env, files, dialogue, stream, interrupt: preset.stop.interrupt })
+}
+
+/// The order as it is without its session, should that be gone.
+fn begun_anew(order: &Order, preset: &Preset) -> Option<Order> {
+    let (session, sessions, prompt) = (order.session.as_ref()?, preset.sessions.as_ref()?, order.prompt_anew.as_ref()?);
+    let home = order.env.get(&sessions.home_env).map(PathBuf::from).or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(&sessions.home)))?;
+    let is_name = session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    let file = sessions.file.replace("{session}", session);
+    let is_there =
+        is_name && std::fs::read_dir(home.join(&sessions.under)).is_ok_and(|dirs| dirs.flatten().any(|dir| dir.path().join(&file).exists()));
+    (!is_there).then(|| Order { session: None, prompt: prompt.clone(), ..order.clone() })
 }
 
 fn prompt(order: &Order, preset: &Preset, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {

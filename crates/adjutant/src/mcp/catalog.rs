@@ -163,6 +163,7 @@ pub const PARENT: [ToolRow; 13] = [
             Param::new("cwd", Kind::Text).about("Default: this project"),
             Param::new("name", Kind::Text).about("Short name for the run"),
             Param::new("timeout_s", Kind::Integer).about("Limit on active time"),
+            Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about("What it may do unasked; default: the agent's"),
             Param::new("criteria", Kind::Text).about("What success means"),
             Param::new("accept", Kind::Texts).about("Command (argv) that checks the work at the end"),
             WAIT.about("Wait this long for its first question or end; default 0"),

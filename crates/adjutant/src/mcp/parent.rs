@@ -44,7 +44,7 @@ fn ms(duration: Duration) -> u64 {
 pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -> Ended {
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let dispatch = Dispatch {
-        permissions: None,
+        permissions: args.owned("permissions"),
         trust_repo: false,
         agent: args.word("agent"),
         prompt: args.word("prompt"),
@@ -155,6 +155,9 @@ pub fn waited(waited: &Waited) -> Shown {
         ("timeout", _) => {
             shown = shown.line("nothing to report yet");
             again
+        }
+        _ if ended.is_empty() && working_told.iter().any(|run| run.silent_since.is_some()) => {
+            format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }
         (_, Some(run)) => format!("see what stopped it (check_subagent_status), then {}; {again}", resume_hint(run)),
         _ if working.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),

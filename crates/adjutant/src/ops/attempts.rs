@@ -1,5 +1,6 @@
 //! Attempts as the hub drives them: claiming, launching, taking facts in, saying what is wanted.
 
+use super::trust::Honoured;
 use super::{OpError, Ops, Terms, render};
 
 use crate::link::{AttemptDir, Closing, Fact, FactKind, Order, Orders, Saw, SawAcceptance, UsageText};
@@ -143,6 +144,14 @@ impl Ops {
                 *first = found.display().to_string();
             }
         }
+        let honoured = match &preset {
+            Some(preset) => self.honoured(&run.cwd, preset, input.agent.trust_repo).await,
+            None => Honoured { trust: false, note: None },
+        };
+        if honoured.note != run.note {
+            let note = honoured.note.clone();
+            self.store.write(move |tx| tx.set_note(id.run, note.as_deref())).await?;
+        }
         let order = Order {
             home: self.home.dir.clone(),
             run_id: run.id.to_string(),
@@ -152,7 +161,7 @@ impl Ops {
             harness: harness_word(input.agent.harness).to_owned(),
             preset,
             permissions: input.agent.permissions.word().to_owned(),
-            trust_repo: input.agent.trust_repo,
+            trust_repo: honoured.trust,
             session,
             prompt_anew,
             argv,
@@ -164,6 +173,7 @@ impl Ops {
             timeout_ms: input.agent.timeout_ms,
             active_ms_before: run.active_ms,
             patience_ms: input.agent.patience_ms,
+            stall_ms: input.agent.stall_ms,
             grace_ms: input.agent.grace_ms,
             accept: input.accept.clone(),
             log_bytes_max: config.log_bytes_max,
@@ -422,6 +432,8 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
         }
         FactKind::Signal { found } => return super::signals::take(tx, &run, &found, terms),
         FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
+        FactKind::Stalled { silent_ms } => return tx.set_stalled(&run, Some(silent_ms), by),
+        FactKind::Stirred {} => return tx.set_stalled(&run, None, by),
         FactKind::AgentEnded { end } => {
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             return tx.set_agent_end(run.id, id.n, &end);

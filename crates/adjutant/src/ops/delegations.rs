@@ -96,7 +96,8 @@ impl Ops {
         let Matter::Delegation(asked) = &request.matter else { return Ok(None) };
         let wanted = changed(asked, changes);
         let config = self.config_or_builtin();
-        let agent = match &wanted.agent {
+        let may = own.agent.permissions;
+        let mut agent = match &wanted.agent {
             None => own.agent,
             Some(name) if *name == own.agent.name.as_str() => own.agent,
             Some(name) => {
@@ -108,6 +109,8 @@ impl Ops {
                 entry.spec.clone()
             }
         };
+        // A run cannot give more than it has itself.
+        agent.permissions = agent.permissions.min(may);
         let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
         let cwd = checked_cwd(directory.to_str().unwrap_or_default())?;
         let prompt = prompt(&requester.name, &wanted);

@@ -17,6 +17,7 @@ mod runs;
 mod search;
 mod signals;
 mod tasks;
+mod trust;
 mod waits;
 mod webhooks;
 

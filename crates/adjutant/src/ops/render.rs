@@ -3,7 +3,9 @@
 use crate::clock::rfc3339;
 use crate::config::Home;
 use crate::store::Connection;
-use crate::store::{Event, Group, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, queue_place, requests_of, run_by_id};
+use crate::store::{
+    Event, Group, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
+};
 use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView};
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Delegation};
@@ -23,6 +25,7 @@ pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<Run
     view.pending = pending.iter().map(request).collect();
     view.checkpoint = super::reports::checkpoint(connection, run)?.as_ref().map(checkpoint);
     super::reports::add_report(connection, run, &mut view)?;
+    view.permissions = permissions_of(connection, run.id)?.map(|permissions| permissions.word().to_owned());
     if let Some(parent) = run.parent {
         view.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
     }
@@ -46,7 +49,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         RunState::Finished(Outcome::SpawnFailed | Outcome::Cancelled | Outcome::Lost | Outcome::Succeeded)
         | RunState::Queued
         | RunState::Starting
-        | RunState::Running => None,
+        | RunState::Running => run.silent_since().map(|since| format!("silent (no output, no call) since {}", rfc3339(since))),
     };
     let reason = match (reason, &run.detail) {
         (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
@@ -65,6 +68,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
             RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(until)),
             _ => None,
         },
+        silent_since: time(run.silent_since()),
+        note: run.note.clone(),
         exit_code: match run.exit {
             Some(Exit::Code(code)) => Some(code),
             Some(Exit::Signal(signal)) => Some(128 + signal),
@@ -72,6 +77,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         },
         task: run.task.clone(),
         cwd: run.cwd.clone(),
+        permissions: None,
         owner: run.owner.to_string(),
         parent: run.parent.map(|id| id.to_string()),
         root: run.root.to_string(),

@@ -3,6 +3,7 @@
 use super::answers::bounded;
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
+use crate::preset::Preset;
 use crate::store::{NewRun, Run, RunInput, live_in_dir, run_input, runs_newest, unread_of};
 use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
@@ -124,6 +125,15 @@ impl Ops {
             agent.permissions = Permissions::from_word(word).ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
         }
         agent.trust_repo |= call.trust_repo;
+        let preset = Preset::from_text(&agent.preset);
+        let found = match preset.filter(|_| agent.trust_repo) {
+            Some(preset) => self.look_at_directory(&cwd, &preset).await?,
+            None => None,
+        };
+        // Who says so for this run has looked at it; the configuration alone holds for what was trusted.
+        if let Some(found) = found.as_ref().filter(|_| !call.trust_repo) {
+            self.check_trusted(&cwd, found)?;
+        }
         let env = agents::own_env(&agent, call.env);
         match call.timeout_s {
             Some(0) => return Err(Denied::invalid("timeout_s", "at least 1").into()),
@@ -137,6 +147,9 @@ impl Ops {
         self.write(caller, move |tx, who| {
             if refuse_shared && let Some(other) = live_in_dir(tx.connection(), &cwd, id)?.first() {
                 return Err(Denied::invalid("cwd", format!("{other} is at work there, and the configuration refuses a second run")).into());
+            }
+            if let Some(found) = &found {
+                tx.trust(&cwd, &found.hash, who)?;
             }
             let new = NewRun {
                 id,

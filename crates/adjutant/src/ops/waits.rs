@@ -18,6 +18,8 @@ const EVENTS_MAX: u32 = 5_000;
 
 /// What one look at the runs of a wait shows.
 struct Look {
+    /// One of those at work has gone silent since.
+    silent: bool,
     needs: Vec<Request>,
     ended: Vec<Run>,
     working: Vec<Run>,
@@ -33,7 +35,7 @@ impl Look {
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
         let nothing_left = self.working.is_empty();
         match until {
-            WaitUntil::Attention if !self.needs.is_empty() || !self.ended.is_empty() => Some("event"),
+            WaitUntil::Attention if !self.needs.is_empty() || !self.ended.is_empty() || self.silent => Some("event"),
             WaitUntil::Any if !self.ended.is_empty() || stuck => Some("event"),
             WaitUntil::All if (nothing_left && (named || !self.ended.is_empty())) || stuck => Some("event"),
             _ if nothing_left && self.needs.is_empty() => Some("idle"),
@@ -148,14 +150,17 @@ impl Ops {
 /// Looks at the runs of a wait: these, or all of `who`'s.
 fn look(connection: &Connection, who: &Principal, runs: &[RunId], after: Option<EventSeq>, began: EventSeq) -> Result<Look, StoreError> {
     let owner = if *who == Principal::Person { None } else { Some(who) };
+    // Told once: who waits on without a cursor is told of what happens from then on.
+    let has_gone_silent = |run: &Run| run.silent_since().is_some() && run.stall_seq > Some(after.unwrap_or(began));
     let cursor = last_seq(connection)?;
     if runs.is_empty() {
         let ended = ended_after(connection, owner, after.unwrap_or(began), SHOWN_MAX)?;
         let unfinished = runs_newest(connection, owner, false, 2 * SHOWN_MAX)?.runs;
-        let working = unfinished.into_iter().filter(|run| !matches!(run.state, RunState::Stopped { .. })).collect();
-        return Ok(Look { needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, cursor });
+        let working: Vec<Run> = unfinished.into_iter().filter(|run| !matches!(run.state, RunState::Stopped { .. })).collect();
+        let silent = working.iter().any(has_gone_silent);
+        return Ok(Look { silent, needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, cursor });
     }
-    let mut look = Look { needs: Vec::new(), ended: Vec::new(), working: Vec::new(), cursor };
+    let mut look = Look { silent: false, needs: Vec::new(), ended: Vec::new(), working: Vec::new(), cursor };
     for id in runs {
         // A run that was cleaned away meanwhile has ended, and was seen to.
         let Some(run) = run_by_id(connection, *id)? else { continue };
@@ -167,7 +172,10 @@ fn look(connection: &Connection, who: &Principal, runs: &[RunId], after: Option<
         match run.end_seq {
             Some(end) if after.is_none_or(|after| end > after) => look.ended.push(run),
             Some(_) => {}
-            None => look.working.push(run),
+            None => {
+                look.silent |= has_gone_silent(&run);
+                look.working.push(run);
+            }
         }
     }
     look.needs.sort_by_key(|request| request.no);

@@ -47,6 +47,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         description: "d".to_owned(),
         timeout_ms: Some(5),
         patience_ms: 300_000,
+        stall_ms: None,
         grace_ms: 8_000,
     };
     NewRun {

@@ -18,6 +18,7 @@ mod requests;
 mod runs;
 mod search;
 mod tasks;
+mod trusted;
 mod tx;
 mod webhooks;
 mod writer;
@@ -41,11 +42,12 @@ pub use messages::{Message, messages_by_id, queued_messages};
 pub use requests::{Group, NewRequest, Request, open_requests, request_by_id, request_by_no, requests_of, requests_together, unread_of, untold_of};
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, Run, RunInput, Usage, attempt_row, counts, due_stopped, ended_after, fruitless_attempts,
-    harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, prompt_word, queue_place, report_of,
-    run_by_id, run_by_ref, run_input, runs_newest,
+    harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, permissions_of, prompt_word, queue_place,
+    report_of, run_by_id, run_by_ref, run_input, runs_newest,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, search, search_backlog};
 pub use tasks::{Task, task_by_id};
+pub use trusted::is_trusted;
 pub use tx::Tx;
 pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
 

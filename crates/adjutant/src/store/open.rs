@@ -17,7 +17,8 @@ const MIGRATIONS: [&str; 2] = [
         include_str!("schema2_mentions.sql"),
         include_str!("schema2_search.sql"),
         include_str!("schema2_webhooks.sql"),
-        include_str!("schema2_window.sql")
+        include_str!("schema2_window.sql"),
+        include_str!("schema2_runs.sql")
     ),
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.

@@ -9,9 +9,10 @@ use super::journal::Journal;
 use super::logfile::{self, LogFile};
 use super::output::{Heard, Pump};
 use super::reader::Told;
+use super::stall::Stall;
 use super::stop::Stop;
 use super::worker::{Line, Seen, Worker};
-use crate::client::Client;
+use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::{Decision, Dialogue, Step};
 use crate::link::{FactKind, FoundText, Order, Orders};
@@ -19,6 +20,7 @@ use crate::signal::Found;
 use crate::view::MessageView;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
@@ -67,6 +69,10 @@ pub struct Attempt {
     failed: Option<String>,
     finish: Finish,
     ending: Ending,
+    pulse: Arc<Pulse>,
+    stall: Stall,
+    /// Somebody else has to decide something first.
+    waiting: bool,
 }
 
 /// How far an agent has come that has said its last word and should end.
@@ -105,6 +111,8 @@ pub struct Begun {
     pub guard: Option<pipe::Receiver>,
     pub client: Client,
     pub dialogue: Option<Dialogue>,
+    /// Tells when the agent called us last, and is told of its output.
+    pub pulse: Arc<Pulse>,
 }
 
 /// What can happen to it.
@@ -120,13 +128,15 @@ enum Event {
     Heard(Heard),
     Decided(String, Decision),
     FinishDue,
+    StallDue,
+    Felt,
 }
 
 impl Attempt {
     /// Takes over an agent that was just started.
     #[must_use]
     pub fn new(order: &Order, begun: Begun) -> Self {
-        let Begun { journal, worker, orders, delivered, guard, client, dialogue } = begun;
+        let Begun { journal, worker, orders, delivered, guard, client, dialogue, pulse } = begun;
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
             clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
@@ -147,6 +157,9 @@ impl Attempt {
             failed: None,
             finish: Finish::Working,
             ending: Ending::of(order),
+            pulse,
+            stall: Stall::watch(order.stall_ms, Instant::now()),
+            waiting: false,
         }
     }
 
@@ -157,7 +170,7 @@ impl Attempt {
         let cut = CancellationToken::new();
         let mut pumping = JoinSet::new();
         let (heard, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
-        pumping.spawn(pump.run(sender, heard, cut.clone()));
+        pumping.spawn(pump.run(sender, heard, Arc::clone(&self.pulse), cut.clone()));
         loop {
             let event = self.select(&mut bytes, &mut signals).await;
             if self.apply(event).is_break() {
@@ -244,6 +257,8 @@ impl Attempt {
             Some(heard) = signals.recv() => Event::Heard(heard),
             Some(Ok((id, decision))) = self.deciding.join_next() => Event::Decided(id, decision),
             () = until(self.finish.due()) => Event::FinishDue,
+            () = until(self.stall.due()) => Event::StallDue,
+            () = self.pulse.felt(), if self.stall.is_stalled() => Event::Felt,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
             () = output_came => Event::OutputCame(*bytes.borrow_and_update()),
         }
@@ -266,6 +281,12 @@ impl Attempt {
                 }
                 Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
             },
+            Event::StallDue => self.look_for_stall(),
+            Event::Felt => {
+                if self.stall.hear(self.pulse.silent_since(), Instant::now()) {
+                    self.journal.state(FactKind::Stirred {});
+                }
+            }
             Event::GuardLost => {
                 self.guard = None;
                 self.journal.state(FactKind::GuardLost {});
@@ -286,6 +307,16 @@ impl Attempt {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// States that the agent has gone silent, unless that is not its fault.
+    fn look_for_stall(&mut self) {
+        let is_its_turn = !self.waiting && self.stop == Stop::Not;
+        let silent_since = self.pulse.silent_since().filter(|_| is_its_turn);
+        if let Some(silent) = self.stall.look(silent_since, Instant::now()) {
+            tracing::info!(?silent, "the agent has gone silent");
+            self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
+        }
     }
 
     /// Waits until the output has ended, for a moment. Tells whether it has.
@@ -327,6 +358,10 @@ impl Attempt {
     fn follow(&mut self, orders: Orders) {
         let now = Instant::now();
         self.clock.set_waiting(orders.waiting, now);
+        if std::mem::replace(&mut self.waiting, orders.waiting) {
+            // From here on it is its turn again.
+            self.pulse.beat();
+        }
         self.deliver(&orders.messages);
         if let Some(reason) = orders.stop
             && self.stop == Stop::Not

@@ -273,6 +273,7 @@ mod tests {
             timeout_ms: None,
             active_ms_before: 0,
             patience_ms: 0,
+            stall_ms: None,
             grace_ms: 0,
             accept: Vec::new(),
             log_bytes_max,

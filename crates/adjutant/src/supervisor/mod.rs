@@ -23,13 +23,14 @@ mod journal;
 mod logfile;
 mod orders;
 mod output;
-mod reader;
+pub mod reader;
+mod stall;
 mod stop;
 mod worker;
 
 pub use journal::read as read_facts;
 
-use crate::client::Client;
+use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
 use crate::harness::{self, Launch, Refusal};
 use crate::link::{AttemptDir, FactKind, Order, Orders};
@@ -112,7 +113,8 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let (orders_sender, orders) = watch::channel(Orders::default());
     tasks.spawn(orders::follow(client.clone(), orders_sender));
 
-    let Prepared { mut launch, log, lines_of, has_called } = match prepare(&order, dir, client.clone(), &mut tasks).await {
+    let pulse = Arc::new(Pulse::default());
+    let Prepared { mut launch, log, lines_of, has_called } = match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await {
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
@@ -136,7 +138,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
     let closer = Closer { order: &order, client: client.clone(), has_called };
-    let begun = Begun { journal, worker, orders, delivered, guard, client, dialogue };
+    let begun = Begun { journal, worker, orders, delivered, guard, client, dialogue, pulse };
     let (mut journal, mut logs) = Attempt::new(&order, begun).run(pump, &closer).await;
     tell_last(&mut journal).await;
     // What took the last fact may take these too.

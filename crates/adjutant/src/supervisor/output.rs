@@ -7,9 +7,11 @@
 use super::decode::Decoder;
 use super::logfile::LogFile;
 use super::reader::{Part, Reader, Summary, Told};
+use crate::client::Pulse;
 use crate::signal::{Found, Scanner};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -108,7 +110,7 @@ impl Pump {
 
     /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log, and
     /// what in the agent's own words looks like a signal. A receiver that is slow slows reading.
-    pub async fn run(mut self, progress: watch::Sender<u64>, heard: mpsc::Sender<Heard>, cut: CancellationToken) -> Output {
+    pub async fn run(mut self, progress: watch::Sender<u64>, heard: mpsc::Sender<Heard>, pulse: Arc<Pulse>, cut: CancellationToken) -> Output {
         let mut reads = 0;
         let mut left_open = false;
         while self.out.pipe.is_some() || self.err.pipe.is_some() {
@@ -123,6 +125,7 @@ impl Pump {
                 }
             };
             if self.read(source) > 0 {
+                pulse.beat();
                 progress.send_replace(self.log.total_bytes());
             }
             self.hand_out(&heard).await;

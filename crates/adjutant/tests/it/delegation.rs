@@ -310,3 +310,25 @@ fn a_run_sees_its_children_and_a_client_what_is_below_its_runs() {
     alice.done("steer_subagent", json!({"run_id": child, "action": "cancel"}));
     assert_eq!(home.finished(&child)["outcome"], "cancelled");
 }
+
+#[test]
+fn a_run_gives_no_more_than_it_may_itself() {
+    let home = home_with("[agents.mighty]\nharness = \"echo\"\npermissions = \"full\"\n");
+    home.ok(&[
+        "run",
+        "--detach",
+        "-a",
+        "echo",
+        "--name",
+        "job",
+        "--permissions",
+        "read",
+        "delegate \"---\\ndone it\" [blocks] [agent: mighty]\nsay after",
+    ]);
+    asked(&home, "delegation");
+    home.ok(&["approve", "job"]);
+    home.ok(&["wait", "job"]);
+    assert_eq!(home.show("job")["permissions"], "read");
+    let child = only_child(&home, "job");
+    assert_eq!((&child["agent"], &child["permissions"]), (&json!("mighty"), &json!("read")));
+}

@@ -25,6 +25,7 @@ mod reports;
 mod search;
 mod signals;
 mod speaking;
+mod stall;
 mod supervise;
 mod support;
 mod vendors;

@@ -475,3 +475,13 @@ fn the_same_key_is_one_run_and_text_of_a_run_forges_nothing() {
         assert!(next == 1 && text(&result).lines().count() <= 25, "{}", text(&result));
     }
 }
+
+#[test]
+fn a_dispatch_says_what_the_run_may_do() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let run = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\ndone ok", "permissions": "read"})));
+    assert_eq!(home.show(&run)["permissions"], "read");
+    let refused = session.tool("run_subagent", json!({"agent": "echo", "prompt": "x", "permissions": "everything"}));
+    assert!(refused["isError"] == true && refused.to_string().contains("read, edit, full"), "{refused}");
+}

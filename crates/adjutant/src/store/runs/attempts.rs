@@ -1,9 +1,9 @@
 //! The attempts of a run.
 
 use super::{Run, Usage};
-use crate::store::{StoreError, Tx};
+use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::run::Retention;
-use adjutant_core::{AttemptNo, Exit, RunEvent, RunId, Time};
+use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// One attempt.
@@ -83,8 +83,10 @@ impl Tx<'_> {
     /// What the rules refuse.
     pub fn claim(&mut self, run: &Run, token_hash: &[u8], retention: Retention) -> Result<Run, StoreError> {
         let n = AttemptNo(run.attempt.0 + 1);
-        self.prepare("UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL WHERE id = ?1")?
-            .execute(params![run.id.to_string(), n.0])?;
+        self.prepare(
+            "UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL WHERE id = ?1",
+        )?
+        .execute(params![run.id.to_string(), n.0])?;
         self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
             run.id.to_string(),
             n.0,
@@ -129,6 +131,36 @@ impl Tx<'_> {
     pub fn set_agent_end(&mut self, run: RunId, n: AttemptNo, end: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE attempts SET agent_end = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, end])?;
         Ok(())
+    }
+
+    /// Notes what the user should know about how a run's attempt is started.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_note(&mut self, run: RunId, note: Option<&str>) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET note = ?2 WHERE id = ?1")?.execute(params![run.to_string(), note])?;
+        Ok(())
+    }
+
+    /// Notes that a live run has been silent for so long, or (`None`) that it is no more.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_stalled(&mut self, run: &Run, silent_ms: Option<i64>, by: &str) -> Result<(), StoreError> {
+        if run.state != RunState::Running {
+            return Ok(());
+        }
+        let (kind, text) = match silent_ms {
+            Some(ms) => (EventKind::RunStalled, format!("no output and no call for {} s", ms / 1000)),
+            None => (EventKind::RunStirred, "heard from again".to_owned()),
+        };
+        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &text)?;
+        self.prepare("UPDATE runs SET stalled_at = ?2, stall_seq = ?3 WHERE id = ?1")?.execute(params![
+            run.id.to_string(),
+            silent_ms.map(|ms| self.now().plus_ms(ms.saturating_neg()).0),
+            silent_ms.map(|_| seq.0)
+        ])?;
+        self.touch(run.id, seq)
     }
 
     /// Notes the vendor's session that a run works in.

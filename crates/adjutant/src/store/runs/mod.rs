@@ -8,7 +8,7 @@ mod write;
 pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts};
 pub use reports::report_of;
 use spec::{CheckpointRow, prompt_from_word};
-pub use spec::{RunInput, harness_word, measure_of, prompt_word, run_input};
+pub use spec::{RunInput, harness_word, measure_of, permissions_of, prompt_word, run_input};
 pub(super) use write::first_line;
 
 use super::StoreError;
@@ -55,6 +55,11 @@ pub struct Run {
     /// Signals without effect: how many, and why the last one had none.
     pub ignored: i64,
     pub ignored_why: Option<String>,
+    /// Since when its agent is silent, and the event that said so.
+    pub stalled_at: Option<Time>,
+    pub stall_seq: Option<EventSeq>,
+    /// What the user should know about how its newest attempt was started.
+    pub note: Option<String>,
     /// What the run left behind when it stopped, and the attempt that did.
     pub checkpoint: Option<Checkpoint>,
     pub checkpoint_attempt: Option<AttemptNo>,
@@ -87,6 +92,12 @@ impl Run {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.blocking_pending > 0 || self.holding > 0
+    }
+
+    /// Tells since when it is silent although it is its turn.
+    #[must_use]
+    pub fn silent_since(&self) -> Option<Time> {
+        self.stalled_at.filter(|_| self.state == RunState::Running && !self.is_waiting())
     }
 
     /// Returns what its open requests say about its status word.
@@ -152,7 +163,7 @@ pub const FINISHED_PAGE: u32 = 50;
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
-  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why FROM runs";
+  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -282,6 +293,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         annotation: row.get(27)?,
         ignored: row.get(51)?,
         ignored_why: row.get(52)?,
+        stalled_at: time(53)?,
+        stall_seq: row.get::<_, Option<i64>>(54)?.map(EventSeq),
+        note: row.get(55)?,
         checkpoint,
         checkpoint_attempt,
         resolution: row.get(40)?,

@@ -33,6 +33,16 @@ pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreE
     Ok(RunInput { prompt, agent, env, criteria, accept: accept_of(run, accept)? })
 }
 
+/// Reads what a run may do without approval.
+///
+/// # Errors
+/// A failure of the store.
+pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<Permissions>, StoreError> {
+    let sql = "SELECT spec ->> '$.permissions' FROM run_inputs WHERE run = ?1";
+    let word: Option<String> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?;
+    Ok(word.as_deref().and_then(Permissions::from_word))
+}
+
 /// Reads what a run is measured by: criteria in words, and the acceptance command.
 ///
 /// # Errors
@@ -142,6 +152,8 @@ pub(super) struct SpecRow {
     description: String,
     timeout_ms: Option<i64>,
     patience_ms: i64,
+    #[serde(default)]
+    stall_ms: Option<i64>,
     grace_ms: i64,
     dispatch_env: BTreeMap<String, String>,
 }
@@ -177,8 +189,22 @@ pub(super) fn prompt_from_word(word: &str) -> Option<PromptVia> {
 
 impl SpecRow {
     pub(super) fn of(input: &RunInput) -> Self {
-        let AgentSpec { name, harness, preset, permissions, trust_repo, command, args, prompt, env, description, timeout_ms, patience_ms, grace_ms } =
-            &input.agent;
+        let AgentSpec {
+            name,
+            harness,
+            preset,
+            permissions,
+            trust_repo,
+            command,
+            args,
+            prompt,
+            env,
+            description,
+            timeout_ms,
+            patience_ms,
+            stall_ms,
+            grace_ms,
+        } = &input.agent;
         Self {
             name: name.to_string(),
             harness: harness_word(*harness).to_owned(),
@@ -192,6 +218,7 @@ impl SpecRow {
             description: description.clone(),
             timeout_ms: *timeout_ms,
             patience_ms: *patience_ms,
+            stall_ms: *stall_ms,
             grace_ms: *grace_ms,
             dispatch_env: input.env.clone(),
         }
@@ -211,6 +238,7 @@ impl SpecRow {
             description,
             timeout_ms,
             patience_ms,
+            stall_ms,
             grace_ms,
             dispatch_env,
         } = self;
@@ -233,6 +261,7 @@ impl SpecRow {
             description,
             timeout_ms,
             patience_ms,
+            stall_ms,
             grace_ms,
         };
         Some((spec, dispatch_env))

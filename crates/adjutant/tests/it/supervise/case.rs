@@ -117,6 +117,7 @@ impl Case {
             timeout_ms: None,
             active_ms_before: 0,
             patience_ms: 1_000,
+            stall_ms: None,
             grace_ms: 500,
             accept: Vec::new(),
             log_bytes_max: 1024 * 1024,

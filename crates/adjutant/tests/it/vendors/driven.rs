@@ -3,6 +3,7 @@
 use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
+use adjutant::view::ReadEvents;
 use serde_json::{Value, json};
 
 /// A command that leaves a process behind, in a session of its own, as agents' shells do.
@@ -48,6 +49,9 @@ each! {
     goes_on_when_its_limit_has_ended,
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
+    begins_anew_when_its_session_is_gone,
+    reads_a_message_while_it_works,
+    leaves_out_what_a_hostile_directory_says,
     is_told_to_come_again_later,
     is_not_let_in,
     does_not_notice_that_the_hub_dies,
@@ -63,6 +67,29 @@ fn a_conversation_that_is_too_long_is_named_so() {
         assert_eq!(view["outcome"], "failed", "{view}\n{}", case.story());
         assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("context")), "{view}\n{}", case.story());
     }
+}
+
+#[test]
+fn what_was_trusted_is_honoured_until_it_changes() {
+    let Some(case) = Case::new(Cli::Claude, [Turn::say("It is trusted."), Turn::say("It is left out.")]) else { return };
+    let started = case.is_laid_out_by_somebody_hostile();
+    let config = "[agents.trusting]\nharness = \"claude\"\ntrust_repo = true\n";
+    std::fs::write(case.home.home.dir.join("config.toml"), config).expect("the home can be written");
+    let dispatch = |more: &[&str]| case.ran(&[&["run", "--detach", "--name", "job", "-a", "trusting"], more, &["go"]].concat());
+    let refused = dispatch(&[]);
+    assert!(refused.code != 0 && refused.err.contains("--trust-repo") && refused.err.contains(".claude/settings.json"), "{refused:?}");
+    assert_eq!(dispatch(&["--trust-repo"]).code, 0);
+    let view = case.succeeds("It is trusted.");
+    assert!(view["note"].as_str().is_some_and(|note| note.contains("sha256")), "{view}");
+    assert!(case.says(&["show", "job"]).contains("trusted with sha256"));
+    let told = std::fs::read_to_string(&started).unwrap_or_default();
+    assert!(told.contains("hook of claude"), "what is trusted is honoured: {told:?}\n{}", case.story());
+    // It has not changed: the configuration is enough. It has: it is not.
+    assert_eq!(case.ran(&["run", "--detach", "--name", "again", "-a", "trusting", "go"]).code, 0);
+    case.says(&["wait", "again"]);
+    std::fs::write(case.home.work().join(".mcp.json"), "{}").expect("written");
+    let refused = case.ran(&["run", "--detach", "--name", "third", "-a", "trusting", "go"]);
+    assert!(refused.code != 0 && refused.err.contains("as it is now"), "{refused:?}");
 }
 
 mod scenario {
@@ -173,6 +200,67 @@ mod scenario {
             assert_eq!(seen[2].results.len(), 1, "it still knows that it has written: {}", case.story());
         }
         case.records("resumed");
+    }
+
+    pub fn begins_anew_when_its_session_is_gone(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::write("first.txt", "one\n"), Turn::hang("I am about to")]) else { return };
+        case.starts("full");
+        case.model.until_asked(2);
+        case.says(&["pause", "job"]);
+        case.becomes("stopped");
+        case.model.until_left();
+        case.forgets_sessions();
+        case.model.goes_on([Turn::say("It is done now.")]);
+        case.says(&["resume", "job", "finish it"]);
+        let view = case.succeeds("It is done now.");
+        assert_eq!(view["attempt"], 2, "{view}");
+        let seen = case.asked(3);
+        let told = seen[2].body.to_string();
+        assert!(seen[2].results.is_empty(), "nothing is left of what it did: {}", case.story());
+        assert!(told.contains("do what the model says") && told.contains("finish it"), "it is told everything again: {}", case.story());
+    }
+
+    pub fn reads_a_message_while_it_works(cli: Cli) {
+        let turns = [
+            Turn::call("ask_parent", json!({ "question": "Which colour?" })),
+            Turn::call("update_subagent_status", json!({ "status": "running", "percent": 50 })),
+            Turn::say("I have read it."),
+        ];
+        let Some(case) = Case::new(cli, turns) else { return };
+        case.starts("edit");
+        case.becomes("waiting_parent_reply");
+        case.says(&["send", "job", "mind the skirting board"]);
+        case.replies("blue");
+        case.succeeds("I have read it.");
+        let last = case.asked(3)[2].body.to_string();
+        assert_eq!(last.matches("mind the skirting board").count(), 1, "once: {}", case.story());
+        // The receipt says which way it went.
+        let way = if matches!(cli, Cli::Claude | Cli::Codex) { "live" } else { "tool_result" };
+        let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
+        let delivered: Vec<&str> = events.iter().filter(|event| event.kind == "message.delivered").map(|event| event.text.as_str()).collect();
+        assert!(matches!(delivered[..], [text] if text.contains(way)), "{delivered:?}");
+    }
+
+    pub fn leaves_out_what_a_hostile_directory_says(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::say("Nothing happened.")]) else { return };
+        let started = case.is_laid_out_by_somebody_hostile();
+        case.starts("edit");
+        let view = case.succeeds("Nothing happened.");
+        assert!(!started.exists(), "{:?}\n{}", std::fs::read_to_string(&started), case.story());
+        match cli {
+            Cli::Claude | Cli::Codex | Cli::Goose => assert!(view.get("note").is_none(), "{view}"),
+            // Its hooks cannot be kept out; there are none here.
+            Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
+        }
+        if cli == Cli::Goose {
+            return;
+        }
+        // Once it is trusted it is honoured: what was left out above would have done something.
+        case.model.goes_on([Turn::say("It was trusted.")]);
+        let ran = case.ran(&["run", "--detach", "--agent", cli.name(), "--name", "trusting", "--trust-repo", "go"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        case.says(&["wait", "trusting"]);
+        assert!(started.exists(), "{}\n{}", case.home.show("trusting"), case.story());
     }
 
     pub fn is_told_to_come_again_later(cli: Cli) {

@@ -1,0 +1,197 @@
+//! What a directory says about agents (servers, hooks, settings): found, hashed, and honoured only
+//! while it is what somebody has trusted.
+
+use super::{OpError, Ops};
+use crate::preset::Preset;
+use crate::store::is_trusted;
+use adjutant_core::Denied;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Most files that are looked at, and all of them in bytes: what nobody can read nobody can trust.
+const FILES_MAX: usize = 1_000;
+const BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// How many directories above the working directory are looked at, in search of the repository's root.
+const ABOVE_MAX: usize = 32;
+/// Most files that are named to people.
+const NAMED_MAX: usize = 5;
+
+/// What was found of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Over the names and contents of all files.
+    pub hash: String,
+    /// Beginning with the working directory's own.
+    files: Vec<PathBuf>,
+}
+
+impl Found {
+    fn names(&self) -> String {
+        let some: Vec<String> = self.files.iter().take(NAMED_MAX).map(|file| file.display().to_string()).collect();
+        let more = self.files.len().saturating_sub(NAMED_MAX);
+        if more == 0 { some.join(", ") } else { format!("{} and {more} more", some.join(", ")) }
+    }
+}
+
+/// Looks for what a directory, and those above it up to its repository's root, say about agents under
+/// these names. `None`: nothing.
+fn look(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
+    let levels: Vec<&Path> = cwd.ancestors().take(ABOVE_MAX).collect();
+    let above = levels.iter().position(|dir| dir.join(".git").exists()).unwrap_or(0);
+    let mut files = Vec::new();
+    for dir in &levels[..=above] {
+        for name in names {
+            gather(&dir.join(name.trim_end_matches('/')), &mut files)?;
+        }
+    }
+    let mut hash = Sha256::new();
+    let mut left = BYTES_MAX;
+    for file in &files {
+        let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+        let name = file.as_os_str().as_encoded_bytes();
+        hash.update((name.len() as u64).to_be_bytes());
+        hash.update(name);
+        let mut content = Vec::new();
+        File::open(file).map_err(failed)?.take(left + 1).read_to_end(&mut content).map_err(failed)?;
+        left = left.checked_sub(content.len() as u64).ok_or_else(|| format!("{} and others have more than {BYTES_MAX} bytes", file.display()))?;
+        hash.update((content.len() as u64).to_be_bytes());
+        hash.update(content);
+    }
+    let hex = hash.finalize().iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").expect("a text takes everything");
+        hex
+    });
+    Ok((!files.is_empty()).then_some(Found { hash: hex, files }))
+}
+
+/// Adds the regular files at and below a path, in the order of their names. What a link points to is
+/// read as a file and not gone into as a directory.
+fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
+    if meta.is_file() {
+        if files.len() == FILES_MAX {
+            return Err(format!("{} is beyond the first {FILES_MAX} files", path.display()));
+        }
+        files.push(path.to_owned());
+    } else if meta.is_dir() {
+        let entries = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut below: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        below.sort();
+        for entry in below {
+            let is_link_to_directory = entry.is_symlink() && entry.is_dir();
+            if is_link_to_directory {
+                return Err(format!("{} is a link to a directory, which can change unseen", entry.display()));
+            }
+            gather(&entry, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a directory's own configuration comes to for one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Honoured {
+    /// It is honoured.
+    pub trust: bool,
+    /// What the user should know about it.
+    pub note: Option<String>,
+}
+
+impl Ops {
+    /// Looks at what a directory says about an agent, on a thread that may wait for the disk.
+    pub(super) async fn look_at_directory(&self, cwd: &str, preset: &Preset) -> Result<Option<Found>, OpError> {
+        let (cwd, names) = (PathBuf::from(cwd), preset.about.directory_files.clone());
+        let looked = tokio::task::spawn_blocking(move || look(&cwd, &names)).await.map_err(|error| OpError::Io(error.to_string()))?;
+        looked.map_err(|problem| Denied::invalid("trust_repo", format!("{problem}: it cannot be told what would be trusted")).into())
+    }
+
+    /// Checks that what a directory says was trusted, where the configuration says that it is honoured.
+    ///
+    /// # Errors
+    /// Nobody has trusted it as it is now.
+    pub(super) fn check_trusted(&self, cwd: &str, found: &Found) -> Result<(), OpError> {
+        if self.store.read(|connection| is_trusted(connection, cwd, &found.hash))? {
+            return Ok(());
+        }
+        let problem = format!(
+            "{} would be honoured, and nobody has trusted that as it is now: look at it, then start the run once with --trust-repo, or take trust_repo out of the agent's configuration",
+            found.names()
+        );
+        Err(Denied::invalid("trust_repo", problem).into())
+    }
+
+    /// Decides whether an attempt honours what its directory says.
+    pub(super) async fn honoured(&self, cwd: &str, preset: &Preset, wants: bool) -> Honoured {
+        let found = match self.look_at_directory(cwd, preset).await {
+            Ok(found) => found,
+            Err(error) => return Honoured { trust: false, note: wants.then(|| error.to_string()) },
+        };
+        let Some(found) = found else { return Honoured { trust: wants, note: None } };
+        let is_trusted = wants && self.check_trusted(cwd, &found).is_ok();
+        let names = found.names();
+        let note = match (is_trusted, wants, preset.about.kept_out) {
+            (true, _, _) => Some(format!("honours {names}, trusted with sha256 {}", found.hash)),
+            (false, true, true) => Some(format!("leaves out {names}: not what was trusted; adj run --trust-repo trusts it as it is now")),
+            (false, false, true) => None,
+            (false, _, false) => Some(format!("{} honours {names}, which nobody has trusted: it cannot be kept from that", preset.title)),
+        };
+        Honoured { trust: is_trusted, note }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_that_of_names_and_contents_up_to_the_repositorys_root() {
+        let root = tempfile::tempdir().expect("a directory");
+        let repo = root.path().join("repo");
+        let cwd = repo.join("a/b");
+        std::fs::create_dir_all(&cwd).expect("made");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        let names = [".mcp.json".to_owned(), ".claude/".to_owned()];
+        let now = || look(&cwd, &names).expect("it can be read");
+        write(".mcp.json", "of nobody's repository");
+        assert_eq!(now(), None, "without a repository only the directory itself counts");
+        write("repo/.git/HEAD", "");
+        assert_eq!(now(), None);
+        write("repo/.mcp.json", "{}");
+        let first = now().expect("found");
+        assert_eq!(first.files, [repo.join(".mcp.json")]);
+        write("repo/.mcp.json", "{ }");
+        let second = now().expect("found");
+        assert_ne!(first.hash, second.hash, "the content counts");
+        write("repo/a/b/.claude/hooks/x.sh", "echo");
+        let third = now().expect("found");
+        assert_eq!(third.files, [cwd.join(".claude/hooks/x.sh"), repo.join(".mcp.json")]);
+        write("repo/.mcp.json", "{}");
+        std::fs::remove_dir_all(cwd.join(".claude")).expect("removed");
+        assert_eq!(now(), Some(first), "and nothing else does");
+    }
+
+    #[test]
+    fn what_nobody_could_read_is_refused() {
+        let root = tempfile::tempdir().expect("a directory");
+        let names = [".claude".to_owned()];
+        let dir = root.path().join(".claude");
+        std::fs::create_dir(&dir).expect("made");
+        std::os::unix::fs::symlink("/etc", dir.join("etc")).expect("made");
+        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("a link to a directory")));
+        std::fs::remove_file(dir.join("etc")).expect("removed");
+        File::create(dir.join("large")).and_then(|file| file.set_len(BYTES_MAX + 1)).expect("made");
+        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("more than")));
+        std::fs::remove_file(dir.join("large")).expect("removed");
+        for n in 0..=FILES_MAX {
+            File::create(dir.join(n.to_string())).expect("made");
+        }
+        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("beyond")));
+    }
+}

@@ -1,0 +1,30 @@
+//! What directories say about agents and somebody has trusted.
+
+use super::{StoreError, Tx};
+use adjutant_core::Principal;
+use rusqlite::{Connection, params};
+
+/// Tells whether somebody has trusted a directory with this content.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_trusted(connection: &Connection, cwd: &str, hash: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM trusted WHERE cwd = ?1 AND hash = ?2)";
+    Ok(connection.prepare_cached(sql)?.query_row([cwd, hash], |row| row.get(0))?)
+}
+
+impl Tx<'_> {
+    /// Trusts a directory with this content.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn trust(&mut self, cwd: &str, hash: &str, by: &Principal) -> Result<(), StoreError> {
+        self.prepare("INSERT OR IGNORE INTO trusted (cwd, hash, by, at) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            cwd,
+            hash,
+            by.to_string(),
+            self.now().0
+        ])?;
+        Ok(())
+    }
+}

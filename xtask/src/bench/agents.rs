@@ -1,0 +1,153 @@
+//! The vendors' CLIs: how fast their streams are read, and how much later they speak through us than
+//! by themselves.
+
+use super::{Bench, in_lab};
+use crate::lab::{Lab, Result};
+use crate::stats::{Row, Samples};
+use adjutant::harness::StreamOf;
+use adjutant::preset::{self, Driver};
+use adjutant::supervisor::reader::Reader;
+use adjutant::view::{Cancel, RunView};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CLIS: [&str; 4] = ["claude", "codex", "gemini", "goose"];
+/// So much of each stream is read.
+const DECODED_BYTES: usize = 64_000_000;
+/// As a pipe gives it.
+const READ_BYTES: usize = 64 * 1024;
+const PAIRS: usize = 15;
+const FIRST_EVENT_MAX: Duration = Duration::from_secs(60);
+
+/// Recorded streams, again and again, through what reads them in a supervisor.
+pub async fn decode() -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for cli in CLIS {
+        let mut stream = Vec::new();
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/adjutant/tests/fixtures/streams").join(cli);
+        for entry in std::fs::read_dir(&dir)? {
+            stream.extend(std::fs::read(entry?.path())?);
+        }
+        let of = preset::builtin(cli).ok_or("a built-in preset")?.stream;
+        let mut reader = Reader::new(&StreamOf { stream: of, answers_after: None });
+        let (mut told, mut read, mut shown) = (Vec::new(), 0, 0_usize);
+        let start = Instant::now();
+        while read < DECODED_BYTES {
+            for piece in stream.chunks(READ_BYTES) {
+                reader.push(piece, &mut |_| shown += 1, &mut told);
+                told.clear();
+                read += piece.len();
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "bytes far below 2^52")]
+        let rate = read as f64 / 1e6 / start.elapsed().as_secs_f64();
+        if shown == 0 {
+            return Err(format!("nothing of the stream of {cli} was understood").into());
+        }
+        rows.push(Row::number(&format!("reading recorded streams of {cli}"), rate, "MB/s", 200.0, false));
+    }
+    Ok(rows)
+}
+
+/// From the start to the first line: the CLI by itself, and `adj run`, in turns.
+pub async fn overhead(bench: &Bench) -> Result<Vec<Row>> {
+    let Some(clis) = std::env::var_os("ADJ_CLIS").map(PathBuf::from) else {
+        let missing = "ADJ_CLIS names no directory with the vendors' CLIs; run .ci/clis";
+        if std::env::var_os("ADJ_REQUIRE_ALL").is_some() {
+            return Err(missing.into());
+        }
+        eprintln!("SKIPPED: {missing}");
+        return Ok(vec![Row::failed("adj run to an agent's first event", "skipped: no CLIs here")]);
+    };
+    in_lab(bench, "", |lab| async move {
+        let path = format!("{}:/usr/bin:/bin", clis.display());
+        let client = lab.client();
+        let mut rows = Vec::new();
+        for cli in CLIS {
+            let (mut bare, mut ours, mut over) = (Samples::default(), Samples::default(), Vec::new());
+            for pair in 0..=PAIRS {
+                let alone = alone(&lab, &path, cli)?;
+                let (through, run) = through_us(&lab, &path, cli).await?;
+                client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
+                lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+                // The first pair finds nothing in the page cache.
+                if pair > 0 {
+                    bare.push(alone);
+                    ours.push(through);
+                    over.push(through.as_secs_f64() * 1e3 - alone.as_secs_f64() * 1e3);
+                }
+            }
+            over.sort_by(f64::total_cmp);
+            let what = format!("adj run to the first event of {cli} ({:.0} ms), beyond it alone ({:.0} ms), p50", ours.p50(), bare.p50());
+            rows.push(Row::number(&what, over[PAIRS / 2], "ms", 50.0, true));
+        }
+        Ok(rows)
+    })
+    .await
+}
+
+/// What a user of the CLIs has around them, without anybody to talk to.
+fn environment(command: &mut Command, lab: &Lab, path: &str) {
+    let nobody = "http://127.0.0.1:1";
+    command.env("HOME", lab.dir.path()).env("PATH", path).env("GOOSE_PROVIDER", "openai").env("GOOSE_MODEL", "gpt-4o");
+    for name in ["ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_HOST"] {
+        command.env(name, nobody);
+    }
+    for name in ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"] {
+        command.env(name, "test-key");
+    }
+    for name in ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "GOOSE_DISABLE_KEYRING"] {
+        command.env(name, "1");
+    }
+}
+
+fn alone(lab: &Lab, path: &str, cli: &str) -> Result<Duration> {
+    let preset = preset::builtin(cli).ok_or("a built-in preset")?;
+    let args: &[&str] = match cli {
+        "claude" => &["-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--setting-sources", "user"],
+        "codex" => &["app-server"],
+        "gemini" => &["--acp"],
+        _ => &["acp", "--with-builtin", "developer"],
+    };
+    let opening = match preset.driver {
+        Driver::Claude => r#"{"type":"user","message":{"role":"user","content":"hello"}}"#,
+        Driver::Codex => r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}"#,
+        _ => r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#,
+    };
+    let program = path.split(':').next().unwrap_or_default();
+    let mut command = Command::new(Path::new(program).join(cli));
+    command.args(args).env_clear().envs(&preset.env).current_dir(lab.dir.path());
+    command.env_remove("ADJ_MCP_TOKEN").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    environment(&mut command, lab, path);
+    let start = Instant::now();
+    let mut child = command.spawn()?;
+    let mut stdin = child.stdin.take().ok_or("a pipe")?;
+    writeln!(stdin, "{opening}")?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().ok_or("a pipe")?).read_line(&mut line)?;
+    let took = start.elapsed();
+    child.kill()?;
+    child.wait()?;
+    if line.trim().is_empty() { Err(format!("{cli} said nothing").into()) } else { Ok(took) }
+}
+
+async fn through_us(lab: &Lab, path: &str, cli: &str) -> Result<(Duration, RunView)> {
+    let mut command = lab.command(&["--json", "run", "--detach", "--agent", cli, "hello"]);
+    environment(&mut command, lab, path);
+    let start = Instant::now();
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(format!("adj run: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    let run: RunView = serde_json::from_slice(&output.stdout)?;
+    let stream = Path::new(&run.log_path).with_extension("jsonl");
+    while std::fs::metadata(&stream).map_or(0, |meta| meta.len()) == 0 {
+        if start.elapsed() > FIRST_EVENT_MAX {
+            return Err(format!("nothing in {}", stream.display()).into());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok((start.elapsed(), run))
+}
