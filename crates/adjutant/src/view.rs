@@ -842,7 +842,7 @@ pub struct GroupView {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitUntil {
-    /// A request is open, or a run stopped or finished.
+    /// A request is open, or a run stopped, finished or has gone silent.
     #[default]
     Attention,
     /// Any of the runs has finished or stopped.

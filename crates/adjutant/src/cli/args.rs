@@ -140,7 +140,8 @@ pub struct RunArgs {
     /// What it may do without approval; default: the agent's own, else edit
     #[arg(long, value_name = "read|edit|full")]
     pub permissions: Option<String>,
-    /// Honour what the directory says about agents: its servers, hooks, settings
+    /// Honour what the directory says about agents (servers, hooks, settings) as it is now: look at it
+    /// first
     #[arg(long)]
     pub trust_repo: bool,
     /// Wait until the run has ended or asks something; print only how it ended
@@ -192,7 +193,7 @@ pub struct LogsArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Until {
-    /// A question is open, or a run ended
+    /// A question is open, a run has gone silent, or one ended
     Attention,
     /// One of the runs ended
     Any,

@@ -87,7 +87,16 @@ fn shares(run: &RunView, cx: &Context) -> Result<(), Stop> {
 /// Waits until the run has ended or asks something; prints only how it ended.
 async fn wait(run: &RunView, cx: &Context) -> Ended {
     cx.out.say(&format!("{} started; waiting. Ctrl-C stops the waiting, not the run.", text::line(&run.name)))?;
-    let waited = wait_for(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
+    let waited = loop {
+        let waited = wait_for(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
+        if !waited.needs.is_empty() || !waited.ended.is_empty() || waited.working.is_empty() {
+            break waited;
+        }
+        // One that has gone silent may go on all the same.
+        for run in &waited.working {
+            waiting::say_silent(run, cx)?;
+        }
+    };
     let run = cx.hub.call(&GetRun { run: run.run_id.clone() }).await?;
     if cx.out.json {
         cx.out.data(&run)?;

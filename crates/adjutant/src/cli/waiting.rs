@@ -29,7 +29,7 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
 pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Stop> {
     let began = Instant::now();
     // Without names, ends count from here on; each renewal looks back to here, so none is missed.
-    let after = if runs.is_empty() { Some(cx.hub.call(&Wait::default()).await?.cursor) } else { None };
+    let mut after = if runs.is_empty() { Some(cx.hub.call(&Wait::default()).await?.cursor) } else { None };
     loop {
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         let wait_ms = left.map_or(WAIT_MS, |left| u64::try_from(left.as_millis()).unwrap_or(WAIT_MS).min(WAIT_MS));
@@ -38,7 +38,18 @@ pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duratio
         if waited.outcome != "timeout" || over {
             return Ok(waited);
         }
+        if until == WaitUntil::Attention {
+            // Nothing has happened by then.
+            after = Some(waited.cursor);
+        }
     }
+}
+
+/// Says that a run has gone silent, and what can be done about it.
+pub fn say_silent(run: &RunView, cx: &Context) -> Result<(), Stop> {
+    let name = text::line(&run.name);
+    cx.out.say(&format!("{name}  {}", text::line(&state::look(run, now()).text)))?;
+    cx.out.next(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}"))
 }
 
 /// Prints what a wait found, and ends accordingly.
@@ -50,9 +61,7 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
             cx.out.line(&ending(run, cx))?;
         }
         for run in waited.working.iter().filter(|run| run.silent_since.is_some()) {
-            let name = text::line(&run.name);
-            cx.out.line(&format!("{name}  {}", text::line(&state::look(run, now()).text)))?;
-            cx.out.next(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}"))?;
+            say_silent(run, cx)?;
         }
         for request in &waited.needs {
             cx.out.text(&look::question(request, cx)?)?;

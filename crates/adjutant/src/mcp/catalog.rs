@@ -184,10 +184,11 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "wait_for_subagents",
         title: "Wait for sub-agents",
-        about: "Use after starting runs, instead of polling: returns when a run asks something, stops or finishes. Without run_ids it covers all live runs. Answer questions with reply_subagent, then call this again with its cursor.",
+        about: "Use after starting runs, instead of polling: returns when a run asks something, goes silent, stops or finishes. Without run_ids it covers all live runs. Answer questions with reply_subagent, then call this again with its cursor.",
         params: &[
             Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
-            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): a question or an end. any, all: ends"),
+            Param::new("until", Kind::Word(&["attention", "any", "all"]))
+                .about("attention (default): a question, an end, a silent run. any, all: ends"),
             Param::new("cursor", Kind::Integer).about("From the last wait"),
             WAIT,
         ],

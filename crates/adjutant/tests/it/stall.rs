@@ -49,3 +49,16 @@ fn who_may_be_silent_for_ever_is_not_reported() {
     home.ok(&["cancel", "calm"]);
     home.ok(&["cancel", "loud"]);
 }
+
+#[test]
+fn whoever_waits_for_the_end_waits_through_the_silence() {
+    let home = TestHome::with_config("[agents.quiet]\nharness = \"echo\"\nprompt = \"stream\"\nstall = \"1s\"\n");
+    let waiting = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| home.adj(&["run", "--wait", "-a", "quiet", "--name", "job", "expect-message\ndone it is done"]));
+        home.until("it is reported", || home.adj(&["--json", "show", "job"]).out.contains("silent_since").then_some(()));
+        home.ok(&["send", "job", "go on"]);
+        waiter.join().expect("it ends")
+    });
+    assert_eq!(waiting.code, 0, "{waiting:?}");
+    assert!(waiting.out.contains("done") && waiting.err.contains("silent"), "{waiting:?}");
+}
