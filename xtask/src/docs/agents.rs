@@ -122,6 +122,7 @@ fn list(out: &mut String, title: &str, texts: &[String]) {
 fn driver(preset: &Preset) -> &'static str {
     match (preset.driver, preset.prompt) {
         (Driver::Claude, _) => "stream-json in both directions; the prompt is a message on standard input",
+        (Driver::Codex, _) => "its app server (JSON-RPC); the prompt is the content of a turn on standard input",
         (Driver::Acp, _) => "the Agent Client Protocol; the prompt is a content block on standard input",
         (Driver::Jsonl, PromptForm::Stdin) => "JSON lines that it prints; the prompt on standard input",
         (Driver::Jsonl, PromptForm::Arg) => "JSON lines that it prints; the prompt in an argument, the only way that it takes one",
