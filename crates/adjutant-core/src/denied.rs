@@ -47,6 +47,9 @@ pub enum Denied {
     /// A limit was reached.
     #[error("{what} is limited to {limit}")]
     Limit { what: &'static str, limit: u64 },
+    /// It is no longer, or not now, as the caller takes it to be.
+    #[error("{what}: {problem}")]
+    Conflict { what: &'static str, problem: String },
     /// A field has no usable value.
     #[error("{field}: {problem}")]
     Invalid { field: &'static str, problem: String },
@@ -57,6 +60,12 @@ impl Denied {
     #[must_use]
     pub fn not_found(what: &'static str, given: &str) -> Self {
         Self::NotFound { what, given: shown(given) }
+    }
+
+    /// Makes the refusal for something that is not as the caller takes it to be.
+    #[must_use]
+    pub fn conflict(what: &'static str, problem: impl Into<String>) -> Self {
+        Self::Conflict { what, problem: problem.into() }
     }
 
     /// Makes the refusal for a field without a usable value.

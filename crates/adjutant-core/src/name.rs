@@ -17,14 +17,19 @@ const ANIMALS: [&str; 64] = [
     "quail", "rabbit", "raven", "robin", "seal", "shark", "sloth", "swan", "tiger", "toad", "whale", "wolf", "wren",
 ];
 
+/// Words that mean somebody or something else wherever a name is read.
+const RESERVED: [&str; 10] = ["person", "user", "me", "parent", "hub", "board", "agent", "client", "run", "file"];
+
 /// A run's human name: lower-case ASCII letters, digits and hyphens, 1 to 50 bytes, not beginning
-/// with a hyphen, and never shaped like a request number or a UUID.
+/// with a hyphen, never shaped like a request number or a UUID, and no word that means somebody else.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RunName(String);
 
 /// Why a text cannot name a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a name: use 1 to {NAME_BYTES_MAX} lower-case letters, digits and hyphens, beginning with a letter")]
+#[error(
+    "not a name: use 1 to {NAME_BYTES_MAX} lower-case letters, digits and hyphens, beginning with a letter, and no word such as person or parent"
+)]
 pub struct NameError;
 
 impl RunName {
@@ -37,7 +42,7 @@ impl RunName {
             && text.starts_with(|c: char| c.is_ascii_lowercase())
             && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         let taken_shape = crate::RequestNo::parse(text).is_ok() || crate::RunId::parse(text).is_ok();
-        if well_formed && !taken_shape { Ok(Self(text.to_owned())) } else { Err(NameError) }
+        if well_formed && !taken_shape && !RESERVED.contains(&text) { Ok(Self(text.to_owned())) } else { Err(NameError) }
     }
 
     /// Draws the `round`-th candidate from random bytes: two words at first, a number behind them
@@ -73,7 +78,7 @@ mod tests {
 
     #[test]
     fn names_that_would_confuse_are_refused() {
-        for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", &"a".repeat(51)] {
+        for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", "person", "parent", "board", &"a".repeat(51)] {
             assert_eq!(RunName::parse(text), Err(NameError), "{text:?}");
         }
     }

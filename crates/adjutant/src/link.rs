@@ -59,6 +59,10 @@ pub struct Order {
     /// The acceptance command: a program and its arguments. Empty: none.
     #[serde(default)]
     pub accept: Vec<String>,
+    /// Its last answer is wanted whole (see [`AttemptDir::answer`]), up to this length in bytes; a
+    /// longer one loses its beginning. 0: the result is enough.
+    #[serde(default)]
+    pub answer_bytes_max: usize,
     /// Cap of the readable log, in bytes.
     pub log_bytes_max: u64,
     /// Proves to the hub that a call comes from this attempt's supervisor.
@@ -100,6 +104,12 @@ impl AttemptDir {
     #[must_use]
     pub fn facts(&self) -> PathBuf {
         self.0.join("facts.jsonl")
+    }
+
+    /// The agent's last answer, where it is wanted and fills a result: there before the last fact.
+    #[must_use]
+    pub fn answer(&self) -> PathBuf {
+        self.0.join("answer")
     }
 
     /// The supervisor's own endpoint for its worker.

@@ -5,9 +5,11 @@
 //! window stays in the chat.
 
 mod address;
+mod file;
 mod window;
 
 pub use address::{Addressee, addressed, mentions};
+pub use file::{FileCheck, FileEntry, FileHead, FileMember, FileRevision};
 pub use window::{Budget, Entry, Fill, History, harmless, history_text, shown_name};
 
 use crate::{AgentName, Denied, Principal, RunId};
@@ -17,6 +19,8 @@ use std::fmt;
 pub const TITLE_CHARS_MAX: usize = 200;
 /// Longest message, in bytes of UTF-8.
 pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Longest key of a board's entry, in bytes.
+pub const KEY_BYTES_MAX: usize = 200;
 /// Longest display label, in Unicode characters.
 pub const LABEL_CHARS_MAX: usize = 50;
 /// Longest instructions of a chat to the agents that answer in it, in bytes.
@@ -123,7 +127,13 @@ pub enum Participant {
     Agent(AgentName),
     /// The hub itself.
     Hub,
+    /// Somebody whom an imported file names, as it is written there: nobody here. It answers nothing,
+    /// sees nothing, and is shown as from a file.
+    FromFile(String),
 }
+
+/// Begins what is written of somebody from a file.
+const FROM_FILE: &str = "file:";
 
 impl Participant {
     /// Reads back what `Display` wrote.
@@ -132,9 +142,29 @@ impl Participant {
         if text == "hub" {
             return Some(Self::Hub);
         }
+        if let Some(written) = text.strip_prefix(FROM_FILE) {
+            return Self::from_file(written);
+        }
         match text.strip_prefix("agent:") {
             Some(name) => AgentName::parse(name).ok().map(Self::Agent),
             None => Principal::parse(text).map(Self::Principal),
+        }
+    }
+
+    /// Makes of somebody whom a file names what they are here.
+    #[must_use]
+    pub fn from_file(written: &str) -> Option<Self> {
+        let written = written.strip_prefix(FROM_FILE).unwrap_or(written);
+        let is_readable = !written.starts_with(FROM_FILE) && Self::parse(written).is_some();
+        is_readable.then(|| Self::FromFile(written.to_owned()))
+    }
+
+    /// Writes it for a file, which says nothing of where it was before.
+    #[must_use]
+    pub fn for_file(&self) -> String {
+        match self {
+            Self::FromFile(written) => written.clone(),
+            Self::Principal(_) | Self::Agent(_) | Self::Hub => self.to_string(),
         }
     }
 
@@ -145,6 +175,7 @@ impl Participant {
             Self::Principal(principal) => principal.kind(),
             Self::Agent(_) => "agent",
             Self::Hub => "hub",
+            Self::FromFile(_) => "file",
         }
     }
 }
@@ -155,6 +186,7 @@ impl fmt::Display for Participant {
             Self::Principal(principal) => principal.fmt(f),
             Self::Agent(name) => write!(f, "agent:{name}"),
             Self::Hub => f.write_str("hub"),
+            Self::FromFile(written) => write!(f, "{FROM_FILE}{written}"),
         }
     }
 }
@@ -294,7 +326,10 @@ mod tests {
         #[test]
         fn participants_survive_being_written_down(name in "[a-z][a-z0-9_-]{0,20}") {
             for who in [Participant::Agent(AgentName::parse(&name).expect("a name")), Participant::Hub, Participant::Principal(client(&name))] {
-                prop_assert_eq!(Participant::parse(&who.to_string()), Some(who));
+                prop_assert_eq!(Participant::parse(&who.to_string()), Some(who.clone()));
+                let carried = Participant::from_file(&who.to_string()).expect("somebody");
+                prop_assert_eq!((Participant::parse(&carried.to_string()), carried.for_file()), (Some(carried.clone()), who.to_string()));
+                prop_assert!(carried != who);
             }
         }
     }

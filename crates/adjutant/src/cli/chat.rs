@@ -94,7 +94,12 @@ fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
         (unread, true) => painted(&format!("{unread}, names you"), Style::Attention),
         (unread, false) => plain(&unread.to_string()),
     };
-    let marks = [(chat.private, "private"), (chat.status == "archived", "archived"), (chat.kind != "chat", chat.kind.as_str())];
+    let marks = [
+        (chat.imported, "from a file"),
+        (chat.private, "private"),
+        (chat.status == "archived", "archived"),
+        (chat.kind != "chat", chat.kind.as_str()),
+    ];
     let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
     let title = if marks.is_empty() { chat.title.clone() } else { format!("{} ({})", chat.title, marks.join(", ")) };
     vec![
@@ -162,6 +167,9 @@ fn head(page: &ChatPage, cx: &Context) -> String {
         presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
     });
     out.push_str(&format!("{INDENT}with {}\n", present.collect::<Vec<_>>().join(", ")));
+    if chat.imported {
+        out.push_str(&format!("{INDENT}imported: what is from a file, nobody here has said\n"));
+    }
     if let Some(from) = &chat.branch_of {
         out.push_str(&format!("{INDENT}goes on from {}\n", text::line(from)));
     }

@@ -5,9 +5,12 @@ use super::context::Context;
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail};
 use crate::text;
-use crate::view::{CarriedChat, CarriedEntry, ExportChat, ImportChat, ShowChat, codes};
+use crate::view::{CarriedChat, CarriedEntry, ChatView, ExportChat, ImportChat, ShowChat, codes};
+use adjutant_core::Denied;
+use adjutant_core::chat::FileCheck;
 use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader};
+use sha2::{Digest, Sha256};
+use std::io::Read;
 
 /// Entries and bytes of text in one part of an import.
 const PART: usize = 500;
@@ -79,34 +82,39 @@ async fn markdown(chat_id: i64, cx: &Context) -> Ended {
     }
 }
 
-/// Makes a chat of exported lines.
+/// Makes a chat of exported lines. The whole file is checked before anything of it is taken in, and an
+/// import that is repeated goes on where it was broken off.
 pub async fn import(args: &ChatImportArgs, cx: &Context) -> Ended {
     let name = args.file.display().to_string();
     let broken = |error: std::io::Error| fail(words::IO, format!("{name}: {error}"));
-    let input: Box<dyn BufRead> = if name == "-" {
-        Box::new(BufReader::new(std::io::stdin()))
-    } else {
-        Box::new(BufReader::new(std::fs::File::open(&args.file).map_err(broken)?))
-    };
-    let mut read = input.lines().enumerate();
-    let Some((_, first)) = read.next() else { return Err(fail(codes::INVALID, format!("{name} is empty"))) };
-    let head: CarriedChat = parsed(&name, 0, &first.map_err(broken)?)?;
-    let mut part = ImportChat { head: Some(head), ..ImportChat::default() };
+    let mut input: Box<dyn Read> = if name == "-" { Box::new(std::io::stdin()) } else { Box::new(std::fs::File::open(&args.file).map_err(broken)?) };
+    let mut text = String::new();
+    input.read_to_string(&mut text).map_err(broken)?;
+    let hash: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut lines = text.lines().enumerate();
+    let Some((_, first)) = lines.next() else { return Err(fail(codes::INVALID, format!("{name} is empty"))) };
+    let unusable = |number: usize, denied: Denied| fail(codes::INVALID, format!("{name}, line {}: {denied}", number + 1));
+    let head: CarriedChat = parsed(&name, 0, first)?;
+    let mut check = FileCheck::head(&head.parts()).map_err(|denied| unusable(0, denied))?;
+    let mut parts = vec![ImportChat { head: Some(head), ..ImportChat::default() }];
     let mut bytes = 0;
-    let mut chat = None;
-    for (number, line) in read {
-        let line = line.map_err(broken)?;
+    for (number, line) in lines {
+        let entry: CarriedEntry = parsed(&name, number, line)?;
+        check.entry(&entry.parts()).map_err(|denied| unusable(number, denied))?;
         bytes += line.len();
-        part.entries.push(parsed::<CarriedEntry>(&name, number, &line)?);
-        if part.entries.len() >= PART || bytes >= PART_BYTES_MAX {
-            let made = cx.hub.call(&part).await?;
-            part = ImportChat { chat_id: Some(made.chat_id), ..ImportChat::default() };
-            chat = Some(made);
-            bytes = 0;
+        match parts.last_mut() {
+            Some(part) if part.entries.len() < PART && (bytes <= PART_BYTES_MAX || part.entries.is_empty()) => part.entries.push(entry),
+            _ => {
+                parts.push(ImportChat { entries: vec![entry], ..ImportChat::default() });
+                bytes = line.len();
+            }
         }
     }
-    if chat.is_none() || !part.entries.is_empty() {
-        chat = Some(cx.hub.call(&part).await?);
+    drop(text);
+    let mut chat: Option<ChatView> = None;
+    for (number, mut part) in parts.into_iter().enumerate() {
+        part.chat_id = chat.as_ref().map(|chat| chat.chat_id);
+        chat = Some(cx.hub.call_with_key(&part, &format!("import-{hash}-{number}")).await?);
     }
     let Some(chat) = chat else { return Err(fail(codes::INTERNAL, "nothing was imported")) };
     if cx.out.json {

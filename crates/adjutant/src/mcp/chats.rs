@@ -12,6 +12,7 @@ use crate::view::{
     Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, Search, SearchHit, ShowChat, StartChat,
 };
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// Chats and entries in one result when nothing else is asked for.
@@ -52,6 +53,9 @@ fn chat_brief(chat: &ChatView) -> Value {
     if let Some(branch_of) = &chat.branch_of {
         brief["branch_of"] = json!(branch_of);
     }
+    if chat.imported {
+        brief["imported"] = json!(true);
+    }
     brief
 }
 
@@ -67,9 +71,13 @@ fn chat_line(chat: &ChatView) -> String {
     if chat.unread > 0 {
         out.push_str(&format!(", {} unread", chat.unread));
     }
-    for (is, what) in
-        [(chat.mentioned, ", names you"), (chat.status == "archived", ", archived"), (chat.private, ", private"), (chat.kind == "board", ", board")]
-    {
+    for (is, what) in [
+        (chat.mentioned, ", names you"),
+        (chat.status == "archived", ", archived"),
+        (chat.private, ", private"),
+        (chat.kind == "board", ", board"),
+        (chat.imported, ", from a file"),
+    ] {
         if is {
             out.push_str(what);
         }
@@ -286,7 +294,12 @@ pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -
         let text = message.as_deref().unwrap_or_default().trim();
         let title: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
         let start = StartChat { title, participants: to.clone(), ..StartChat::default() };
-        chat = Some(server.client().call(&start).await?.chat_id);
+        // Under a key of its own, so that a repeated call finds the chat again.
+        let started = match args.text("idempotency_key") {
+            Some(key) => server.client().call_with_key(&start, &chat_key(key)).await?,
+            None => server.client().call(&start).await?,
+        };
+        chat = Some(started.chat_id);
     }
     let is_parent = server.role().await == Role::Parent;
     let say = Say {
@@ -336,6 +349,12 @@ fn check_original(args: &Args) -> Result<(), Refusal> {
         return Err(Refusal::invalid("`model` cannot be set by a message: an agent's model is part of its configuration", hint));
     }
     Ok(())
+}
+
+/// The key under which a call starts its chat, made of the call's own: as long as any.
+fn chat_key(key: &str) -> String {
+    let hash = Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("chat-{hash}")
 }
 
 fn sent(said: &Said, answers: &Answers) -> Shown {

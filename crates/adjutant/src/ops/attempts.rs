@@ -9,6 +9,7 @@ use crate::store::{
     self, EndRow, Message, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, fruitless_attempts, harness_word, live_in_dir, live_runs,
     measure_of, next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
 };
+use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::checkpoint::{self, Known};
 use adjutant_core::identity::{Measure, Voice, with_statement};
 use adjutant_core::report::{Claim, named_files};
@@ -30,6 +31,8 @@ use tokio::time::Instant;
 const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
 /// Most answers that a new attempt is told with its prompt.
 const TOLD_MAX: u32 = 10_000;
+/// So much more than a message holds is kept of an answer: what is cut then shows, whatever blanks it ends with.
+const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
 /// Longest line of a facts file that is believed, in bytes.
 const FACT_BYTES_MAX: usize = 1024 * 1024;
 /// A supervisor is told whether its clock runs when that has stood for so long: a question that is
@@ -123,10 +126,12 @@ impl Ops {
                     Some(since) => (compose_in_session(&since), Some(whole)),
                     None => (whole, None),
                 };
-                Ok(Some((run, input, preset, session, prompt, prompt_anew)))
+                // More than a message may have, so that it shows when it is cut.
+                let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
+                Ok(Some((run, input, preset, session, prompt, prompt_anew, answer_bytes_max)))
             })
             .await?;
-        let Some((run, input, preset, session, prompt, prompt_anew)) = claimed else { return Ok(None) };
+        let Some((run, input, preset, session, prompt, prompt_anew, answer_bytes_max)) = claimed else { return Ok(None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let mut argv = input.agent.command.clone();
         let mut args = input.agent.args.clone();
@@ -176,6 +181,7 @@ impl Ops {
             stall_ms: input.agent.stall_ms,
             grace_ms: input.agent.grace_ms,
             accept: input.accept.clone(),
+            answer_bytes_max,
             log_bytes_max: config.log_bytes_max,
             token,
             containment: config.containment.word().to_owned(),

@@ -115,6 +115,7 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::WrongState { .. } => (codes::CONFLICT, None),
         Denied::KeyReused => (codes::KEY_REUSED, hint("use a fresh key for a different call")),
         Denied::Limit { .. } => (codes::LIMIT, None),
+        Denied::Conflict { .. } => (codes::CONFLICT, None),
         Denied::Invalid { .. } => (codes::INVALID, None),
     }
 }

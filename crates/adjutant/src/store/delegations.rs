@@ -49,6 +49,14 @@ pub fn children_of(connection: &Connection, run: RunId) -> Result<Vec<RunId>, St
     Ok(ids.iter().filter_map(|id| RunId::parse(id).ok()).collect())
 }
 
+/// Reads the ids of the runs that answer in a root's chats, asked by nobody under it.
+fn answering_beside(connection: &Connection, root: RunId) -> Result<Vec<RunId>, StoreError> {
+    let sql = "SELECT r.id FROM runs r JOIN chat_turns t ON t.run = r.id AND t.state = 'running'
+         WHERE r.root = ?1 AND r.id <> ?1 AND r.parent IS NULL";
+    let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([root.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(ids.iter().filter_map(|id| RunId::parse(id).ok()).collect())
+}
+
 /// Reads the open requests of everything below a run, oldest first.
 ///
 /// # Errors
@@ -128,6 +136,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn cancel_below(&mut self, run: RunId, retention: Retention, by: &str) -> Result<(), StoreError> {
         let mut below = children_of(self.connection(), run)?;
+        below.extend(answering_beside(self.connection(), run)?);
         for _ in 0..GENERATIONS_MAX {
             let mut next = Vec::new();
             for id in below {

@@ -14,6 +14,7 @@ const MIGRATIONS: [&str; 2] = [
     concat!(include_str!("schema.sql"), include_str!("chats.sql")),
     concat!(
         include_str!("schema2_requests.sql"),
+        include_str!("schema2_chats.sql"),
         include_str!("schema2_mentions.sql"),
         include_str!("schema2_search.sql"),
         include_str!("schema2_webhooks.sql"),

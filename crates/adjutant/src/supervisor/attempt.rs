@@ -15,7 +15,7 @@ use super::worker::{Line, Seen, Worker};
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::{Decision, Dialogue, Step};
-use crate::link::{FactKind, FoundText, Order, Orders};
+use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders};
 use crate::signal::Found;
 use crate::view::MessageView;
 use std::collections::BTreeSet;
@@ -200,6 +200,12 @@ impl Attempt {
         }
         let mut logs = output.as_mut().map(|output| std::mem::take(&mut output.logs)).unwrap_or_default();
         logfile::finish(&mut logs);
+        if let Some(answer) = output.as_mut().and_then(|output| output.answer.take()) {
+            let dir = AttemptDir::new(&closer.order.home, &closer.order.run_id, closer.order.attempt);
+            if let Err(error) = super::write_private(&dir.answer(), &answer) {
+                tracing::warn!(%error, "the whole answer cannot be kept; its end is in the result");
+            }
+        }
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);

@@ -50,7 +50,7 @@ pub fn ended(
         Some(Exit::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let Some(Output { logs: _, bytes: output_bytes, result, summary, complaint, left_open: was_cut }) = output else {
+    let Some(Output { logs: _, bytes: output_bytes, result, answer: _, summary, complaint, left_open: was_cut }) = output else {
         let (result, verdict, usage) = (String::new(), None, None);
         return FactKind::Ended { exit_code, signal, swept, output_left_open: true, active_ms, result, output_bytes: 0, verdict, usage };
     };

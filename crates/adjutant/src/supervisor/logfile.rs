@@ -276,6 +276,7 @@ mod tests {
             stall_ms: None,
             grace_ms: 0,
             accept: Vec::new(),
+            answer_bytes_max: 0,
             log_bytes_max,
             token: String::new(),
             containment: "auto".to_owned(),

@@ -169,7 +169,9 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
     }
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
-        Some(stream) => Some((Reader::new(stream), LogFile::create_raw(order, dir).map_err(failed)?)),
+        Some(stream) => {
+            Some((Reader::new(stream, order.answer_bytes_max.max(output::RESULT_BYTES_MAX)), LogFile::create_raw(order, dir).map_err(failed)?))
+        }
         None => None,
     };
     Ok(Prepared { launch, log, lines_of, has_called })

@@ -9,6 +9,8 @@ use super::logfile::LogFile;
 use super::reader::{Part, Reader, Summary, Told};
 use crate::client::Pulse;
 use crate::signal::{Found, Scanner};
+use crate::text;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// So many reads in a row before everything else has its turn.
 const READS_IN_A_ROW: u32 = 16;
 /// The agent's last words, at most.
-const RESULT_BYTES_MAX: usize = 16 * 1024;
+pub(super) const RESULT_BYTES_MAX: usize = 16 * 1024;
 /// What is read at most from a pipe that is being cut off: what it can hold.
 const CUT_BYTES_MAX: usize = 1024 * 1024;
 /// Marks a line of standard error.
@@ -34,8 +36,10 @@ pub struct Output {
     pub logs: Vec<LogFile>,
     /// Length of the log.
     pub bytes: u64,
-    /// The agent's last answer, or the end of standard output: whole characters.
+    /// The end of the agent's last answer, or of standard output: whole characters.
     pub result: String,
+    /// The whole of it, where that is wanted and the result may be cut.
+    pub answer: Option<String>,
     /// What the agent's stream said at its end, where it has one.
     pub summary: Option<Summary>,
     /// The end of standard error.
@@ -73,7 +77,9 @@ pub struct Pump {
     buffer: Vec<u8>,
     text: Vec<u8>,
     lines: Vec<u8>,
-    last_words: Vec<u8>,
+    last_words: VecDeque<u8>,
+    /// So much of them is kept.
+    last_words_bytes_max: usize,
     last: Source,
     at_line_start: bool,
     scanner: Scanner,
@@ -81,15 +87,16 @@ pub struct Pump {
     heard: Vec<Heard>,
     /// The structured stream on standard output, and where it is kept as it came.
     lines_of: Option<(Reader, LogFile)>,
-    complaint: Vec<u8>,
+    complaint: VecDeque<u8>,
 }
 
 impl Pump {
-    /// Takes over the reading ends of both streams.
+    /// Takes over the reading ends of both streams. Of an answer, `answer_bytes_max` are kept, or what
+    /// makes a result.
     ///
     /// # Errors
     /// They cannot be read without blocking.
-    pub fn new(out: OwnedFd, err: OwnedFd, log: LogFile, lines_of: Option<(Reader, LogFile)>) -> io::Result<Self> {
+    pub fn new(out: OwnedFd, err: OwnedFd, log: LogFile, lines_of: Option<(Reader, LogFile)>, answer_bytes_max: usize) -> io::Result<Self> {
         let stream = |fd| Ok::<_, io::Error>(Stream { pipe: Some(pipe::Receiver::from_owned_fd(fd)?), decoder: Decoder::default() });
         Ok(Self {
             out: stream(out)?,
@@ -98,13 +105,14 @@ impl Pump {
             buffer: vec![0; READ_BYTES],
             text: Vec::with_capacity(READ_BYTES),
             lines: Vec::new(),
-            last_words: Vec::new(),
+            last_words: VecDeque::new(),
+            last_words_bytes_max: answer_bytes_max.max(RESULT_BYTES_MAX),
             last: Source::Out,
             at_line_start: true,
             scanner: Scanner::default(),
             heard: Vec::new(),
             lines_of,
-            complaint: Vec::new(),
+            complaint: VecDeque::new(),
         })
     }
 
@@ -145,12 +153,15 @@ impl Pump {
         self.err.decoder.finish(&mut self.text);
         self.take(Source::Err);
         progress.send_replace(self.log.total_bytes());
-        let result = match &summary {
+        let whole = match &summary {
             Some(summary) => summary.result.trim_end().to_owned(),
-            None => end_of(&self.last_words),
+            None => end_of(self.last_words),
         };
+        let result = text::tail(&whole, RESULT_BYTES_MAX).to_owned();
+        // A result this long may have lost its beginning.
+        let answer = (whole.len() > RESULT_BYTES_MAX - 4 && self.last_words_bytes_max > RESULT_BYTES_MAX).then_some(whole);
         let bytes = self.log.total_bytes();
-        Output { logs: raw.into_iter().chain([self.log]).collect(), bytes, result, summary, complaint: end_of(&self.complaint), left_open }
+        Output { logs: raw.into_iter().chain([self.log]).collect(), bytes, result, answer, summary, complaint: end_of(self.complaint), left_open }
     }
 
     async fn hand_out(&mut self, to: &mpsc::Sender<Heard>) {
@@ -241,11 +252,11 @@ impl Pump {
         }
         match source {
             Source::Out => {
-                keep_end(&mut self.last_words, &self.text);
+                keep_end(&mut self.last_words, &self.text, self.last_words_bytes_max);
                 self.take_out(true);
             }
             Source::Err => {
-                keep_end(&mut self.complaint, &self.text);
+                keep_end(&mut self.complaint, &self.text, RESULT_BYTES_MAX);
                 self.begin(Source::Err);
                 let mut begins = self.at_line_start;
                 for line in self.text.split_inclusive(|byte| *byte == b'\n') {
@@ -293,14 +304,15 @@ impl Pump {
 }
 
 /// Keeps the end of what came.
-fn keep_end(kept: &mut Vec<u8>, text: &[u8]) {
-    let text = &text[text.len().saturating_sub(RESULT_BYTES_MAX)..];
-    let excess = (kept.len() + text.len()).saturating_sub(RESULT_BYTES_MAX);
+fn keep_end(kept: &mut VecDeque<u8>, text: &[u8], bytes_max: usize) {
+    let text = &text[text.len().saturating_sub(bytes_max)..];
+    let excess = (kept.len() + text.len()).saturating_sub(bytes_max);
     kept.drain(..excess.min(kept.len()));
-    kept.extend_from_slice(text);
+    kept.extend(text);
 }
 
-fn end_of(kept: &[u8]) -> String {
+fn end_of(kept: VecDeque<u8>) -> String {
+    let kept = Vec::from(kept);
     let from = kept.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
     String::from_utf8_lossy(&kept[from..]).trim_end().to_owned()
 }

@@ -9,8 +9,6 @@ use memchr::memchr;
 
 /// Longest line that is looked into, in bytes. A longer one is kept raw, and nothing else.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Longest answer that is kept for the result, in bytes.
-const RESULT_BYTES_MAX: usize = 16 * 1024;
 /// Longest text of a failure, in bytes.
 const ERROR_BYTES_MAX: usize = 4 * 1024;
 /// So much of a tool's input and output stands in the log, in bytes.
@@ -63,12 +61,16 @@ pub struct Reader {
     within_line: bool,
     session: String,
     summary: Summary,
+    /// Longest answer that is kept, in bytes.
+    answer_bytes_max: usize,
 }
 
 impl Reader {
+    /// Reads a stream whose last answer is kept up to a length.
     #[must_use]
-    pub fn new(of: &StreamOf) -> Self {
+    pub fn new(of: &StreamOf, answer_bytes_max: usize) -> Self {
         Self {
+            answer_bytes_max,
             rules: Rules::new(&of.stream),
             answers_after: of.answers_after,
             line: Vec::new(),
@@ -202,7 +204,7 @@ impl Reader {
                 note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
                 self.summary.error = text::head(&error, ERROR_BYTES_MAX).to_owned();
             }
-            Said::Result(result) => self.summary.result = tail(&result).to_owned(),
+            Said::Result(result) => self.summary.result = self.tail(&result).to_owned(),
             Said::Again(seconds) => self.summary.again_at_s = self.summary.again_at_s.max(Some(seconds)),
             Said::Usage(usage) => {
                 let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
@@ -232,10 +234,10 @@ impl Reader {
         }
         part(Part::Words(text));
         self.within_line = !text.ends_with('\n');
-        if self.message.len() < RESULT_BYTES_MAX * 2 {
+        if self.message.len() < self.answer_bytes_max * 2 {
             self.message.push_str(text);
         } else {
-            let kept = tail(&self.message).to_owned();
+            let kept = self.tail(&self.message).to_owned();
             self.message = kept + text;
         }
     }
@@ -247,10 +249,15 @@ impl Reader {
             self.within_line = false;
         }
         if !self.message.trim().is_empty() {
-            tail(&self.message).trim_end().clone_into(&mut self.last);
+            self.last = self.tail(&self.message).trim_end().to_owned();
         }
         self.message.clear();
         self.message_of = None;
+    }
+
+    /// The last bytes of a text that are kept, whole characters.
+    fn tail<'t>(&self, text: &'t str) -> &'t str {
+        text::tail(text, self.answer_bytes_max)
     }
 }
 
@@ -260,11 +267,6 @@ fn note(part: &mut impl FnMut(Part<'_>), within_line: &mut bool, text: &str) {
     }
     part(Part::Note(&format!("{}\n", text.trim_end())));
     *within_line = false;
-}
-
-/// The last bytes of a text that fit into a result, whole characters.
-fn tail(text: &str) -> &str {
-    text::tail(text, RESULT_BYTES_MAX)
 }
 
 fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
@@ -281,7 +283,7 @@ mod tests {
     use crate::preset;
 
     fn reader(name: &str, answers_after: Option<u64>) -> Reader {
-        Reader::new(&StreamOf { stream: preset::builtin(name).expect("it is there").stream, answers_after })
+        Reader::new(&StreamOf { stream: preset::builtin(name).expect("it is there").stream, answers_after }, 16 * 1024)
     }
 
     fn read(mut reader: Reader, pieces: &[&[u8]]) -> (String, String, Vec<Told>, Summary) {

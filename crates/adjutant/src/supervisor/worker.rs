@@ -104,7 +104,7 @@ pub fn start(
     };
     let mut worker = hold(order, spawn, tasks)?;
     drop((out_theirs, err_theirs));
-    let pump = Pump::new(out, err, log, lines_of).map_err(Failed::Worker)?;
+    let pump = Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(Failed::Worker)?;
     let lines = stdin.map(|(theirs, ours)| {
         drop(theirs);
         ours

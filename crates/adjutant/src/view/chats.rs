@@ -1,6 +1,7 @@
 //! Chats in the contract.
 
 use super::Call;
+use adjutant_core::chat::{FileEntry, FileHead, FileMember, FileRevision};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -366,6 +367,32 @@ pub struct CarriedMember {
     pub seen_at: Option<i64>,
 }
 
+impl CarriedChat {
+    /// Returns what has to be checked of it.
+    #[must_use]
+    pub fn parts(&self) -> FileHead<'_> {
+        FileHead {
+            title: &self.title,
+            template: self.template.as_deref(),
+            instructions: self.instructions.as_deref(),
+            started_by: &self.started_by,
+            started_name: &self.started_name,
+            started_at: self.started_at,
+            last_at: self.last_at,
+            members: self
+                .members
+                .iter()
+                .map(|member| FileMember {
+                    who: &member.who,
+                    name: &member.name,
+                    times: [member.joined_at, member.seen_at],
+                    counts: [member.read_seq, member.mention_seq, member.said],
+                })
+                .collect(),
+        }
+    }
+}
+
 /// A further line of an exported chat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CarriedEntry {
@@ -383,6 +410,26 @@ pub struct CarriedEntry {
     pub edited_at: Option<i64>,
     /// What it said before, oldest first.
     pub revisions: Vec<CarriedRevision>,
+}
+
+impl CarriedEntry {
+    /// Returns what has to be checked of it.
+    #[must_use]
+    pub fn parts(&self) -> FileEntry<'_> {
+        FileEntry {
+            seq: self.seq,
+            kind: &self.kind,
+            author: &self.author,
+            name: &self.name,
+            label: self.label.as_deref(),
+            text: &self.text,
+            at: self.at,
+            reply_to: self.reply_to,
+            key: self.key.as_deref(),
+            edited_at: self.edited_at,
+            revisions: self.revisions.iter().map(|old| FileRevision { author: &old.author, name: &old.name, text: &old.text, at: old.at }).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

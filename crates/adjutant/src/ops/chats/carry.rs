@@ -3,7 +3,7 @@
 use super::render;
 use super::seat::Seat;
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, export_of};
+use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, entry_by_key, export_of};
 use crate::view::{CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat, ImportChat};
 use adjutant_core::chat::{self, Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
 use adjutant_core::{Action, Denied, Principal, Time};
@@ -19,7 +19,7 @@ fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
     CarriedEntry {
         seq: *seq,
         kind: kind.word().to_owned(),
-        author: author.to_string(),
+        author: author.for_file(),
         name: name.clone(),
         label: label.clone(),
         text: text.clone(),
@@ -31,25 +31,31 @@ fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
         edited_at: edited_at.map(|at| at.0),
         revisions: revisions
             .iter()
-            .map(|old| CarriedRevision { author: old.author.clone(), name: old.name.clone(), text: old.text.clone(), at: old.at.0 })
+            .map(|old| CarriedRevision { author: written(&old.author), name: old.name.clone(), text: old.text.clone(), at: old.at.0 })
             .collect(),
     }
 }
 
+/// Who wrote a revision, as a file says it.
+fn written(author: &str) -> String {
+    Participant::parse(author).map_or_else(|| author.to_owned(), |author| author.for_file())
+}
+
+/// Takes in an entry that was checked. Whom it names is from then on somebody from a file.
 fn read_in(entry: CarriedEntry) -> Result<Imported, Denied> {
     let CarriedEntry { seq, kind, author, name, label, text, at, reply_to, hops, pinned, key, edited_at, revisions } = entry;
     let wrong = |what: &str| Denied::invalid("entries", format!("entry {seq}: {what}"));
-    let author = Participant::parse(&author).ok_or_else(|| wrong("its author cannot be read"))?;
+    let from_file = |who: &str| Participant::from_file(who).ok_or_else(|| wrong("its author cannot be read"));
+    let author = from_file(&author)?;
     let kind = EntryKind::from_word(&kind).ok_or_else(|| wrong("its kind is unknown"))?;
-    if edited_at.is_some() == revisions.is_empty() {
-        return Err(wrong("what it said before does not fit to when it was edited"));
-    }
     let revision = u32::try_from(revisions.len()).map_err(|_| wrong("too many revisions"))?;
     let revisions = revisions
         .into_iter()
         .zip(0_u32..)
-        .map(|(old, revision)| Revision { revision, author: old.author, name: old.name, text: old.text, at: Time(old.at) })
-        .collect();
+        .map(|(old, revision)| {
+            Ok(Revision { revision, author: from_file(&old.author)?.to_string(), name: old.name, text: old.text, at: Time(old.at) })
+        })
+        .collect::<Result<_, Denied>>()?;
     let entry = ChatEntry {
         id: 0,
         chat: ChatId(0),
@@ -72,7 +78,7 @@ fn read_in(entry: CarriedEntry) -> Result<Imported, Denied> {
 
 fn member_in(member: CarriedMember) -> Result<Member, Denied> {
     let CarriedMember { who, name, joined_at, read_seq, mention_seq, said, seen_at } = member;
-    let parsed = Participant::parse(&who).ok_or_else(|| Denied::invalid("head", "a participant cannot be read"))?;
+    let parsed = Participant::from_file(&who).ok_or_else(|| Denied::invalid("head", "a participant cannot be read"))?;
     Ok(Member { who: parsed, name, joined_at: joined_at.map(Time), read_seq, mention_seq, said, seen_at: seen_at.map(Time) })
 }
 
@@ -110,16 +116,21 @@ impl Ops {
                 window_tokens: if let Budget::Tokens(tokens) = chat.window { Some(tokens) } else { None },
                 turns_max: chat.turns_max,
                 archived: chat.archived,
-                started_by: chat.started_by.to_string(),
+                started_by: chat.started_by.for_file(),
                 started_name: chat.started_name.clone(),
                 started_at: chat.started_at.0,
                 last_at: chat.last_at.0,
                 members: export
                     .members
-                    .into_iter()
+                    .iter()
+                    // Who has only read an imported chat is known under the name that it brought.
+                    .filter(|member| {
+                        let name = Participant::from_file(&member.who.to_string());
+                        matches!(member.who, Participant::FromFile(_)) || !export.members.iter().any(|other| Some(&other.who) == name.as_ref())
+                    })
                     .map(|member| CarriedMember {
-                        who: member.who.to_string(),
-                        name: member.name,
+                        who: member.who.for_file(),
+                        name: member.name.clone(),
                         joined_at: member.joined_at.map(|at| at.0),
                         read_seq: member.read_seq,
                         mention_seq: member.mention_seq,
@@ -133,7 +144,8 @@ impl Ops {
         })?)
     }
 
-    /// Makes a chat of what was exported, part by part. All of a part is taken or none.
+    /// Makes a chat of what was exported, part by part. All of a part is taken or none; who is named in
+    /// it takes part as a mere name.
     ///
     /// # Errors
     /// The caller is not the person, or a line cannot be used.
@@ -143,6 +155,13 @@ impl Ops {
             return Err(Denied::NotAllowed { who, action: "import chats" }.into());
         }
         let presence = self.presence.clone();
+        let mut check = match &call.head {
+            Some(head) => chat::FileCheck::head(&head.parts())?,
+            None => chat::FileCheck::behind(call.entries.first().map_or(0, |first| first.seq.saturating_sub(1))),
+        };
+        for entry in &call.entries {
+            check.entry(&entry.parts())?;
+        }
         let entries = call.entries.into_iter().map(read_in).collect::<Result<Vec<_>, _>>()?;
         let (chat_id, head) = (call.chat_id, call.head);
         self.write(caller, move |tx, who| {
@@ -154,7 +173,7 @@ impl Ops {
                     if head.format != FORMAT {
                         return Err(Denied::invalid("format", format!("{} is not known, {FORMAT} is", head.format)).into());
                     }
-                    let started_by = Participant::parse(&head.started_by).ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
+                    let started_by = Participant::from_file(&head.started_by).ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
                     let chat = tx.start_chat(&NewChat {
                         // A direct chat or a board of another home is neither here.
                         kind: ChatKind::Chat,
@@ -176,6 +195,11 @@ impl Ops {
                 _ => return Err(Denied::invalid("head", "the first part has the head, the others the chat_id").into()),
             };
             for entry in &entries {
+                if let Some(key) = &entry.entry.key
+                    && entry_by_key(tx.connection(), chat.id, key)?.is_some()
+                {
+                    return Err(Denied::invalid("entries", format!("entry {}: its key is another entry's", entry.entry.seq)).into());
+                }
                 tx.import_entry(chat.id, entry)?;
             }
             let chat = tx.chat(chat.id)?;

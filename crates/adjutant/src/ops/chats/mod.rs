@@ -21,12 +21,13 @@ pub use window::Uncounted;
 use super::{Caller, OpError, Ops};
 use crate::config::Config;
 use crate::store::{
-    Chat, ChatEntry, Connection, NewChat, NewEntry, StoreError, Topic, Tx, chats_newest, entries_after, entries_last, entry_by_seq, member, members,
+    Chat, ChatEntry, Connection, Member, NewChat, NewEntry, StoreError, Topic, Tx, chats_newest, entries_after, entries_last, entry_by_seq, member,
+    members,
 };
 use crate::view::{ArchiveChat, ChatList, ChatPage, ChatView, ListChats, ShowChat, StartChat};
 use adjutant_core::chat::{self, ChatKind, EntryKind, Participant, Scope};
 use adjutant_core::{Action, Denied, Principal};
-use std::time::Duration;
+use seat::check_can_see;
 use tokio::time::Instant;
 
 /// Chats that are listed when the caller says no number.
@@ -124,7 +125,7 @@ impl Ops {
     pub async fn show_chat(&self, who: &Principal, call: &ShowChat) -> Result<ChatPage, OpError> {
         Self::check(who, Action::ReadChat)?;
         let limit = call.limit.unwrap_or(SHOW_DEFAULT).clamp(1, SHOW_MAX);
-        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+        let deadline = super::end_of_wait(call.wait_ms);
         let (seat, chat, own) = self.store.read(|connection| {
             let seat = Seat::of(connection, who)?;
             let chat = seat.chat(connection, call.chat_id)?;
@@ -209,12 +210,9 @@ fn scope_with(connection: &Connection, seat: &Seat, others: &[(Participant, Stri
     let mut owner = None;
     for (who, _) in others {
         let theirs = match who {
-            Participant::Principal(Principal::Run(_)) => match who {
-                Participant::Principal(principal) => Seat::of(connection, principal)?.viewer.scope.owner,
-                Participant::Agent(_) | Participant::Hub => continue,
-            },
+            Participant::Principal(run @ Principal::Run(_)) => Seat::of(connection, run)?.viewer.scope.owner,
             Participant::Principal(client @ Principal::Client(_)) => client.clone(),
-            Participant::Principal(Principal::Person) | Participant::Agent(_) | Participant::Hub => continue,
+            Participant::Principal(Principal::Person) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => continue,
         };
         if owner.as_ref().is_some_and(|owner| *owner != theirs) {
             return Err(Denied::invalid("participants", "belong to different clients, which cannot share a chat").into());
@@ -260,7 +258,7 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
         if parent.private {
             private = true;
             let theirs = members(tx.connection(), parent.id)?;
-            others.extend(theirs.into_iter().filter(|member| member.joined_at.is_some()).map(|member| (member.who, member.name)));
+            others.extend(theirs.into_iter().filter(|member| member.joined_at.is_some()).filter(is_somebody).map(|member| (member.who, member.name)));
         } else {
             let agents = members(tx.connection(), parent.id)?.into_iter().filter(|member| matches!(member.who, Participant::Agent(_)));
             others.extend(agents.map(|member| (member.who, member.name)));
@@ -280,6 +278,7 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
         started_by: seat.participant(),
         started_name: seat.name.clone(),
     })?;
+    check_can_see(tx.connection(), "participants", &others, &chat)?;
     tx.join_chat(chat.id, &seat.participant(), &seat.name)?;
     for (who, name) in &others {
         tx.join_chat(chat.id, who, name)?;
@@ -289,6 +288,10 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
         tx.add_entry(parent.id, &note(format!("chat {} \"{}\" branches off at {}.{seq}, by {by}", chat.id, chat.title, parent.id)))?;
     }
     Ok(chat)
+}
+
+fn is_somebody(member: &Member) -> bool {
+    !matches!(member.who, Participant::FromFile(_))
 }
 
 /// A remark of the hub.

@@ -2,15 +2,19 @@
 //! to answer, who is told.
 
 use super::note;
-use super::seat::Seat;
+use super::seat::{Seat, can_see};
 use crate::config::Config;
-use crate::store::{Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, members, run_by_id, run_by_ref};
-use adjutant_core::chat::{Addressee, ChatKind, Participant, addressed, mentions, shown_name};
+use crate::store::{Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, members, open_turns, open_turns_below, run_by_id, run_by_ref};
+use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
 use std::collections::BTreeMap;
 
 /// Most characters of a message that a run is sent; the rest is in the chat.
 const TOLD_CHARS_MAX: usize = 4_000;
+/// Most answers that are open in one chat.
+const CHAT_TURNS_MAX: u64 = 1_000;
+/// Most open answers that the runs of one tree have asked for.
+const TREE_TURNS_MAX: u64 = 64;
 
 /// Where an answering run would work.
 #[derive(Debug, Clone, Default)]
@@ -53,10 +57,11 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     for (who, name) in &to {
         tx.join_chat(chat.id, who, name)?;
     }
-    let all: Vec<Member> = members(tx.connection(), chat.id)?.into_iter().filter(|member| member.joined_at.is_some()).collect();
+    let takes_part = |member: &Member| member.joined_at.is_some() && !matches!(member.who, Participant::FromFile(_));
+    let all: Vec<Member> = members(tx.connection(), chat.id)?.into_iter().filter(takes_part).collect();
     let mut named = to;
     for name in mentions(&entry.text) {
-        match resolve(tx, config, seat, &all, name)? {
+        match resolve(tx, config, seat, chat, &all, name)? {
             Some(found) if !named.contains(&found) => named.push(found),
             Some(_) => {}
             None => {
@@ -71,7 +76,8 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let addressees: Vec<Addressee> =
         named.iter().map(|(who, _)| agent_of(who).map_or(Addressee::Other, |name| Addressee::Agent(name.clone()))).collect();
     let mut answering = addressed(&addressees, &agents, said_by_agent.as_ref());
-    if answering.is_empty() && addressees.is_empty() && agents.is_empty() && said_by_agent.is_none() {
+    let is_open = chat.kind == ChatKind::Chat && answering.is_empty() && addressees.is_empty() && agents.is_empty();
+    if is_open && said_by_agent.is_none() {
         answering.extend(responder);
     }
     let entry = tx.add_entry(chat.id, &entry)?;
@@ -86,13 +92,25 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
             tell_run(tx, by, chat, &entry, principal)?;
         }
     }
-    if !answering.is_empty() && hops >= chat.turns_max {
+    // A file says nothing about what agents may do here.
+    let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
+    if !answering.is_empty() && hops >= turns_max {
         let text = format!("agents have answered one another {hops} times in a row: somebody else has to speak before {} answers", names(&answering));
         tx.add_entry(chat.id, &note(text.clone()))?;
         notes.push(text);
         answering.clear();
     }
+    let mut free = free_turns(tx, by, chat)?;
     for agent in &answering {
+        if free == 0 {
+            let text = format!("{agent} could not answer: too many answers are open here already; wait for them, or cancel some");
+            let failure =
+                NewEntry { kind: EntryKind::Failure, author: Participant::Agent(agent.clone()), name: agent.to_string(), ..note(text.clone()) };
+            tx.add_entry(chat.id, &NewEntry { reply_to: Some(entry.seq), hops, ..failure })?;
+            notes.push(text);
+            continue;
+        }
+        free -= 1;
         tx.join_chat(chat.id, &Participant::Agent(agent.clone()), agent.as_str())?;
         tx.queue_turn(&NewTurn {
             chat: chat.id,
@@ -107,6 +125,13 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     Ok(Published { entry, answering, notes })
 }
 
+/// Returns how many more answers may be asked for.
+fn free_turns(tx: &Tx<'_>, by: &Principal, chat: &Chat) -> Result<u64, StoreError> {
+    let in_chat = CHAT_TURNS_MAX.saturating_sub(open_turns(tx.connection(), chat.id)?);
+    let Principal::Run(run) = by else { return Ok(in_chat) };
+    Ok(in_chat.min(TREE_TURNS_MAX.saturating_sub(open_turns_below(tx.connection(), tx.run(*run)?.root)?)))
+}
+
 fn names(agents: &[AgentName]) -> String {
     agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
 }
@@ -114,26 +139,35 @@ fn names(agents: &[AgentName]) -> String {
 fn agent_of(who: &Participant) -> Option<&AgentName> {
     match who {
         Participant::Agent(name) => Some(name),
-        Participant::Principal(_) | Participant::Hub => None,
+        Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => None,
     }
 }
 
-/// Finds whom a name in a text means: somebody who takes part, the person, the parent, or a run of
-/// the same scope by its whole name.
-fn resolve(tx: &Tx<'_>, config: &Config, seat: &Seat, all: &[Member], name: &str) -> Result<Option<(Participant, String)>, StoreError> {
-    if let Some(member) = all.iter().find(|member| member.name == name) {
-        return Ok(Some((member.who.clone(), member.name.clone())));
-    }
+/// Finds whom a name in a text means: the person, the parent, an agent or somebody else who takes
+/// part, or a run of the same scope by its whole name. In a private chat a text brings nobody in: it
+/// names who takes part, and the person, who sees every chat.
+fn resolve(tx: &Tx<'_>, config: &Config, seat: &Seat, chat: &Chat, all: &[Member], name: &str) -> Result<Option<(Participant, String)>, StoreError> {
+    let of_member = |member: &Member| (member.who.clone(), member.name.clone());
     if matches!(name, "person" | "user" | "parent") {
-        return Ok(seat.addressee(tx.connection(), config, name).ok());
+        let found = seat.addressee(tx.connection(), config, name).ok();
+        let is_person = |who: &Participant| *who == Participant::Principal(Principal::Person);
+        return Ok(found.filter(|(who, _)| is_person(who) || !chat.private || all.iter().any(|member| member.who == *who)));
     }
-    if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) || RunName::parse(name).is_err() {
+    if let Some(agent) = AgentName::parse(name).ok().filter(|name| config.agents.contains_key(name)) {
+        return Ok(all.iter().find(|member| member.who == Participant::Agent(agent.clone())).map(of_member));
+    }
+    if let Some(member) = all.iter().find(|member| member.name == name) {
+        return Ok(Some(of_member(member)));
+    }
+    if chat.private || RunName::parse(name).is_err() {
         return Ok(None);
     }
     let owner = if seat.viewer.who == Principal::Person { None } else { Some(&seat.viewer.scope.owner) };
     let found = run_by_ref(tx.connection(), name, owner).ok().filter(|run| run.name == name);
     let found = found.filter(|run| seat.viewer.scope.root.is_none_or(|root| root == run.root));
-    Ok(found.map(|run| (Participant::Principal(Principal::Run(run.id)), run.name)))
+    let Some(run) = found else { return Ok(None) };
+    let who = Participant::Principal(Principal::Run(run.id));
+    Ok(can_see(tx.connection(), &who, chat)?.then_some((who, run.name)))
 }
 
 /// Sends a run the message that names it, as its parent's messages are sent.

@@ -70,7 +70,7 @@ pub(super) fn full(connection: &Connection, seat: &Seat, presence: &Presence, ch
         let who = member.who.to_string();
         let turn = match &member.who {
             Participant::Agent(agent) => open.iter().find(|turn| turn.agent == *agent),
-            Participant::Principal(_) | Participant::Hub => None,
+            Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => None,
         };
         let presence = match turn.map(|turn| turn.state) {
             Some(TurnState::Running) => "answering",

@@ -1,23 +1,21 @@
 //! Saying something in a chat, or to somebody; editing and pinning; a board's entries.
 
 use super::publish::{Ground, Publication, publish};
-use super::seat::Seat;
+use super::seat::{Seat, check_can_see};
 use super::{entry_no, render};
 use crate::config::Config;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    Chat, ChatEntry, NewChat, NewEntry, NewTurn, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, turn_of_run, turns_to_answer,
+    Chat, ChatEntry, NewChat, NewEntry, NewTurn, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, hops_behind, members, turn_of_run,
+    turns_to_answer,
 };
 use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say, SummariseChat};
-use adjutant_core::chat::{self, ChatId, ChatKind, EntryKind, Participant, Scope, check_edit};
+use adjutant_core::chat::{self, ChatId, ChatKind, EntryKind, KEY_BYTES_MAX, Participant, Scope, check_edit};
 use adjutant_core::{Action, AgentName, Denied, Principal};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest key of a board's entry, in bytes.
-const KEY_BYTES_MAX: usize = 200;
 /// The one chat that is addressed by what it is.
 const BOARD: &str = "board";
 
@@ -68,7 +66,7 @@ impl Ops {
     pub async fn read_answers(&self, who: &Principal, call: &ReadAnswers) -> Result<Answers, OpError> {
         Self::check(who, Action::ReadChat)?;
         let chat = self.store.read(|connection| Seat::of(connection, who)?.chat(connection, call.chat_id))?;
-        let deadline = Instant::now() + Duration::from_millis(call.wait_ms);
+        let deadline = crate::ops::end_of_wait(call.wait_ms);
         let listener = self.store.bells().listen(vec![Topic::Chat(chat.id)]);
         loop {
             let answers = self.answers(&chat, call.seq)?;
@@ -102,6 +100,9 @@ impl Ops {
     /// Unknown or foreign, no agent to do it.
     pub async fn summarise_chat(&self, caller: Caller, call: SummariseChat) -> Result<Answers, OpError> {
         Self::check(&caller.who, Action::Say)?;
+        if matches!(caller.who, Principal::Run(_)) {
+            return Err(Denied::NotAllowed { who: "a run", action: "have chats summarised" }.into());
+        }
         let config = self.config()?;
         let agent = match &call.agent {
             Some(name) => AgentName::parse(name).ok().filter(|name| config.agents.contains_key(name)),
@@ -174,7 +175,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
         },
     };
     if chat.archived {
-        return Err(Denied::invalid("chat_id", format!("chat {} is archived: take it back first (adj chat archive --undo)", chat.id)).into());
+        return Err(Denied::conflict("chat_id", format!("chat {} is archived: take it back first (adj chat archive --undo)", chat.id)).into());
     }
     let said = |entry: &ChatEntry, answering: &[AgentName], notes: Vec<String>| Said {
         chat_id: chat.id.0,
@@ -193,12 +194,15 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
             check_edit(&seat.viewer.who, &entry.author)?;
             entry = tx.revise_entry(&entry, &text, None)?;
         }
-        if let Some(pin) = pin {
+        if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&entry.text)).then_some(true)) {
             entry = tx.pin_entry(&entry, pin)?;
         }
         return Ok(said(&entry, &[], Vec::new()));
     }
     let Some(text) = message else { return Err(Denied::invalid("message", "is missing").into()) };
+    if expect.is_some() && key.is_none() {
+        return Err(Denied::invalid("expect", "is the version of a board's entry: say which (key)").into());
+    }
     if let Some(key) = &key {
         if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Denied::invalid("key", format!("names an entry of the board (to=board), in 1 to {KEY_BYTES_MAX} bytes")).into());
@@ -206,10 +210,13 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
         let there = entry_by_key(tx.connection(), chat.id, key)?;
         let version = there.as_ref().map_or(0, |entry| entry.revision + 1);
         if let Some(expect) = expect.filter(|expect| *expect != version) {
-            return Err(Denied::invalid("expect", format!("{expect}, but the entry is at {version}: read it again")).into());
+            return Err(Denied::conflict("expect", format!("{expect}, but the entry is at {version}: read it again")).into());
         }
         if let Some(entry) = there {
-            let entry = tx.revise_entry(&entry, &text, Some((&seat.participant(), &seat.name)))?;
+            let mut entry = tx.revise_entry(&entry, &text, Some((&seat.participant(), &seat.name)))?;
+            if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&text)).then_some(true)) {
+                entry = tx.pin_entry(&entry, pin)?;
+            }
             return Ok(said(&entry, &[], Vec::new()));
         }
     }
@@ -222,7 +229,17 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
         Some(run) => turn_of_run(tx.connection(), run.id)?,
         None => None,
     };
-    let hops = turn.as_ref().map_or(0, |turn| turn.hops + 1);
+    let hops = match &seat.run {
+        Some(run) => hops_behind(tx.connection(), run)?,
+        None => 0,
+    };
+    check_can_see(tx.connection(), "to", &to, &chat)?;
+    if turn.is_some() && chat.private {
+        let there = members(tx.connection(), chat.id)?;
+        if !to.iter().all(|(who, _)| there.iter().any(|member| member.who == *who && member.joined_at.is_some())) {
+            return Err(Denied::NotAllowed { who: "an agent that answers", action: "bring others into a private chat" }.into());
+        }
+    }
     let decision = chat::is_decision(&text);
     let published = publish(
         tx,
@@ -260,7 +277,7 @@ fn direct(tx: &mut Tx<'_>, config: &Config, seat: &Seat, to: &str) -> Result<Cha
     let scope = match &other {
         Participant::Principal(run @ Principal::Run(_)) => Seat::of(tx.connection(), run)?.viewer.scope,
         Participant::Principal(client @ Principal::Client(_)) if seat.run.is_none() => Scope { owner: client.clone(), root: None },
-        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub => seat.viewer.scope.clone(),
+        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => seat.viewer.scope.clone(),
     };
     let mut ends = [seat.participant().to_string(), other.to_string()];
     ends.sort();

@@ -91,6 +91,24 @@ impl Seat {
     }
 }
 
+/// Tells whether somebody could see a chat, if they took part in it. An agent answers wherever it is
+/// asked.
+pub(super) fn can_see(connection: &Connection, who: &Participant, chat: &Chat) -> Result<bool, StoreError> {
+    let Participant::Principal(principal) = who else { return Ok(true) };
+    Ok(may_see(&Seat::of(connection, principal)?.viewer, &chat.scope, chat.private, true))
+}
+
+/// Refuses participants who could not see the chat.
+pub(super) fn check_can_see(connection: &Connection, field: &'static str, others: &[(Participant, String)], chat: &Chat) -> Result<(), StoreError> {
+    for (who, name) in others {
+        if !can_see(connection, who, chat)? {
+            let problem = format!("{name} belongs to somebody else or to another tree of runs, and could not see this chat: write to it directly");
+            return Err(Denied::invalid(field, problem).into());
+        }
+    }
+    Ok(())
+}
+
 /// Returns how a principal without a run is called: a client by the last part of its directory.
 pub(in crate::ops) fn name_of(who: &Principal) -> String {
     match who {

@@ -3,22 +3,25 @@
 //! each happens once, however often this is begun anew.
 
 use super::publish::{Ground, Publication, publish};
-use super::seat::{Seat, name_of};
+use super::seat::Seat;
 use super::window::{FLAG, Told, Uncounted, told};
 use crate::clock;
 use crate::config::Config;
-use crate::ops::{OpError, Ops, agents};
+use crate::ops::{AttemptId, OpError, Ops, agents};
 use crate::store::{
     Chat, NewEntry, NewRun, NewTurn, Run, RunInput, StoreError, Turn, TurnState, Tx, next_turns, run_by_id, turn_by_id, turns_running,
     turns_to_answer,
 };
-use adjutant_core::chat::{EntryKind, Participant, Viewer};
+use crate::store::{asked_by, live_in_dir, run_input, tree_size};
+use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
 use adjutant_core::run::Retention;
-use adjutant_core::tree::Rank;
-use adjutant_core::{Outcome, Principal, RunEvent, RunId, RunState, StopReason};
+use adjutant_core::tree::{Rank, TreeLimits, has_room};
+use adjutant_core::{AgentSpec, Outcome, Principal, RunEvent, RunId, RunState, StopReason};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
-/// A run's own record of its last words is cut at this length; beyond, its log is read.
+/// A run's own record of its last words is cut at this length; beyond, its supervisor has kept more.
 const LAST_WORDS_BYTES: usize = 16 * 1024 - 4;
 /// Most characters of a failed run's words that its failure quotes.
 const FAILURE_CHARS_MAX: usize = 2_000;
@@ -38,8 +41,9 @@ impl Ops {
     /// A failure of the store; what was done so far stays done.
     pub async fn run_turns(&self) -> Result<Vec<Uncounted>, OpError> {
         loop {
-            let posted = self.post_answers().await?;
-            let (begun, uncounted) = self.begin_turns().await?;
+            // What goes wrong with one turn holds up no other.
+            let (posted, begun) = (self.post_answers().await, self.begin_turns().await);
+            let (posted, (begun, uncounted)) = (posted?, begun?);
             if !posted && !begun {
                 return Ok(uncounted);
             }
@@ -66,13 +70,20 @@ impl Ops {
             }
             Ok(ended)
         })?;
-        let posted = !ended.is_empty();
+        let (mut posted, mut failed) = (false, None);
         for (turn, run) in ended {
-            let came = self.came_of(run.as_ref()).await?;
+            let id = turn.id;
             let (config, retention) = (self.config_or_builtin(), self.retention());
-            self.store.write(move |tx| post(tx, &config, &turn, run, came, retention)).await?;
+            let post = async {
+                let came = self.came_of(run.as_ref()).await?;
+                Ok(self.store.write(move |tx| post(tx, &config, &turn, run, came, retention)).await?)
+            };
+            match post.await {
+                Ok(()) => posted = true,
+                Err(error) => failed = self.set_aside(failed, id, error).await,
+            }
         }
-        Ok(posted)
+        failed.map_or(Ok(posted), Err)
     }
 
     async fn came_of(&self, run: Option<&Run>) -> Result<Came, OpError> {
@@ -82,37 +93,40 @@ impl Ops {
             RunState::Finished(Outcome::Succeeded) => {}
             state => return Ok(Came::Failure(failure(run, state, &result))),
         }
-        let text = if result.len() >= LAST_WORDS_BYTES { self.whole_output(run).await? } else { result };
+        let text = if result.len() >= LAST_WORDS_BYTES { self.whole_answer(run, result).await? } else { result };
         let text = text.trim_end();
         // What it reported is better than nothing.
         let text = if text.trim().is_empty() { run.summary.as_deref().unwrap_or("") } else { text };
         Ok(if text.trim().is_empty() { Came::Failure("it said nothing".to_owned()) } else { Came::Answer(text.to_owned()) })
     }
 
-    /// Reads everything that a run's agent printed, without its standard error.
-    async fn whole_output(&self, run: &Run) -> Result<String, OpError> {
-        let (home, id, attempt) = (self.home.dir.clone(), run.id.to_string(), run.attempt.0.max(1));
+    /// Reads what a run answered, as its supervisor kept it; `end` is the end of it. What a message cannot
+    /// hold is left out, and the text says so.
+    async fn whole_answer(&self, run: &Run, end: String) -> Result<String, OpError> {
+        let kept = self.attempt_dir(AttemptId { run: run.id, n: run.attempt }).answer();
         let read = move || {
-            let (mut text, mut after) = (String::new(), 0);
-            loop {
-                let want = crate::logs::Want { after: Some(after), bytes_max: 4 * 1024 * 1024, grep: None, ended: true };
-                let part = crate::logs::read(&home, &id, attempt, want)?;
-                text.push_str(&part.text);
-                if part.next <= after || part.next >= part.total {
-                    return Ok(text);
-                }
-                after = part.next;
+            let mut bytes = Vec::new();
+            File::open(kept)?.take(2 * MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+            Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let text = match tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))? {
+            Ok(text) if text.len() <= MESSAGE_BYTES_MAX => return Ok(text),
+            Ok(text) => text,
+            Err(error) => {
+                tracing::warn!(%error, run = %run.name, "its whole answer cannot be read");
+                end
             }
         };
-        let text: std::io::Result<String> = tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))?;
-        let text = text.map_err(|error| OpError::Io(error.to_string()))?;
-        Ok(text.split_inclusive('\n').filter(|line| !line.starts_with("stderr: ")).collect())
+        let note = format!("(The beginning of this answer is left out; adj logs {} has what came before.)\n", run.name);
+        let from = text.len().saturating_sub(MESSAGE_BYTES_MAX - note.len());
+        let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        Ok(format!("{note}{}", &text[from..]))
     }
 
     /// Begins the turns that are next, save those of which something has to be counted first.
     async fn begin_turns(&self) -> Result<(bool, Vec<Uncounted>), OpError> {
         let next = self.store.read(next_turns)?;
-        let mut begun = false;
+        let (mut begun, mut failed) = (false, None);
         let mut uncounted = Vec::new();
         for turn in next {
             let config = self.config_or_builtin();
@@ -131,12 +145,17 @@ impl Ops {
             };
             let (id, name_seed) = (RunId::new(clock::now(), crate::ops::runs::random()), crate::ops::runs::random());
             let retention = self.retention();
+            let turn_id = turn.id;
             let begin = self
                 .store
                 .write(move |tx| {
                     let chat = tx.chat(turn.chat)?;
-                    let agent = match spec {
-                        Ok(agent) => agent,
+                    let leave = match spec {
+                        Ok(agent) => leave(tx, &config, &turn, agent, id)?,
+                        Err(why) => Err(why),
+                    };
+                    let (agent, under) = match leave {
+                        Ok(leave) => leave,
                         Err(why) => return post(tx, &config, &turn, None, Came::Failure(why), retention).map(|()| None),
                     };
                     let Told { prompt, wants_summary } = match told(tx.connection(), &chat, &turn)? {
@@ -160,23 +179,49 @@ impl Ops {
                         cwd: turn.cwd.clone(),
                         owner: owner.clone(),
                         retry_of: None,
-                        under: None,
+                        under,
                         rank: Rank::default(),
                         task,
                         by: owner,
                         input,
                     };
                     tx.dispatch(&new)?;
-                    tx.place_in_root(id, chat.scope.root)?;
+                    if under.is_none() {
+                        tx.place_in_root(id, chat.scope.root)?;
+                    }
                     Ok(None)
                 })
-                .await?;
+                .await;
             match begin {
-                None => begun = true,
-                Some(more) => uncounted.extend(more),
+                Ok(None) => begun = true,
+                Ok(Some(more)) => uncounted.extend(more),
+                Err(error) => failed = self.set_aside(failed, turn_id, error.into()).await,
             }
         }
-        Ok((begun, uncounted))
+        match failed {
+            // What is counted meanwhile goes on.
+            Some(error) if uncounted.is_empty() => Err(error),
+            _ => Ok((begun, uncounted)),
+        }
+    }
+
+    /// Deals with what keeps one turn from going on: what never changes ends it, anything else is tried
+    /// again later. Returns the first of the latter.
+    async fn set_aside(&self, before: Option<OpError>, id: i64, error: OpError) -> Option<OpError> {
+        tracing::error!(%error, turn = id, "an answer cannot be seen to");
+        if !matches!(error, OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))) {
+            return before.or(Some(error));
+        }
+        let (config, retention, why) = (self.config_or_builtin(), self.retention(), error.to_string());
+        let ended = self.store.write(move |tx| {
+            let Some(turn) = turn_by_id(tx.connection(), id)? else { return Ok(()) };
+            let run = turn.run.map(|run| run_by_id(tx.connection(), run)).transpose()?.flatten();
+            post(tx, &config, &turn, run, Came::Failure(why), retention)
+        });
+        match ended.await {
+            Ok(()) => before,
+            Err(error) => before.or(Some(error.into())),
+        }
     }
 }
 
@@ -190,12 +235,40 @@ fn want_summary(tx: &mut Tx<'_>, config: &Config, turn: &Turn) -> Result<(), Sto
     tx.queue_turn(&NewTurn { chat: turn.chat, agent, is_summary: true, message: 0, hops: 0, cwd, env })
 }
 
-/// A run that answers has ended when it has finished, or stopped for something that no answer to a
-/// question of its own resolves.
+/// What a run that answers is allowed: its agent with the permissions that are left to it, and the run
+/// under which it counts, with the limits of that tree.
+type Leave = (AgentSpec, Option<(RunId, TreeLimits)>);
+
+/// Decides whether a turn may be answered now. What a run asks for counts as its delegation: within
+/// the limits of its tree, with no more permissions than it has itself. The error says why not.
+fn leave(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<Result<Leave, String>, StoreError> {
+    let connection = tx.connection();
+    if config.refuse_shared_directory
+        && let Some(other) = live_in_dir(connection, &turn.cwd, id)?.first()
+    {
+        return Ok(Err(format!("{other} is at work in {}, and the configuration refuses a second run", turn.cwd)));
+    }
+    let Some((asking, counts_under)) = asked_by(connection, turn)? else { return Ok(Ok((agent, None))) };
+    agent.permissions = agent.permissions.min(run_input(connection, asking)?.agent.permissions);
+    let Some(parent) = counts_under else { return Ok(Ok((agent, None))) };
+    let mut above = Some(parent);
+    while let Some(run) = above {
+        let run = tx.run(run)?;
+        if matches!(run.state, RunState::Stopping(StopReason::Cancelled) | RunState::Finished(Outcome::Cancelled)) {
+            return Ok(Err(format!("{}, on whose behalf it would, was cancelled", run.name)));
+        }
+        above = run.parent;
+    }
+    let size = tree_size(connection, &tx.run(parent)?)?;
+    Ok(has_room(size, config.tree).map(|()| (agent, Some((parent, config.tree)))).map_err(|denied| denied.to_string()))
+}
+
+/// A run that answers has ended when it has finished, or stopped for something from which neither an
+/// answer to a question of its own nor time lets it go on.
 fn has_ended(run: &Run) -> bool {
     match run.state {
         RunState::Finished(_) => true,
-        RunState::Stopped { reason, .. } => !matches!(reason, StopReason::Parked | StopReason::Paused),
+        RunState::Stopped { reason, .. } => !matches!(reason, StopReason::Parked | StopReason::Paused | StopReason::RateLimited),
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => false,
     }
 }
@@ -246,9 +319,9 @@ fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Run>, came: C
     };
     let entry = said(&turn, kind, text);
     let entry = if kind == EntryKind::Answer {
-        let viewer = Viewer { who: chat.scope.owner.clone(), scope: chat.scope.clone() };
-        let seat = Seat { name: name_of(&viewer.who), viewer, run: None };
+        // Whom it names is looked up among what its own run may see.
         let by = turn.run.map_or_else(|| chat.scope.owner.clone(), Principal::Run);
+        let seat = Seat::of(tx.connection(), &by)?;
         let publication = Publication {
             config,
             seat: &seat,
@@ -270,6 +343,7 @@ fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Run>, came: C
 /// Something that a turn's agent says.
 fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
     NewEntry {
+        pinned: kind == EntryKind::Answer && is_decision(&text),
         kind,
         author: Participant::Agent(turn.agent.clone()),
         name: turn.agent.to_string(),
@@ -277,7 +351,6 @@ fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
         text,
         reply_to: (!turn.is_summary).then_some(turn.message),
         hops: turn.hops + 1,
-        pinned: false,
         key: None,
     }
 }

@@ -17,7 +17,10 @@ pub use read::{
     entry_by_seq, member, members, newest_summary, pinned_entries, revisions_of, tokens_of, unread,
 };
 pub use stats::{Stats, stats_of};
-pub use turns::{NewTurn, Turn, TurnState, next_turns, turn_by_id, turn_of_run, turns_running, turns_to_answer};
+pub use turns::{
+    NewTurn, Turn, TurnState, asked_by, hops_behind, next_turns, open_turns, open_turns_below, turn_by_id, turn_of_run, turns_running,
+    turns_to_answer,
+};
 pub use write::{NewChat, NewEntry};
 
 use adjutant_core::Time;

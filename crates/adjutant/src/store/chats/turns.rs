@@ -1,9 +1,10 @@
 //! Turns: messages that an agent has to answer. A turn is answered by one run; which one is on
 //! record in the transaction that queues the run, and its answer in the one that adds the entry.
 
-use crate::store::{StoreError, Topic, Tx};
-use adjutant_core::chat::ChatId;
-use adjutant_core::{AgentName, RunId};
+use super::entry_by_seq;
+use crate::store::{Run, StoreError, Topic, Tx, run_by_id};
+use adjutant_core::chat::{ChatId, Participant};
+use adjutant_core::{AgentName, Principal, RunId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::BTreeMap;
 
@@ -142,6 +143,75 @@ pub fn turns_to_answer(connection: &Connection, chat: ChatId, message: i64) -> R
 /// A failure of the store.
 pub fn turn_by_id(connection: &Connection, id: i64) -> Result<Option<Turn>, StoreError> {
     Ok(turns(connection, "WHERE t.id = ?1", [id])?.pop())
+}
+
+/// Finds on whose behalf a turn is: the run that asks for it by its message, and the run under which
+/// it counts. A run that answers counts under whom it answers for, so that agents which answer one
+/// another stay side by side. `None`: no run has asked.
+///
+/// # Errors
+/// A failure of the store; the run is gone.
+pub fn asked_by(connection: &Connection, turn: &Turn) -> Result<Option<(RunId, Option<RunId>)>, StoreError> {
+    let Some(entry) = entry_by_seq(connection, turn.chat, turn.message)? else { return Ok(None) };
+    match entry.author {
+        Participant::Principal(Principal::Run(run)) => Ok(Some((run, Some(run)))),
+        Participant::Agent(_) => {
+            let answered = turns(connection, "WHERE t.chat = ?1 AND t.entry = ?2", params![turn.chat.0, turn.message])?.pop();
+            let Some(run) = answered.and_then(|answered| answered.run) else { return Ok(None) };
+            Ok(run_by_id(connection, run)?.map(|run| (run.id, run.parent)))
+        }
+        Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => Ok(None),
+    }
+}
+
+/// Counts the open turns of a chat.
+///
+/// # Errors
+/// A failure of the store.
+pub fn open_turns(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
+    let sql = "SELECT count(*) FROM chat_turns WHERE chat = ?1 AND state IN ('queued', 'running')";
+    let count: i64 = connection.prepare_cached(sql)?.query_row([chat.0], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// Counts the open turns that the runs of one tree have asked for.
+///
+/// # Errors
+/// A failure of the store.
+pub fn open_turns_below(connection: &Connection, root: RunId) -> Result<u64, StoreError> {
+    let sql = "SELECT count(*) FROM chat_turns t JOIN chat_messages m ON m.chat = t.chat AND m.seq = t.message
+         JOIN runs r ON m.author = 'run:' || r.id WHERE t.state IN ('queued', 'running') AND r.root = ?1";
+    let count: i64 = connection.prepare_cached(sql)?.query_row([root.to_string()], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// Counts how many agents have answered one another up to what a run says now: as part of a turn, its
+/// own or that of a run above it, or because the last message that named it came of such a chain. Within a
+/// direct chat, an answer to what it said itself adds nothing.
+///
+/// # Errors
+/// A failure of the store.
+pub fn hops_behind(connection: &Connection, run: &Run) -> Result<u32, StoreError> {
+    let named: Option<u32> = connection
+        .prepare_cached(
+            "SELECT coalesce((SELECT o.hops FROM chat_messages o WHERE c.kind = 'direct' AND o.chat = m.chat AND o.seq = m.reply_to AND o.author = ?1), m.hops)
+             FROM chat_members b JOIN chats c ON c.id = b.chat JOIN chat_messages m ON m.chat = b.chat AND m.seq = b.mention_seq
+             WHERE b.who = ?1 ORDER BY m.id DESC LIMIT 1",
+        )?
+        .query_row([Principal::Run(run.id).to_string()], |row| row.get(0))
+        .optional()?;
+    let mut hops = named.unwrap_or(0);
+    let mut above = Some((run.id, run.parent));
+    while let Some((id, parent)) = above {
+        if let Some(turn) = turn_of_run(connection, id)? {
+            hops = hops.max(turn.hops.saturating_add(1));
+        }
+        above = match parent {
+            Some(parent) => run_by_id(connection, parent)?.map(|run| (run.id, run.parent)),
+            None => None,
+        };
+    }
+    Ok(hops)
 }
 
 /// Reads the turn that a run answers.

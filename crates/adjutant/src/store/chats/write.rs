@@ -139,7 +139,7 @@ impl Tx<'_> {
         if new.kind == EntryKind::Summary {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }
-        if new.author != Participant::Hub {
+        if !matches!(new.author, Participant::Hub | Participant::FromFile(_)) {
             self.join_chat(chat, &new.author, &new.name)?;
             // Who has read everything has read what they write, too.
             self.prepare(

@@ -1,6 +1,8 @@
 //! Chats as their participants see them: over MCP, on the command line, with agents that answer.
 
 mod answers;
+mod authority;
+mod files;
 mod inbox;
 mod keep;
 mod refused;

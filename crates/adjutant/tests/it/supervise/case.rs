@@ -120,6 +120,7 @@ impl Case {
             stall_ms: None,
             grace_ms: 500,
             accept: Vec::new(),
+            answer_bytes_max: 0,
             log_bytes_max: 1024 * 1024,
             token: TOKEN.to_owned(),
             containment: "subreaper".to_owned(),

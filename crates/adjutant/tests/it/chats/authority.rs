@@ -1,0 +1,266 @@
+//! Who may bring whom in, what agents that answer may do, and what of them is posted.
+
+use super::{client, home_with, said, start};
+use crate::mcp::text;
+use crate::support::TestHome;
+use serde_json::{Value, json};
+
+/// Declares an agent with Codex's preset whose program is a script. The script is told in `$as` what it may do.
+fn vendor(home: &TestHome, name: &str, script: &str) {
+    let path = home.work().join(format!("{name}.sh"));
+    let as_what = "cat > /dev/null; case \"$*\" in *read-only*) as=read;; *workspace-write*) as=edit;; *) as=full;; esac";
+    std::fs::write(&path, format!("{as_what}\n{script}\n")).expect("the script can be written");
+    let config = home.home.dir.join("config.toml");
+    let mut text = std::fs::read_to_string(&config).expect("a configuration");
+    let command = path.display();
+    text.push_str(&format!("[agents.{name}]\nharness = \"codex\"\npermissions = \"full\"\ncommand = [\"/bin/sh\", \"{command}\"]\ngrace = \"1s\"\n"));
+    std::fs::write(&config, text).expect("the configuration can be written");
+}
+
+const SAYS: &str = r#"printf '{"type":"item.completed","item":{"type":"agent_message","text":"%s"}}\n{"type":"turn.completed","usage":{}}\n'"#;
+
+fn texts(home: &TestHome, chat: i64) -> Vec<String> {
+    said(home, chat).into_iter().map(|(_, text)| text).collect()
+}
+
+fn participants(home: &TestHome, chat: i64) -> Vec<String> {
+    let page = home.json(&["chat", "show", &chat.to_string()]);
+    let all = page["chat"]["participants"].as_array().expect("participants").iter();
+    let mut names: Vec<String> = all.map(|one| one["name"].as_str().expect("a name").to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn of_a_long_answer_nothing_but_the_answer_is_posted() {
+    let home =
+        home_with(&[("plain", "cat > /dev/null; i=0; while [ $i -lt 2000 ]; do echo \"stderr: line $i\"; i=$((i+1)); done; echo aside >&2")], "");
+    let secret = r#"echo '{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"SECRET"}}'"#;
+    vendor(
+        &home,
+        "structured",
+        &format!("{secret}\n{SAYS} 'on my way'\nlong=$(head -c 20000 /dev/zero | tr '\\0' x)\n{SAYS} \"stderr: mine $long end\""),
+    );
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &[]);
+    for agent in ["structured", "plain"] {
+        alice.done("send_message", json!({"chat_id": chat, "to": agent, "message": "go", "wait_s": 30}));
+    }
+    let all = texts(&home, chat);
+    assert_eq!(all[1], format!("stderr: mine {} end", "x".repeat(20_000)));
+    assert!(
+        all[3].lines().count() == 2000 && all[3].starts_with("stderr: line 0\n") && all[3].ends_with("stderr: line 1999"),
+        "{} bytes",
+        all[3].len()
+    );
+}
+
+#[test]
+fn an_answer_beyond_the_limit_of_a_message_says_that_it_is_cut() {
+    let home = home_with(&[("long", "cat > /dev/null; echo start; head -c 2000000 /dev/zero | tr '\\0' y; echo end")], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["long"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 30}));
+    let answer = texts(&home, chat).remove(1);
+    assert!(
+        answer.len() <= 1_048_576 && answer.len() > 1_000_000 && answer.starts_with("(The beginning") && answer.ends_with("yend"),
+        "{} bytes",
+        answer.len()
+    );
+}
+
+#[test]
+fn a_run_that_asks_agents_stays_within_its_tree_and_its_permissions() {
+    let home = home_with(&[], "[delegation]\nchildren_max = 1\n");
+    vendor(&home, "helper", &format!("{SAYS} \"as $as\""));
+    let send = |message: &str| format!("tool send_message {{\"to\": \"helper\", \"message\": \"{message}\", \"wait_s\": 30}}");
+    home.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "echo",
+        "--name",
+        "asker",
+        "--permissions",
+        "read",
+        &format!("{}\n{}\ndone ok", send("one"), send("two")),
+    ]);
+    assert_eq!(home.finished("asker")["outcome"], "succeeded");
+    let all = texts(&home, 1);
+    assert_eq!((all[0].as_str(), all[1].as_str(), all[2].as_str()), ("one", "as read", "two"), "no more than the asking run itself may do");
+    assert!(all.len() == 4 && all[3].contains("limited to 1"), "the message is kept: {all:?}");
+    let runs = home.json(&["ps", "-a"]);
+    let children = runs.as_array().expect("runs").iter().filter(|run| run["parent"] == home.run_id("asker").as_str()).count();
+    assert_eq!(children, 1, "{runs}");
+}
+
+#[test]
+fn what_answers_a_run_ends_with_it() {
+    let home = home_with(&[("slow", "cat > /dev/null; touch here; sleep 600")], "");
+    home.start("asker", "tool send_message {\"to\": \"slow\", \"message\": \"x\", \"wait_s\": 0}\nask \"go on?\"");
+    let place = home.work();
+    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    home.until_status("asker", "waiting_parent_reply");
+    home.ok(&["cancel", "asker"]);
+    home.until("its answering run is over", || {
+        let runs = home.json(&["ps", "-a"]);
+        runs.as_array().expect("runs").iter().all(|run| run["outcome"] == "cancelled").then_some(())
+    });
+}
+
+#[test]
+fn a_chain_of_agents_that_goes_through_a_run_is_counted() {
+    let home = home_with(&[("relay", "cat > /dev/null; echo '@worker pass it on'")], "[chats]\nturns_max = 2\n");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &[]);
+    let send = format!("tool send_message {{\"chat_id\": {chat}, \"to\": \"relay\", \"message\": \"again\", \"wait_s\": 30}}");
+    let prompt = format!("---\nask \"ready?\"\n{send}\n{send}\ndone ok");
+    alice.done("run_subagent", json!({"agent": "echo", "name": "worker", "prompt": prompt, "cwd": home.work()}));
+    home.until_status("worker", "waiting_parent_reply");
+    alice.done("send_message", json!({"chat_id": chat, "to": ["relay", "worker"], "message": "go", "wait_s": 30}));
+    home.ok(&["reply", "worker", "yes"]);
+    home.finished("worker");
+    let names: Vec<String> = said(&home, chat).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["client alice", "relay", "run worker", "relay", "run worker", "hub"]);
+}
+
+#[test]
+fn a_name_in_a_text_lets_nobody_into_a_private_chat() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo '@outsider look'")], "");
+    let mut alice = client(&home, "alice", &[]);
+    alice.done("run_subagent", json!({"agent": "echo", "name": "outsider", "prompt": "---\nask \"ready?\"\nstatus\ndone ok", "cwd": home.work()}));
+    home.until_status("outsider", "waiting_parent_reply");
+    let private = alice.done("start_chat", json!({"title": "p", "private": true, "participants": ["gemini"]}))["chat_id"].as_i64().expect("a number");
+    alice.done("send_message", json!({"chat_id": private, "message": "@gemini and @outsider, a secret", "wait_s": 30}));
+    assert_eq!(participants(&home, private), ["client alice", "gemini"]);
+    let direct = alice.done("send_message", json!({"to": "gemini", "message": "@outsider too", "wait_s": 30}))["chat_id"].as_i64().expect("a number");
+    assert_eq!(participants(&home, direct).len(), 2);
+    home.ok(&["reply", "outsider", "yes"]);
+    home.finished("outsider");
+    assert!(!home.log("outsider").contains("secret"), "{}", home.log("outsider"));
+    alice.done("send_message", json!({"chat_id": private, "to": "outsider", "message": "come in"}));
+    assert_eq!(participants(&home, private).len(), 3, "said on purpose");
+}
+
+#[test]
+fn an_answer_in_the_persons_chat_reaches_no_clients_run() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo '@victim obey'")], "");
+    let mut alice = client(&home, "alice", &[]);
+    alice.done("run_subagent", json!({"agent": "echo", "name": "victim", "prompt": "---\nask \"ready?\"\nstatus\ndone ok", "cwd": home.work()}));
+    home.until_status("victim", "waiting_parent_reply");
+    home.ok(&["chat", "start", "mine", "--with", "gemini"]);
+    home.ok(&["chat", "post", "1", "hello"]);
+    home.until("the answer is there", || (said(&home, 1).len() == 2).then_some(()));
+    assert_eq!(participants(&home, 1), ["gemini", "person"]);
+    let refused = home.adj(&["chat", "post", "1", "look", "--at", "victim"]);
+    assert!(refused.code == 2 && refused.err.contains("could not see this chat"), "{refused:?}");
+    home.ok(&["reply", "victim", "yes"]);
+    home.finished("victim");
+    assert!(!home.log("victim").contains("obey"), "{}", home.log("victim"));
+}
+
+#[test]
+fn a_directory_that_is_not_shared_is_not_shared_with_who_answers() {
+    let home = home_with(
+        &[("gemini", "cat > /dev/null; echo here"), ("slow", "cat > /dev/null; touch here; sleep 600")],
+        "refuse_shared_directory = true\n",
+    );
+    home.start_agent("slow", "first", "x");
+    let place = home.work();
+    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["gemini"]);
+    let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 30}));
+    assert_eq!(sent["status"], "failed", "{sent}");
+    assert!(texts(&home, chat)[1].contains("refuses a second run"));
+}
+
+#[test]
+fn who_answers_is_waited_for_while_its_vendor_lets_it_wait() {
+    let home = home_with(&[], "");
+    let limited = r#"if [ ! -e limited ]; then touch limited; echo '{"type":"turn.failed","error":{"message":"rate limit reached, try again in 1 seconds"}}'; exit 1; fi"#;
+    vendor(&home, "limited", &format!("{limited}\n{SAYS} 'here I am'"));
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["limited"]);
+    let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 30}));
+    assert_eq!((&sent["status"], &sent["response"]), (&json!("answered"), &json!("here I am")), "{sent}");
+}
+
+#[test]
+fn a_turn_that_cannot_be_answered_holds_up_no_other() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo fine")], "");
+    home.ok(&["chat", "start", "broken", "--with", "gemini"]);
+    home.ok(&["stop"]);
+    let store = rusqlite::Connection::open(home.home.database()).expect("the store");
+    let place = home.work().display().to_string();
+    let sql = "INSERT INTO chat_turns (chat, agent, message, hops, cwd, env, at) VALUES (1, 'gemini', 999, 0, ?1, '{}', 0)";
+    store.execute(sql, [&place]).expect("a turn whose message is gone");
+    drop(store);
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["gemini"]);
+    let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 30}));
+    assert_eq!(sent["response"], "fine", "{sent}");
+    assert!(texts(&home, 1)[0].contains("message is gone"), "{:?}", said(&home, 1));
+}
+
+#[test]
+fn a_runs_name_stands_for_nobody_else() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo 'it is me'")], "");
+    let refused = home.adj(&["run", "--detach", "--agent", "echo", "--name", "person", "done ok"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let mut alice = client(&home, "alice", &[]);
+    alice.done("run_subagent", json!({"agent": "echo", "name": "gemini", "prompt": "---\nask \"ready?\"\ndone ok", "cwd": home.work()}));
+    home.until_status("gemini", "waiting_parent_reply");
+    let chat = start(&mut alice, "t", &["run:gemini", "gemini"]);
+    let sent = alice.done("send_message", json!({"chat_id": chat, "message": "@gemini who are you?", "wait_s": 30}));
+    assert_eq!(sent["response"], "it is me", "{sent}");
+}
+
+#[test]
+fn the_default_responder_keeps_out_of_what_is_for_somebody_else() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo hello")], "[chats]\ndefault_responder = \"gemini\"\n");
+    let mut alice = client(&home, "alice", &["--compat", "--max-wait", "30"]);
+    for arguments in [json!({"to": "person", "message": "for you alone"}), json!({"to": "board", "key": "k", "message": "noted"})] {
+        let sent = alice.done("send_message", arguments);
+        assert_eq!((&sent["status"], &sent["waiting"]), (&json!("sent"), &json!([])), "{sent}");
+    }
+    assert_eq!(home.json(&["ps", "-a"]), json!([]));
+}
+
+#[test]
+fn asking_again_under_the_same_key_asks_once() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo hello")], "");
+    let mut alice = client(&home, "alice", &["--compat", "--max-wait", "30"]);
+    let ask = || json!({"prompt": "what is new?", "agentName": "x", "idempotency_key": "k".repeat(200)});
+    let one = alice.done("ask_gemini", ask());
+    let two = alice.done("ask_gemini", ask());
+    assert_eq!((&one["chatId"], &one["response"]), (&two["chatId"], &two["response"]), "{two}");
+    assert_eq!((home.json(&["chat", "ls"]).as_array().map(Vec::len), said(&home, 1).len()), (Some(1), 2));
+}
+
+#[test]
+fn a_decision_is_pinned_whoever_says_it_and_whenever() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo 'Decision: SQLite'")], "");
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &["gemini"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "which?", "wait_s": 30}));
+    alice.done("send_message", json!({"chat_id": chat, "edit_of": "1", "message": "Conclusion: as below"}));
+    let page = home.json(&["chat", "show", &chat.to_string()]);
+    let pinned: Vec<&Value> = page["messages"].as_array().expect("messages").iter().map(|one| &one["pinned"]).collect();
+    assert_eq!(pinned, [&json!(true), &json!(true)]);
+}
+
+#[test]
+fn what_has_changed_meanwhile_is_a_conflict() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    alice.done("send_message", json!({"to": "board", "key": "plan", "message": "one"}));
+    let lost = alice.tool("send_message", json!({"to": "board", "key": "plan", "message": "two", "expect": 7}));
+    assert!(text(&lost).contains("error[conflict]"), "{lost}");
+    let chat = start(&mut alice, "t", &[]);
+    let odd = alice.tool("send_message", json!({"chat_id": chat, "message": "x", "expect": 1}));
+    assert!(odd["isError"] == true && text(&odd).contains("key"), "{odd}");
+    home.ok(&["chat", "archive", &chat.to_string()]);
+    let refused = home.adj(&["chat", "post", &chat.to_string(), "x"]);
+    assert!(refused.code == 7 && refused.err.contains("archived"), "{refused:?}");
+}
