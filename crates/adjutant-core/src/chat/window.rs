@@ -52,6 +52,11 @@ impl Fill {
         Self { limit: budget.limit(), used: 0, empty: true }
     }
 
+    /// Takes the room of what goes in whatever else does.
+    pub fn reserve(&mut self, cost: u64) {
+        self.used = self.used.saturating_add(cost);
+    }
+
     /// Takes a pinned entry, when it fits.
     pub fn pinned(&mut self, cost: u64) -> bool {
         self.take_if_fits(cost)

@@ -107,19 +107,42 @@ impl Costs<'_> {
     }
 }
 
-/// Takes what fits of a chat, and of those that it branches off: pinned entries, then the newest.
+/// Takes what fits of a chat, and of those that it branches off: pinned entries, then the newest. While
+/// something is left out, the newest summary goes in before them.
 fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Result<Window, Vec<Uncounted>>, StoreError> {
-    let mut fill = Fill::new(chat.window);
-    let mut costs = Costs { connection, budget: chat.window, uncounted: Vec::new(), bytes: 0 };
-    let mut taken: Vec<ChatEntry> = Vec::new();
-    let is_wanted = |entry: &ChatEntry| entry.kind.is_said() && !(entry.chat == chat.id && entry.seq == without);
     // Their order in the conversation: what a chat branches off comes before it.
     let mut line: Vec<(Chat, i64)> = vec![(chat.clone(), i64::MAX)];
     while let Some((parent, seq)) = line.last().and_then(|(chat, _)| chat.branch_of) {
         let Some(parent) = chat_by_id(connection, parent)? else { break };
         line.push((parent, seq.saturating_add(1)));
     }
+    let whole = filled(connection, &line, without, None)?;
+    if !matches!(&whole, Ok(window) if window.history.left_out > 0) {
+        return Ok(whole);
+    }
     for (chat, before) in &line {
+        if let Some(summary) = newest_summary(connection, chat.id, *before)? {
+            return filled(connection, &line, without, Some(summary));
+        }
+    }
+    Ok(whole)
+}
+
+fn filled(
+    connection: &Connection,
+    line: &[(Chat, i64)],
+    without: i64,
+    summary: Option<ChatEntry>,
+) -> Result<Result<Window, Vec<Uncounted>>, StoreError> {
+    let chat = &line[0].0;
+    let mut fill = Fill::new(chat.window);
+    let mut costs = Costs { connection, budget: chat.window, uncounted: Vec::new(), bytes: 0 };
+    let mut taken: Vec<ChatEntry> = Vec::new();
+    let is_wanted = |entry: &ChatEntry| entry.kind.is_said() && !(entry.chat == chat.id && entry.seq == without);
+    if let Some(summary) = &summary {
+        fill.reserve(costs.of(summary)?);
+    }
+    for (chat, before) in line {
         for entry in pinned_entries(connection, chat.id, PINNED_MAX)?.into_iter().filter(|entry| entry.seq < *before && is_wanted(entry)) {
             if fill.pinned(costs.of(&entry)?) {
                 taken.push(entry);
@@ -129,7 +152,7 @@ fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Result<W
     let mut full = false;
     // Of the chat itself: everything from here on is in the window.
     let mut whole_from = i64::MAX;
-    for (of, end) in &line {
+    for (of, end) in line {
         let mut before = *end;
         while !full && costs.bytes <= COUNT_BYTES_MAX {
             let step = entries_before(connection, of.id, before, FILL_STEP)?;
@@ -156,8 +179,9 @@ fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Result<W
     let all: i64 = chat.said - i64::from(is_said) + line.iter().map(|(chat, _)| chat.branch_said).sum::<i64>();
     let left_out = u64::try_from(all).unwrap_or(0).saturating_sub(taken.len() as u64);
     taken.sort_by_key(|entry| (std::cmp::Reverse(line.iter().position(|(chat, _)| chat.id == entry.chat)), entry.seq));
-    let summary = if left_out > 0 { newest_summary(connection, chat.id)? } else { None };
-    let summarised_to = summary.as_ref().map(|summary| summary.seq);
+    // What stands for the chat itself; the summary of one that it branches off stands for no more than that.
+    let of_chat = summary.as_ref().filter(|summary| summary.chat == chat.id);
+    let summarised_to = of_chat.map(|summary| summary.seq);
     let unsummarised = left_out > 0 && summarised_to.is_none_or(|seq| whole_from.saturating_sub(seq) > SUMMARY_LAG);
     let history = History {
         title: chat.title.clone(),

@@ -205,12 +205,14 @@ pub fn pinned_entries(connection: &Connection, chat: ChatId, limit: u32) -> Resu
     entries(connection, "WHERE chat = ?1 AND pinned = 1 ORDER BY seq DESC LIMIT ?2", params![chat.0, limit])
 }
 
-/// Reads the newest summary of a chat.
+/// Reads the newest summary of a chat before an entry.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn newest_summary(connection: &Connection, chat: ChatId) -> Result<Option<ChatEntry>, StoreError> {
-    Ok(entries(connection, "WHERE chat = ?1 AND seq = (SELECT summary_seq FROM chats WHERE id = ?1)", [chat.0])?.pop())
+pub fn newest_summary(connection: &Connection, chat: ChatId, before: i64) -> Result<Option<ChatEntry>, StoreError> {
+    let sql =
+        "WHERE chat = ?1 AND seq < ?2 AND kind = 'summary' AND (SELECT summary_seq FROM chats WHERE id = ?1) IS NOT NULL ORDER BY seq DESC LIMIT 1";
+    Ok(entries(connection, sql, params![chat.0, before])?.pop())
 }
 
 /// Returns how many tokens an entry's text has, where that was counted.

@@ -167,3 +167,24 @@ fn a_template_sets_participants_and_instructions() {
     assert!(std::fs::read_to_string(home.work().join("prompt")).expect("what it was told").contains("Sort it by urgency."));
     alice.done("start_chat", json!({"title": "t", "template": "review"}));
 }
+
+#[test]
+fn a_summary_counts_in_the_window_and_stands_for_what_a_branch_goes_on_from() {
+    let home = home_with(
+        &[("gemini", "cat > prompt; echo ok"), ("scribe", "cat > /dev/null; echo SUMMED; head -c 2000 /dev/zero | tr '\\0' s")],
+        "[chats]\nsummariser = \"scribe\"\nwindow_chars = 3000\n",
+    );
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "main", &[]);
+    for _ in 0..5 {
+        alice.done("send_message", json!({"chat_id": chat, "message": "x".repeat(900)}));
+    }
+    home.json(&["chat", "summarise", &chat.to_string()]);
+    let branch = alice.done("start_chat", json!({"title": "side", "branch_from": chat.to_string()}))["chat_id"].as_i64().expect("a number");
+    for id in [chat, branch] {
+        alice.done("send_message", json!({"chat_id": id, "to": "gemini", "message": "and now?", "wait_s": 30}));
+        let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+        let taken = prompt.lines().filter(|line| line.starts_with("[client alice]: xxx")).count();
+        assert!(prompt.contains("SUMMED") && taken == 1, "{taken} beside the summary in {prompt}");
+    }
+}
