@@ -31,7 +31,7 @@ pub async fn decode() -> Result<Vec<Row>> {
             stream.extend(std::fs::read(entry?.path())?);
         }
         let of = preset::builtin(cli).ok_or("a built-in preset")?.stream;
-        let mut reader = Reader::new(&StreamOf { stream: of, answers_after: None });
+        let mut reader = Reader::new(&StreamOf { stream: of, answers_after: None }, 16 * 1024);
         let (mut told, mut read, mut shown) = (Vec::new(), 0, 0_usize);
         let start = Instant::now();
         while read < DECODED_BYTES {

@@ -5,19 +5,21 @@ use crate::mcp::text;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// Declares an agent with Codex's preset whose program is a script. The script is told in `$as` what it may do.
+/// Declares an agent with Claude's preset whose program is a script. The script is told in `$as` what it may do.
 fn vendor(home: &TestHome, name: &str, script: &str) {
     let path = home.work().join(format!("{name}.sh"));
-    let as_what = "cat > /dev/null; case \"$*\" in *read-only*) as=read;; *workspace-write*) as=edit;; *) as=full;; esac";
+    let as_what = "read -r first; case \"$*\" in *NotebookEdit*) as=read;; *acceptEdits*) as=edit;; *) as=full;; esac";
     std::fs::write(&path, format!("{as_what}\n{script}\n")).expect("the script can be written");
     let config = home.home.dir.join("config.toml");
     let mut text = std::fs::read_to_string(&config).expect("a configuration");
     let command = path.display();
-    text.push_str(&format!("[agents.{name}]\nharness = \"codex\"\npermissions = \"full\"\ncommand = [\"/bin/sh\", \"{command}\"]\ngrace = \"1s\"\n"));
+    text.push_str(&format!(
+        "[agents.{name}]\nharness = \"claude\"\npermissions = \"full\"\ncommand = [\"/bin/sh\", \"{command}\"]\ngrace = \"1s\"\n"
+    ));
     std::fs::write(&config, text).expect("the configuration can be written");
 }
 
-const SAYS: &str = r#"printf '{"type":"item.completed","item":{"type":"agent_message","text":"%s"}}\n{"type":"turn.completed","usage":{}}\n'"#;
+const SAYS: &str = r#"printf '{"type":"result","subtype":"success","is_error":false,"result":"%s"}\n'"#;
 
 fn texts(home: &TestHome, chat: i64) -> Vec<String> {
     said(home, chat).into_iter().map(|(_, text)| text).collect()
@@ -35,12 +37,8 @@ fn participants(home: &TestHome, chat: i64) -> Vec<String> {
 fn of_a_long_answer_nothing_but_the_answer_is_posted() {
     let home =
         home_with(&[("plain", "cat > /dev/null; i=0; while [ $i -lt 2000 ]; do echo \"stderr: line $i\"; i=$((i+1)); done; echo aside >&2")], "");
-    let secret = r#"echo '{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"SECRET"}}'"#;
-    vendor(
-        &home,
-        "structured",
-        &format!("{secret}\n{SAYS} 'on my way'\nlong=$(head -c 20000 /dev/zero | tr '\\0' x)\n{SAYS} \"stderr: mine $long end\""),
-    );
+    let secret = r#"echo '{"type":"user","message":{"content":[{"type":"tool_result","content":"SECRET"}]}}'"#;
+    vendor(&home, "structured", &format!("{secret}\nlong=$(head -c 20000 /dev/zero | tr '\\0' x)\n{SAYS} \"stderr: mine $long end\""));
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
     for agent in ["structured", "plain"] {
@@ -178,7 +176,7 @@ fn a_directory_that_is_not_shared_is_not_shared_with_who_answers() {
 #[test]
 fn who_answers_is_waited_for_while_its_vendor_lets_it_wait() {
     let home = home_with(&[], "");
-    let limited = r#"if [ ! -e limited ]; then touch limited; echo '{"type":"turn.failed","error":{"message":"rate limit reached, try again in 1 seconds"}}'; exit 1; fi"#;
+    let limited = r#"if [ ! -e limited ]; then touch limited; echo '{"type":"result","subtype":"success","is_error":true,"result":"API Error: 429 rate limit reached, try again in 1 seconds"}'; exit 1; fi"#;
     vendor(&home, "limited", &format!("{limited}\n{SAYS} 'here I am'"));
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["limited"]);

@@ -172,7 +172,7 @@ fn a_template_sets_participants_and_instructions() {
 fn a_summary_counts_in_the_window_and_stands_for_what_a_branch_goes_on_from() {
     let home = home_with(
         &[("gemini", "cat > prompt; echo ok"), ("scribe", "cat > /dev/null; echo SUMMED; head -c 2000 /dev/zero | tr '\\0' s")],
-        "[chats]\nsummariser = \"scribe\"\nwindow_chars = 3000\n",
+        "[chats]\nsummariser = \"scribe\"\nwindow = { chars = 3000 }\n",
     );
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "main", &[]);
