@@ -15,16 +15,17 @@ pub fn block(text: &str) -> String {
     clean(text, true)
 }
 
-/// Shortens a line to a width in terminal columns, with `…` at the end of what was cut.
+/// Shortens a line to a width in terminal columns, with `…` at the end of what was cut. However a
+/// terminal shows it, it is no wider.
 #[must_use]
 pub fn cut(text: &str, columns_max: usize) -> String {
-    if width(text) <= columns_max {
+    if text.chars().map(char_width_max).sum::<usize>() <= columns_max {
         return text.to_owned();
     }
     let mut out = String::new();
     let mut used = 0;
     for c in text.chars() {
-        let w = char_width(c);
+        let w = char_width_max(c);
         if used + w + 1 > columns_max {
             break;
         }
@@ -37,26 +38,43 @@ pub fn cut(text: &str, columns_max: usize) -> String {
     out
 }
 
-/// Breaks a line at its blanks so that each part fits; a word that is too long stays whole.
+/// Columns from one tab stop to the next.
+const TAB_COLUMNS: usize = 8;
+
+/// Breaks a line so that no part is wider than a terminal, at its blanks where it can, within a word
+/// where it must; so no text reaches the beginning of a line. Blanks at the beginning stay as they are.
+/// With `usize::MAX` nothing is broken.
 #[must_use]
 pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut used = 0;
-    for word in line.split(' ') {
-        let columns = width(word);
-        if used > 0 && used + 1 + columns > columns_max {
-            parts.push(String::new());
-            used = 0;
-        }
-        if let Some(part) = parts.last_mut() {
-            if used > 0 {
-                part.push(' ');
-                used += 1;
+    if columns_max == usize::MAX {
+        return vec![line.to_owned()];
+    }
+    let columns_max = columns_max.max(2);
+    let mut parts = Vec::new();
+    let (mut part, mut used) = (String::new(), 0);
+    for c in line.chars() {
+        // A terminal would go to a tab stop, whatever room there is.
+        let (c, times) = if c == '\t' { (' ', TAB_COLUMNS - used % TAB_COLUMNS) } else { (c, 1) };
+        for _ in 0..times {
+            if c == ' ' && used + 1 > columns_max {
+                parts.push(std::mem::take(&mut part));
+                used = 0;
+                continue;
             }
-            part.push_str(word);
-            used += columns;
+            while used > 0 && used + char_width_max(c) > columns_max {
+                let rest = match part.trim_start_matches(' ').rfind(' ') {
+                    // The blank that is broken at is left out.
+                    Some(blank) => part.split_off(blank + part.len() - part.trim_start_matches(' ').len()).split_off(1),
+                    None => String::new(),
+                };
+                parts.push(std::mem::replace(&mut part, rest));
+                used = part.chars().map(char_width_max).sum();
+            }
+            part.push(c);
+            used += char_width_max(c);
         }
     }
+    parts.push(part);
     parts
 }
 
@@ -141,6 +159,15 @@ fn char_width(c: char) -> usize {
     }
 }
 
+/// The most columns that a terminal may take for one character. What terminals disagree about (marks,
+/// pictures, letters that show nothing) counts as the widest.
+fn char_width_max(c: char) -> usize {
+    match c {
+        '\0'..='\u{10ff}' | '\u{1160}'..='\u{22ff}' | '\u{2400}'..='\u{25fc}' => 1,
+        _ => 2,
+    }
+}
+
 /// Returns the beginning of a text: at most so many bytes, whole characters.
 #[must_use]
 pub fn head(text: &str, bytes_max: usize) -> &str {
@@ -186,13 +213,25 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 6), "日本語");
         assert_eq!(cut("abc", 0), "");
+        assert_eq!(cut("\u{2705}\u{2705}\u{2705}", 5), "\u{2705}\u{2705}…");
     }
 
     #[test]
-    fn wrapping_breaks_at_blanks() {
+    fn wrapping_breaks_at_blanks_and_within_long_words() {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
-        assert_eq!(wrap("incomprehensibilities yes", 5), ["incomprehensibilities", "yes"]);
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("incomprehensibilities yes", 5), ["incom", "prehe", "nsibi", "litie", "s yes"]);
+        assert_eq!(wrap("日本語ab", 5), ["日本", "語ab"]);
         assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("a\tb", usize::MAX), ["a\tb"]);
+    }
+
+    #[test]
+    fn blanks_at_the_beginning_stay() {
+        assert_eq!(wrap("    if x:", 20), ["    if x:"]);
+        assert_eq!(wrap("    return  value", 12), ["    return ", "value"]);
+        assert_eq!(wrap("\tx", 20), ["        x"]);
+        assert_eq!(wrap("  x", usize::MAX), ["  x"]);
     }
 
     proptest! {
@@ -202,6 +241,16 @@ mod tests {
                 prop_assert!(kept.chars().all(|c| c == '\n' || c == '\t' || !(c.is_control() || is_reordering(c) || is_hidden(c))));
             }
             prop_assert!(!line(&text).contains(['\n', '\t']));
+        }
+
+        #[test]
+        fn wrapping_loses_no_letter_and_keeps_within_the_columns(text in "[ a-z\u{a0}\u{3164}\u{2705}日]{0,60}", columns in 2_usize..20) {
+            let parts = wrap(&text, columns);
+            prop_assert!(parts.iter().all(|part| part.chars().map(char_width_max).sum::<usize>() <= columns), "{parts:?}");
+            let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();
+            prop_assert_eq!(letters(&parts.concat()), letters(&text));
+            let blanks = |text: &str| text.len() - text.trim_start_matches(' ').len();
+            prop_assert!(blanks(&text) >= columns || blanks(&parts[0]) == blanks(&text));
         }
     }
 }

@@ -81,7 +81,7 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> Ended {
     }
     let rows: Vec<Vec<Cell>> = list.chats.iter().map(|chat| row(chat, cx)).collect();
     let since = if cx.out.terminal { "AGE" } else { "LAST" };
-    cx.out.text(&render(&["CHAT", "TITLE", "WITH", "MESSAGES", "UNREAD", since], &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.text(&render(&["CHAT", "WITH", "MESSAGES", "UNREAD", since, "TITLE"], &rows, cx.out.columns, cx.out.paint))?;
     if list.more {
         cx.out.say("… and older ones: adj chat ls -n N")?;
     }
@@ -104,11 +104,11 @@ fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
     let title = if marks.is_empty() { chat.title.clone() } else { format!("{} ({})", chat.title, marks.join(", ")) };
     vec![
         painted(&chat.chat_id.to_string(), Style::Strong),
-        plain(&title),
         plain(&chat.participant_count.to_string()),
         plain(&chat.last_seq.to_string()),
         unread,
         plain(&cx.time(&chat.last_at)),
+        plain(&title),
     ]
 }
 
@@ -161,12 +161,13 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
 
 fn head(page: &ChatPage, cx: &Context) -> String {
     let chat = &page.chat;
-    let mut out = format!("{}  {}\n", cx.out.paint.apply(Style::Strong, &format!("chat {}", chat.chat_id)), text::line(&chat.title));
+    let (id, title) = (format!("chat {}", chat.chat_id), text::line(&chat.title));
+    let mut out = cx.out.folded(&format!("{id}  {title}"), &format!("{}  {title}", cx.out.paint.apply(Style::Strong, &id)));
     let present = chat.participants.iter().map(|one| match one.presence.as_str() {
         "" => text::line(&one.name),
         presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
     });
-    out.push_str(&format!("{INDENT}with {}\n", present.collect::<Vec<_>>().join(", ")));
+    out.push_str(&cx.out.indented(INDENT, &format!("with {}", present.collect::<Vec<_>>().join(", "))));
     if chat.imported {
         out.push_str(&format!("{INDENT}imported: what is from a file, nobody here has said\n"));
     }
@@ -187,11 +188,7 @@ fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Stop> {
             cx.out.data(entry)?;
             continue;
         }
-        let mut head = format!(
-            "{} {}",
-            cx.out.paint.apply(Style::Dim, &format!("{}.{}", entry.chat_id, entry.seq)),
-            cx.out.paint.apply(Style::Strong, &text::line(&entry.name))
-        );
+        let (id, name) = (format!("{}.{}", entry.chat_id, entry.seq), text::line(&entry.name));
         let mut notes = Vec::new();
         if entry.kind != "message" && entry.kind != "answer" {
             notes.push(text::line(&entry.kind));
@@ -204,12 +201,10 @@ fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Stop> {
             }
         }
         notes.push(cx.time(&entry.at));
-        head.push_str(&format!("  {}", cx.out.paint.apply(Style::Dim, &notes.join(", "))));
-        cx.out.line(&head)?;
-        let safe = text::block(&entry.text);
-        for line in safe.trim_end().lines() {
-            cx.out.line(&format!("{INDENT}{line}"))?;
-        }
+        let notes = notes.join(", ");
+        let paint = cx.out.paint;
+        let painted = format!("{} {}  {}", paint.apply(Style::Dim, &id), paint.apply(Style::Strong, &name), paint.apply(Style::Dim, &notes));
+        cx.out.text(&(cx.out.folded(&format!("{id} {name}  {notes}"), &painted) + &cx.out.indented(INDENT, &entry.text)))?;
     }
     Ok(())
 }
@@ -237,7 +232,8 @@ async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
     let mut answers = Answers { answers: Vec::new(), waiting: said.answering.clone() };
     let mut printed = 0;
     if !cx.out.json {
-        cx.out.say(&format!("{} in chat {} {}", said.message.message_id, said.chat_id, text::line(&said.title)))?;
+        let head = format!("{} in chat {} {}", said.message.message_id, said.chat_id, text::line(&said.title));
+        cx.out.say(cx.out.folded(&head, &head).trim_end())?;
         for note in &said.notes {
             cx.out.say(&format!("note: {}", text::line(note)))?;
         }

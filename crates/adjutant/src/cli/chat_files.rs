@@ -71,7 +71,8 @@ async fn markdown(chat_id: i64, cx: &Context) -> Ended {
             }
             cx.out.line(&format!("{head}\n"))?;
             // Quoted, so that no heading in a message passes for one of ours.
-            for line in text::block(&entry.text).lines() {
+            let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(2));
+            for line in text::block(&entry.text).lines().flat_map(|line| text::wrap(line, columns)) {
                 cx.out.line(format!("> {line}").trim_end())?;
             }
         }

@@ -292,7 +292,8 @@ impl<'a> Follow<'a> {
             return Ok(());
         }
         self.fresh_line()?;
-        self.cx.out.say(&self.cx.out.paint_err.apply(Style::Dim, &format!("· {}", text::line(note))))
+        let note = format!("· {}", text::line(note));
+        self.cx.out.say(self.cx.out.folded(&note, &self.cx.out.paint_err.apply(Style::Dim, &note)).trim_end())
     }
 
     /// Ends a half-written line of output, so that ours begins at the left.

@@ -46,6 +46,9 @@ pub fn fail_hint(code: &str, message: impl Into<String>, hint: impl Into<String>
     Stop::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: Some(hint.into()) })
 }
 
+/// Before what goes on from a line of ours.
+const FOLD_INDENT: &str = "      ";
+
 /// The result of a command.
 pub type Ended = Result<Exit, Stop>;
 
@@ -118,6 +121,32 @@ impl Out {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
+    }
+
+    /// Lays out text that others wrote: each of its lines behind an indent, and each piece of one that a
+    /// terminal has no room for, so that nothing of it stands where ours begins.
+    #[must_use]
+    pub fn indented(&self, indent: &str, text: &str) -> String {
+        let columns = self.room(indent.len());
+        let safe = text::block(text);
+        let lines = safe.trim_end().lines().flat_map(|line| text::wrap(line, columns));
+        lines.fold(String::new(), |out, line| out + indent + &line + "\n")
+    }
+
+    /// Lays out a line of ours that repeats what others wrote: painted where it fits, else plain, what
+    /// goes on behind an indent. Ends with a line end.
+    #[must_use]
+    pub fn folded(&self, plain: &str, painted: &str) -> String {
+        let columns = self.room(FOLD_INDENT.len());
+        match text::wrap(plain, columns).as_slice() {
+            [_] => format!("{painted}\n"),
+            pieces => pieces.join(&format!("\n{FOLD_INDENT}")) + "\n",
+        }
+    }
+
+    /// Columns behind an indent.
+    fn room(&self, indent: usize) -> usize {
+        self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent))
     }
 
     /// Says something on stderr that is no data; silent in JSON mode.

@@ -34,11 +34,12 @@ pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Ende
             (Some(message), None) => message.clone(),
             (None, None) => "report".to_owned(),
         };
-        let what = cx.out.paint.apply(Style::Dim, &text::line(&what));
-        let name = cx.out.paint.apply(Style::Strong, &text::line(&hit.name));
+        let (what, name) = (text::line(&what), text::line(&hit.name));
         let chat = if hit.chat_id.is_some() { format!("  {},", text::line(&hit.title)) } else { " ".to_owned() };
-        cx.out.line(&format!("{what} {name}{chat} {}", cx.time(&hit.at)))?;
-        cx.out.line(&format!("  {}", text::line(&hit.snippet)))?;
+        let rest = format!("{chat} {}", cx.time(&hit.at));
+        let painted = format!("{} {}{rest}", cx.out.paint.apply(Style::Dim, &what), cx.out.paint.apply(Style::Strong, &name));
+        cx.out.text(&cx.out.folded(&format!("{what} {name}{rest}"), &painted))?;
+        cx.out.text(&cx.out.indented("  ", &text::line(&hit.snippet)))?;
     }
     if found.incomplete {
         cx.out.say("the search was broken off: more words, --chat, --from or --since narrow it")?;
