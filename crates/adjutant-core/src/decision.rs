@@ -19,6 +19,37 @@ pub enum Decision {
     Denied { reason: String },
 }
 
+/// Most options that a refusal names, and of each so many characters.
+const OPTIONS_NAMED_MAX: usize = 10;
+const OPTION_CHARS_MAX: usize = 60;
+
+/// Returns what was meant by an answer to something with options: an option spelled out as it is, the
+/// option with that number, or other words as they are.
+///
+/// # Errors
+/// A number that no option has: as words it would be an answer that nobody meant.
+pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<String, Denied> {
+    let word = given.trim();
+    if options.is_empty() {
+        return Ok(given.to_owned());
+    }
+    if options.iter().any(|option| option == word) {
+        return Ok(word.to_owned());
+    }
+    if word.is_empty() || !word.chars().all(|c| c.is_ascii_digit()) {
+        return Ok(given.to_owned());
+    }
+    let by_number = word.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    by_number.cloned().ok_or_else(|| {
+        let named = options.iter().zip(1..).take(OPTIONS_NAMED_MAX);
+        let named: Vec<String> =
+            named.map(|(option, number)| format!("{number}) {}", option.chars().take(OPTION_CHARS_MAX).collect::<String>())).collect();
+        let more = if options.len() > OPTIONS_NAMED_MAX { ", …" } else { "" };
+        let number: String = word.chars().take(OPTION_CHARS_MAX).collect();
+        Denied::invalid(field, format!("there is no option {number}, there are {}{more}; say it in words to answer something else", named.join(", ")))
+    })
+}
+
 /// How a delegated task is to be done otherwise than it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
@@ -90,6 +121,19 @@ impl Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_means_an_option_or_is_refused() {
+        let chosen = |options: &[&str], given| chosen("answer", &options.iter().map(|&o| o.to_owned()).collect::<Vec<_>>(), given);
+        assert_eq!(chosen(&["per user", "per key"], " 2 ").as_deref(), Ok("per key"));
+        assert_eq!(chosen(&["2", "1"], "1").as_deref(), Ok("1"), "spelled out");
+        assert_eq!(chosen(&["a", "b"], "3 of them").as_deref(), Ok("3 of them"));
+        assert_eq!(chosen(&[], " 1 ").as_deref(), Ok(" 1 "), "there is nothing to choose");
+        for wrong in ["3", "0", "99999999999999999999999"] {
+            let refused = chosen(&["red", "green"], wrong).expect_err("no such option").to_string();
+            assert!(refused.contains("1) red, 2) green"), "{refused}");
+        }
+    }
 
     #[test]
     fn each_kind_takes_its_own_decisions_only() {

@@ -24,7 +24,7 @@ pub mod tree;
 pub mod webhook;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
-pub use decision::{Changes, Decision};
+pub use decision::{Changes, Decision, chosen};
 pub use denied::Denied;
 pub use event::EventKind;
 pub use id::{AttemptNo, EventSeq, IdError, RequestId, RequestNo, RunId};

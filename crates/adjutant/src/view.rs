@@ -227,6 +227,14 @@ pub struct IgnoredView {
     pub last: String,
 }
 
+impl RunView {
+    /// Tells whether it has finished well, its acceptance command included.
+    #[must_use]
+    pub fn has_succeeded(&self) -> bool {
+        self.outcome.as_deref() == Some("succeeded") && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed != Some(false))
+    }
+}
+
 /// Everything about a run that an interface shows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunView {
@@ -325,6 +333,12 @@ pub struct RunView {
     /// How many there are, should there be more than `pending` carries.
     #[serde(default)]
     pub pending_total: u64,
+    /// The newest of its requests that are settled, oldest first, where a run is looked at alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<RequestView>,
+    /// There are more than those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub settled_more: bool,
     /// How the attempt's processes are held together: `pid_namespace` or `subreaper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<String>,
@@ -878,6 +892,12 @@ pub struct Waited {
     pub needs: Vec<RequestView>,
     /// Runs that have finished or stopped since `after` (all of them without it), oldest end first.
     pub ended: Vec<RunView>,
+    /// How many more have ended than `ended` carries.
+    #[serde(default)]
+    pub ended_more: u64,
+    /// The first of those that did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Box<RunView>>,
     /// Runs still under way.
     pub working: Vec<RunView>,
     pub cursor: i64,

@@ -6,7 +6,7 @@ use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
 use super::table::{Cell, painted, plain, render};
-use super::{age, decide, look, state};
+use super::{age, decide, look};
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, Answered, ListMentions, ListRequests, Mentions, ReadRequest, RequestList, RequestView, codes};
 use adjutant_core::{RequestId, RequestNo};
@@ -85,7 +85,11 @@ fn questions(list: &RequestList, cx: &Context) -> Result<(), Stop> {
 fn with_options(request: &RequestView) -> String {
     let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
     let of = request.group.as_ref().map(|group| format!("({} of {}) ", group.place, group.size)).unwrap_or_default();
-    [format!("{of}{}", request.question), options.join(" ")].join("  ").trim_end().to_owned()
+    let came = match look::settled(request) {
+        came if came.is_empty() => String::new(),
+        came => format!("→ {came}  "),
+    };
+    [format!("{came}{of}{}", request.question), options.join(" ")].join("  ").trim_end().to_owned()
 }
 
 /// Answers every open question of a group at once: all of them, or none when one is refused.
@@ -111,11 +115,7 @@ async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> Ended {
     let answers = open
         .iter()
         .zip(texts)
-        .map(|(request, given)| AnswerOne {
-            message_id: Some(request.message_id.clone()),
-            answer: state::chosen(request, given),
-            ..AnswerOne::default()
-        })
+        .map(|(request, given)| AnswerOne { message_id: Some(request.message_id.clone()), answer: given.clone(), ..AnswerOne::default() })
         .collect();
     let answered = cx.hub.call(&AnswerRequests { answers }).await?;
     if cx.out.json {
@@ -140,21 +140,7 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
     if given.trim().is_empty() {
         return Err(fail_hint(words::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
     }
-    let is_number = given.trim().parse::<usize>().is_ok();
-    let mut answer = AnswerOne { answer: given.clone(), ..named(&args.to, cx).await? };
-    // Only a number can mean an option, so only then the question is looked up first.
-    if is_number {
-        let request = match &answer.message_id {
-            Some(id) => Some(cx.hub.call(&ReadRequest { message_id: id.clone(), wait_ms: 0 }).await?),
-            None => {
-                let open = cx.hub.call(&ListRequests { run: answer.run.clone(), all: false, limit: None }).await?;
-                open.requests.into_iter().find(|request| request.status == "pending")
-            }
-        };
-        if let Some(request) = request {
-            answer.answer = state::chosen(&request, &given);
-        }
-    }
+    let answer = AnswerOne { answer: given, ..named(&args.to, cx).await? };
     let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
     if cx.out.json {
         cx.out.data(&answered)?;

@@ -1,11 +1,11 @@
 //! Deciding: `approve`, `deny`, and what a typed line means for a request of each kind.
 
 use super::args::{ApproveArgs, DenyArgs};
+use super::attend;
 use super::attend::named;
 use super::context::{Context, read_text, text_argument};
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
-use super::{attend, state};
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, ChangesView, DecisionWord, RequestView};
 
@@ -61,14 +61,14 @@ pub fn way(request: &RequestView) -> String {
 pub fn typed(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
     let message_id = Some(request.message_id.clone());
     if request.kind == "question" {
-        return Ok(AnswerOne { message_id, answer: state::chosen(request, line), ..AnswerOne::default() });
+        return Ok(AnswerOne { message_id, answer: line.to_owned(), ..AnswerOne::default() });
     }
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
     // Decided is what stands on the screen.
     let content_hash = Some(request.content_hash.clone());
     let (decision, reason) = match (word.to_ascii_lowercase().as_str(), rest) {
-        ("y" | "yes" | "approve", note) => (DecisionWord::Approve, note.map(|note| state::chosen(request, &note))),
+        ("y" | "yes" | "approve", note) => (DecisionWord::Approve, note),
         ("n" | "no" | "deny", Some(reason)) => (DecisionWord::Deny, Some(reason)),
         _ => return Err("type y, or n and why"),
     };
@@ -94,7 +94,7 @@ mod tests {
         let request = RequestView { kind: "approval".to_owned(), options: vec!["once".to_owned(), "always".to_owned()], ..RequestView::default() };
         let read = |line| typed(&request, line).map(|answer| (answer.decision, answer.reason));
         assert_eq!(read("y"), Ok((Some(DecisionWord::Approve), None)));
-        assert_eq!(read("yes 2"), Ok((Some(DecisionWord::Approve), Some("always".to_owned()))));
+        assert_eq!(read("yes 2"), Ok((Some(DecisionWord::Approve), Some("2".to_owned()))));
         assert_eq!(read("n too late"), Ok((Some(DecisionWord::Deny), Some("too late".to_owned()))));
         for unclear in ["n", "maybe", "ok", "1"] {
             assert!(read(unclear).is_err(), "{unclear}");

@@ -15,8 +15,11 @@ use std::fmt::Write as _;
 const RUNS_SHOWN_MAX: u32 = 200;
 /// Before everything that others wrote.
 const INDENT: &str = "  ";
+const INDENT_TWICE: &str = "    ";
 /// Where the values of a run's fields begin.
 const LABEL_COLUMNS: usize = 13;
+/// Columns of a question whose answer is told.
+const ASKED_COLUMNS_MAX: usize = 100;
 /// How long one look for more events waits at the hub.
 const EVENTS_WAIT_MS: u64 = 30_000;
 
@@ -175,6 +178,14 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     for request in &run.pending {
         out.push_str(&question(request, cx)?);
     }
+    if !run.settled.is_empty() {
+        let more = if run.settled_more { format!(" (earlier ones: adj inbox -a {})", text::line(&run.name)) } else { String::new() };
+        writeln!(out, "{}", paint.apply(Style::Dim, &format!("decided{more}")))?;
+        for request in &run.settled {
+            let (number, asked) = (text::line(&request.number), text::cut(&text::line(&request.question), ASKED_COLUMNS_MAX));
+            out.push_str(&indented(&format!("{number} {asked} → {}", settled(request)), cx));
+        }
+    }
     if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
         writeln!(out, "{}", paint.apply(Style::Dim, "last words"))?;
         out.push_str(&indented(result, cx));
@@ -238,13 +249,15 @@ fn reported(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error
             "contradicted" => cx.out.paint.apply(Style::Bad, "✗"),
             _ => cx.out.paint.apply(Style::Dim, "?"),
         };
-        writeln!(out, "{INDENT}{mark} {} {}: {}", text::line(&finding.field), text::line(&finding.verdict), text::line(&finding.reason))?;
-        out.push_str(&indented(claim, cx).lines().fold(String::new(), |all, line| all + INDENT + line + "\n"));
+        let found = format!("{} {}: {}", text::line(&finding.field), text::line(&finding.verdict), text::line(&finding.reason));
+        out.push_str(&cx.out.folded(&format!("{INDENT}  {found}"), &format!("{INDENT}{mark} {found}")));
+        out.push_str(&cx.out.indented(INDENT_TWICE, claim));
     }
     for file in &report.files {
         let size = file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
         let hash = file.sha256.as_deref().map(|hash| format!(", sha256 {}", text::line(hash))).unwrap_or_default();
-        writeln!(out, "{INDENT}file {}: {}{size}{hash}", text::line(&file.path), text::line(&file.reason))?;
+        let line = format!("{INDENT}file {}: {}{size}{hash}", text::line(&file.path), text::line(&file.reason));
+        out.push_str(&cx.out.folded(&line, &line));
     }
     Ok(out)
 }
@@ -259,9 +272,21 @@ fn accepted(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fm
         (None, _, reason) => format!("not known: {}", text::line(reason.as_deref().unwrap_or("nobody has said"))),
     };
     let head = format!("acceptance: {}: {came}", text::line(&acceptance.command.join(" ")));
-    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, &head))?;
+    out.push_str(&cx.out.folded(&head, &cx.out.paint.apply(Style::Dim, &head)));
     out.push_str(&indented(&acceptance.output, cx));
     Ok(out)
+}
+
+/// Says in a few words what became of a request: the answer or decision, and whose it is. Empty for an
+/// open one.
+pub fn settled(request: &RequestView) -> String {
+    let by = |by: &str| if by == "default" { "by default, since nobody answered".to_owned() } else { format!("by {by}") };
+    match (request.status.as_str(), &request.answer, &request.answered_by) {
+        ("pending", ..) => String::new(),
+        (_, Some(answer), Some(who)) if request.decision.is_none() => format!("{:?} {}", text::line(answer), by(who)),
+        (_, Some(answer), Some(who)) => format!("{} {}", text::line(answer), by(who)),
+        (status, ..) => status.to_owned(),
+    }
 }
 
 /// Writes an open question with its options, for people.
@@ -284,19 +309,18 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
     }
     if let Some(preview) = &request.preview {
         writeln!(out, "{INDENT}{}", cx.out.paint.apply(Style::Dim, "preview"))?;
-        for line in indented(preview, cx).lines() {
-            writeln!(out, "{INDENT}{line}")?;
-        }
+        out.push_str(&cx.out.indented(INDENT_TWICE, preview));
     }
     if let Some(context) = &request.context {
         out.push_str(&indented(&format!("why: {context}"), cx));
     }
     for (n, option) in request.options.iter().enumerate() {
         let default = if request.default.as_ref() == Some(option) { "   (when nobody answers)" } else { "" };
-        writeln!(out, "  {}) {}{default}", n + 1, text::line(option))?;
+        let line = format!("{INDENT}{}) {}{default}", n + 1, text::line(option));
+        out.push_str(&cx.out.folded(&line, &line));
     }
     if let Some(default) = request.default.as_ref().filter(|default| !request.options.contains(default)) {
-        writeln!(out, "  when nobody answers: {}", text::line(default))?;
+        out.push_str(&indented(&format!("when nobody answers: {}", text::line(default)), cx));
     }
     Ok(out)
 }
@@ -331,10 +355,7 @@ fn ago(time: &str, cx: &Context) -> String {
 }
 
 fn indented(block: &str, cx: &Context) -> String {
-    let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(INDENT.len()));
-    let safe = text::block(block);
-    let lines = safe.trim_end().lines().flat_map(|line| text::wrap(line, columns));
-    lines.fold(String::new(), |out, line| out + INDENT + &line + "\n")
+    cx.out.indented(INDENT, block)
 }
 
 /// Prints the event history.

@@ -3,7 +3,7 @@
 use super::age;
 use super::exit::Exit;
 use super::style::Style;
-use crate::view::{RequestView, RunView};
+use crate::view::RunView;
 use jiff::Timestamp;
 
 /// How a run looks in one cell.
@@ -35,7 +35,7 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
         ("running", _) => made("● working".to_owned(), Style::Good, 2),
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),
-        ("finished", Some("succeeded")) if is_refused(run) => made("✗ not accepted".to_owned(), Style::Bad, 4),
+        ("finished", Some("succeeded")) if !run.has_succeeded() => made("✗ not accepted".to_owned(), Style::Bad, 4),
         ("finished", Some("succeeded")) if run.status == "partial_success" => made("✓ partly done".to_owned(), Style::Attention, 4),
         ("finished", Some("succeeded")) => made("✓ done".to_owned(), Style::Good, 4),
         ("finished", Some("cancelled")) => made("× cancelled".to_owned(), Style::Dim, 4),
@@ -46,11 +46,6 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
     }
 }
 
-/// Tells whether the acceptance command did not pass.
-fn is_refused(run: &RunView) -> bool {
-    run.acceptance.as_ref().is_some_and(|acceptance| acceptance.passed == Some(false))
-}
-
 /// Tells whether nothing more happens to the run by itself.
 pub fn is_over(run: &RunView) -> bool {
     matches!(run.state.as_str(), "finished" | "stopped")
@@ -59,8 +54,7 @@ pub fn is_over(run: &RunView) -> bool {
 /// Returns the ending that a run means for whoever waited for it.
 pub fn exit_of(run: &RunView) -> Exit {
     match (run.state.as_str(), run.outcome.as_deref()) {
-        ("finished", Some("succeeded")) if is_refused(run) => Exit::Failed,
-        ("finished", Some("succeeded")) => Exit::Done,
+        ("finished", Some("succeeded")) if run.has_succeeded() => Exit::Done,
         ("finished", Some("spawn_failed")) => Exit::NotStarted,
         ("finished" | "stopped", _) => Exit::Failed,
         _ if !run.pending.is_empty() => Exit::NeedsInput,
@@ -68,29 +62,10 @@ pub fn exit_of(run: &RunView) -> Exit {
     }
 }
 
-/// Returns the answer that was meant: an option's text as it is, an option's number, or free text.
-pub fn chosen(request: &RequestView, given: &str) -> String {
-    let word = given.trim();
-    if request.options.iter().any(|option| option == word) {
-        return word.to_owned();
-    }
-    let by_number = word.parse::<usize>().ok().and_then(|n| request.options.get(n.checked_sub(1)?));
-    by_number.cloned().unwrap_or_else(|| given.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_option_is_chosen_by_number_unless_it_is_spelled_out() {
-        let request = |options: &[&str]| RequestView { options: options.iter().map(|&o| o.to_owned()).collect(), ..RequestView::default() };
-        assert_eq!(chosen(&request(&["per user", "per key"]), "2"), "per key");
-        assert_eq!(chosen(&request(&["2", "1"]), "1"), "1");
-        assert_eq!(chosen(&request(&["a", "b"]), "3"), "3");
-        assert_eq!(chosen(&request(&["a", "b"]), "0"), "0");
-        assert_eq!(chosen(&request(&[]), " 1 "), " 1 ");
-    }
+    use crate::view::RequestView;
 
     #[test]
     fn who_needs_you_comes_first() {

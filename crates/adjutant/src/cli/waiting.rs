@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// How long one wait stays at the hub before it is renewed, in milliseconds.
 const WAIT_MS: u64 = 30_000;
+/// Most columns of a run's last words on the line of its end, and what else stands there.
+const LAST_COLUMNS_MAX: usize = 120;
+const ENDING_GAPS: usize = 5;
 
 /// Waits for runs.
 pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
@@ -63,6 +66,9 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
         for run in waited.working.iter().filter(|run| run.silent_since.is_some()) {
             say_silent(run, cx)?;
         }
+        if waited.ended_more > 0 {
+            cx.out.say(&format!("… {} more have ended: adj ps -a", waited.ended_more))?;
+        }
         for request in &waited.needs {
             cx.out.text(&look::question(request, cx)?)?;
         }
@@ -70,7 +76,7 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
             cx.out.say("nothing to wait for")?;
         }
     }
-    let failed: Vec<&RunView> = waited.ended.iter().filter(|run| state::exit_of(run) != Exit::Done).collect();
+    let failed = waited.ended.iter().find(|run| state::exit_of(run) != Exit::Done).or(waited.failed.as_deref());
     let reached = match until {
         WaitUntil::Attention => false,
         WaitUntil::Any => !waited.ended.is_empty(),
@@ -84,7 +90,7 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
         let working = waited.working.len();
         return ended(words::TIMED_OUT, format!("the time is over; {working} runs are still at work"), "adj wait".to_owned(), cx);
     }
-    let Some(run) = failed.first() else { return Ok(Exit::Done) };
+    let Some(run) = failed else { return Ok(Exit::Done) };
     // A parked run goes on by itself once it is answered.
     match waited.needs.iter().find(|open| run.state == "stopped" && open.run_id == run.run_id) {
         Some(open) => needs_input(open, cx),
@@ -98,7 +104,10 @@ pub fn ending(run: &RunView, cx: &Context) -> String {
     let said = run.summary.as_deref().or(run.result.as_deref()).unwrap_or_default();
     let last = text::line(said.trim().lines().last().unwrap_or_default());
     let head = format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(look.style, &text::line(&look.text)));
-    if last.is_empty() { head } else { format!("{head} – {}", text::cut(&last, 120)) }
+    let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
+        columns.saturating_sub(text::width(&run.name) + text::width(&look.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)
+    });
+    if last.is_empty() || room == 0 { head } else { format!("{head} – {}", text::cut(&last, room)) }
 }
 
 /// Ends a wait because a run asks something.

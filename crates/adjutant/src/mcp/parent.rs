@@ -125,7 +125,7 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
 /// Shows what a wait found: the first few in detail, the others by name.
 #[must_use]
 pub fn waited(waited: &Waited) -> Shown {
-    let Waited { outcome, needs, ended, working, cursor } = waited;
+    let Waited { outcome, needs, ended, ended_more, failed: _, working, cursor } = waited;
     let (needs_told, ended_told, working_told) = (first(needs), first(ended), first(working));
     let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
     let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
@@ -139,6 +139,9 @@ pub fn waited(waited: &Waited) -> Shown {
     shown = also(shown.lines(needs_told.iter().map(show::request_line)), "needs_more", "more questions", numbers);
     let told = ended_told.iter().map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
     shown = also(shown.lines(told), "ended_more", "more have ended", names(ended));
+    if *ended_more > 0 {
+        shown = shown.line(format!("… and {ended_more} others have ended: check_subagent_status lists them"));
+    }
     if !working.is_empty() {
         let some: Vec<String> = working_told.iter().map(show::run_line).collect();
         shown = shown.line(format!("{} still working: {}", working.len(), some.join("; ")));
@@ -504,6 +507,7 @@ mod tests {
             ended: (0..40).map(run).collect(),
             working: (0..40).map(run).collect(),
             cursor: 9,
+            ..Waited::default()
         };
         let result = waited(&many).into_result();
         let text = result.content[0].as_text().expect("text").text.clone();

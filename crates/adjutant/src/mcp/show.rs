@@ -192,6 +192,9 @@ pub fn run_full(run: &RunView) -> Value {
     // Shown apart, to the run alone.
     if let Some(data) = data.as_object_mut() {
         data.remove("messages");
+        // There is a tool for them.
+        data.remove("settled");
+        data.remove("settled_more");
     }
     if let Some(result) = &run.result {
         data["result"] = json!(cut(result, RESULT_CHARS_ALONE));

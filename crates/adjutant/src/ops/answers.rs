@@ -12,7 +12,9 @@ use crate::view::{
     RequestList, RequestView,
 };
 use adjutant_core::signal::{Priority, SignalKind, Source};
-use adjutant_core::{Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunId, Time, limits};
+use adjutant_core::{
+    Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunId, Time, chosen, limits,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -305,6 +307,7 @@ impl Ops {
                 if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
                     return Err(Denied::NotAsShown.into());
                 }
+                let decision = meant(&request, decision)?;
                 if request.by_block {
                     tx.may_refuse_late()?;
                 }
@@ -408,6 +411,15 @@ fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<M
     };
     let ids = tx.once(&Principal::Run(run.id), key, take)?;
     Ok(messages_by_id(tx.connection(), &ids)?.iter().map(|message| render::message(message, &run.name)).collect())
+}
+
+/// Reads numbers as the options that they stand for.
+fn meant(request: &Request, decision: Decision) -> Result<Decision, Denied> {
+    Ok(match decision {
+        Decision::Text(text) => Decision::Text(chosen("answer", &request.options, &text)?),
+        Decision::Approved { note: Some(note), changes } => Decision::Approved { note: Some(chosen("reason", &request.options, &note)?), changes },
+        other @ (Decision::Approved { note: None, .. } | Decision::Denied { .. }) => other,
+    })
 }
 
 /// Reads what somebody decides.

@@ -3,7 +3,7 @@
 use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::config::Home;
-use crate::store::{KEYS_KEPT_MS, Run, StoreError, due_stopped, next_until, requests_of, run_by_id};
+use crate::store::{KEYS_KEPT_MS, Run, StoreError, due_stopped, newest_of, next_until, run_by_id};
 use crate::view::ReportView;
 use adjutant_core::run::status_word;
 use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, StopReason, Time};
@@ -74,7 +74,7 @@ impl Ops {
     pub fn render_meta(&self, id: RunId) -> Result<(), OpError> {
         let found = self.store.read(|connection| match run_by_id(connection, id)? {
             Some(run) => {
-                let requests = requests_of(connection, id, true, MESSAGES_RENDERED_MAX)?;
+                let requests = newest_of(connection, id, true, MESSAGES_RENDERED_MAX)?;
                 let report = super::render::run(connection, &self.home, &run)?.report;
                 Ok(Some((run, requests, report)))
             }

@@ -103,6 +103,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         checkpoint: run.checkpoint.as_ref().map(checkpoint),
         pending: Vec::new(),
         pending_total: u64::try_from(run.pending).unwrap_or(0),
+        settled: Vec::new(),
+        settled_more: false,
         containment: run.containment.clone(),
         swept: run.swept,
         output_left_open: run.output_left_open,

@@ -4,7 +4,7 @@ use super::answers::bounded;
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
 use crate::preset::Preset;
-use crate::store::{NewRun, Run, RunInput, live_in_dir, run_input, runs_newest, unread_of};
+use crate::store::{NewRun, Run, RunInput, live_in_dir, newest_of, run_input, runs_newest, unread_of};
 use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
 };
@@ -21,6 +21,8 @@ const LIST_DEFAULT: u32 = 200;
 const LIST_MAX: u32 = 10_000;
 /// Most answered, unread requests that a run's look at itself shows.
 const UNREAD_SHOWN_MAX: u32 = 20;
+/// Most settled requests that a run is shown with, the newest.
+const SETTLED_SHOWN_MAX: u32 = 20;
 /// Most variables that a dispatch can carry, and the longest of them in bytes.
 const ENV_MAX: usize = 200;
 const ENV_BYTES_MAX: usize = 128 * 1024;
@@ -194,6 +196,10 @@ impl Ops {
         let (run, mut view) = self.store.read(|connection| {
             let run = pick::run(connection, who, Action::See, &call.run)?;
             let mut view = render::run(connection, &self.home, &run)?;
+            let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
+            let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
+            view.settled_more = left_out > 0;
+            view.settled = settled.iter().skip(left_out).map(render::request).collect();
             if *who == Principal::Run(run.id) && run.unread > 0 {
                 view.pending.extend(unread_of(connection, run.id, UNREAD_SHOWN_MAX)?.iter().map(render::request));
                 view.pending.sort_by_key(|request| request.asked_at.clone());

@@ -2,10 +2,11 @@
 
 use super::{Caller, OpError, Ops, pick, render};
 use crate::store::{
-    Connection, Request, Run, StoreError, Topic, ended_after, events_after, last_seq, open_below, open_requests, requests_of, run_by_id, runs_newest,
+    Connection, Request, Run, StoreError, Topic, ended_after, events_after, last_seq, measure_of, open_below, open_requests, requests_of, run_by_id,
+    runs_newest,
 };
-use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
-use adjutant_core::{Action, Denied, EventSeq, Principal, RunId, RunState};
+use crate::view::{EventPage, ReadEvents, RunView, Wait, WaitUntil, Waited};
+use adjutant_core::{Action, Denied, EventSeq, Outcome, Principal, RunId, RunState};
 use tokio::time::Instant;
 
 /// Most runs that one wait can name.
@@ -23,6 +24,8 @@ struct Look {
     needs: Vec<Request>,
     ended: Vec<Run>,
     working: Vec<Run>,
+    /// Without names, ends are brought back in parts: there may be more after this one.
+    more_after: Option<EventSeq>,
     cursor: EventSeq,
 }
 
@@ -90,7 +93,7 @@ impl Ops {
                 let look = look(connection, who, &ids, call.after.map(EventSeq), began)?;
                 match look.outcome(call.until, !ids.is_empty()) {
                     None if !is_over => Ok(None),
-                    outcome => self.waited(connection, &look, outcome.unwrap_or("timeout")).map(Some),
+                    outcome => self.waited(connection, who, &look, outcome.unwrap_or("timeout")).map(Some),
                 }
             })?;
             if let Some(waited) = waited {
@@ -102,12 +105,37 @@ impl Ops {
         }
     }
 
-    fn waited(&self, connection: &Connection, look: &Look, outcome: &str) -> Result<Waited, StoreError> {
+    /// Counts the runs that ended after a position, and finds the first that did not succeed.
+    fn ended_beyond(&self, connection: &Connection, who: &Principal, mut after: Option<EventSeq>) -> Result<(u64, Option<RunView>), StoreError> {
+        let owner = if *who == Principal::Person { None } else { Some(who) };
+        let (mut count, mut failed) = (0, None);
+        while let Some(from) = after {
+            let part = ended_after(connection, owner, from, SHOWN_MAX)?;
+            count += part.len() as u64;
+            for run in &part {
+                if failed.is_some() {
+                    break;
+                }
+                // Only an acceptance command can still say no.
+                let is_clear = run.state == RunState::Finished(Outcome::Succeeded) && measure_of(connection, run.id)?.1.is_empty();
+                if !is_clear {
+                    failed = Some(render::run(connection, &self.home, run)?).filter(|run| !run.has_succeeded());
+                }
+            }
+            after = part.last().and_then(|run| run.end_seq);
+        }
+        Ok((count, failed))
+    }
+
+    fn waited(&self, connection: &Connection, who: &Principal, look: &Look, outcome: &str) -> Result<Waited, StoreError> {
+        let (ended_more, failed) = self.ended_beyond(connection, who, look.more_after)?;
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
         Ok(Waited {
             outcome: outcome.to_owned(),
             needs: look.needs.iter().map(render::request).collect(),
             ended: full(&look.ended)?,
+            ended_more,
+            failed: failed.map(Box::new),
             working: look.working.iter().take(SHOWN_MAX as usize).map(|run| render::brief(&self.home, run)).collect(),
             cursor: look.cursor.0,
         })
@@ -158,9 +186,10 @@ fn look(connection: &Connection, who: &Principal, runs: &[RunId], after: Option<
         let unfinished = runs_newest(connection, owner, false, 2 * SHOWN_MAX)?.runs;
         let working: Vec<Run> = unfinished.into_iter().filter(|run| !matches!(run.state, RunState::Stopped { .. })).collect();
         let silent = working.iter().any(has_gone_silent);
-        return Ok(Look { silent, needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, cursor });
+        let more_after = ended.last().filter(|_| ended.len() == SHOWN_MAX as usize).and_then(|run| run.end_seq);
+        return Ok(Look { silent, needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, more_after, cursor });
     }
-    let mut look = Look { silent: false, needs: Vec::new(), ended: Vec::new(), working: Vec::new(), cursor };
+    let mut look = Look { silent: false, needs: Vec::new(), ended: Vec::new(), working: Vec::new(), more_after: None, cursor };
     for id in runs {
         // A run that was cleaned away meanwhile has ended, and was seen to.
         let Some(run) = run_by_id(connection, *id)? else { continue };

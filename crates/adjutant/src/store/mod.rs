@@ -39,7 +39,9 @@ pub use events::{Event, append as append_event, changed_runs, events_after, last
 pub use handover::told;
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
 pub use messages::{Message, messages_by_id, queued_messages};
-pub use requests::{Group, NewRequest, Request, open_requests, request_by_id, request_by_no, requests_of, requests_together, unread_of, untold_of};
+pub use requests::{
+    Group, NewRequest, Request, newest_of, open_requests, request_by_id, request_by_no, requests_of, requests_together, unread_of, untold_of,
+};
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, Run, RunInput, Usage, attempt_row, counts, due_stopped, ended_after, fruitless_attempts,
     harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, permissions_of, prompt_word, queue_place,

@@ -236,6 +236,23 @@ pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -
         .collect()
 }
 
+/// Reads the newest `limit` requests of a run that are settled, or (`all`) whatever their state, oldest
+/// first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let settled = if all { "" } else { "AND q.status <> 'pending'" };
+    let mut newest: Vec<Request> = connection
+        .prepare_cached(&format!("{COLUMNS} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    newest.reverse();
+    Ok(newest)
+}
+
 /// Reads up to `limit` requests of a run that were answered and not read yet, oldest first.
 ///
 /// # Errors
