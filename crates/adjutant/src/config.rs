@@ -6,7 +6,7 @@
 mod chats;
 mod webhooks;
 
-pub use chats::{Chats, Template};
+pub use chats::{Chats, Template, Window};
 pub use webhooks::Webhook;
 
 use crate::preset::{self, Driver, Preset};

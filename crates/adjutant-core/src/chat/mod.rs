@@ -228,7 +228,7 @@ pub fn check_edit(who: &Principal, author: &Participant) -> Result<(), Denied> {
     if *author == Participant::Principal(who.clone()) {
         return Ok(());
     }
-    Err(Denied::NotAllowed { who: "anybody else", action: "edit a message (only its author does)" })
+    Err(Denied::NotAllowed { who: "you", action: "edit a message that somebody else wrote" })
 }
 
 /// Checks a title and returns it without blanks around it.

@@ -92,7 +92,7 @@ pub enum Command {
     Stop,
     /// Remove finished runs and their files
     Clean(CleanArgs),
-    /// See it work: scripted runs in a throw-away home, half a minute, no keys
+    /// See it work: scripted runs in a throw-away home, about 15 seconds, no keys
     Demo(DemoArgs),
     /// Check this installation and say how to repair it
     Doctor,
@@ -195,9 +195,9 @@ pub struct LogsArgs {
 pub enum Until {
     /// A question is open, a run has gone silent, or one ended
     Attention,
-    /// One of the runs ended
+    /// One of the runs ended; ends with exit code 3 when every one waits for an answer
     Any,
-    /// All of the runs ended
+    /// All of the runs ended; ends with exit code 3 when every one that is left waits for an answer
     All,
 }
 

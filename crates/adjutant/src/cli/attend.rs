@@ -12,6 +12,9 @@ use crate::view::{AnswerOne, AnswerRequests, Answered, ListMentions, ListRequest
 use adjutant_core::{RequestId, RequestNo};
 use std::io::{BufRead, Write};
 
+/// Columns of a chat's title beside what was said in it.
+const TITLE_COLUMNS_MAX: usize = 24;
+
 /// Lists questions, oldest first, and what in chats is for the person.
 pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
     let list = cx.hub.call(&ListRequests { run: args.run.clone(), all: args.all, limit: None }).await?;
@@ -54,7 +57,14 @@ fn named_in(mentions: &Mentions, cx: &Context) -> Result<(), Stop> {
             let what = if message.kind == "flag" { format!("flag: {}", message.text) } else { message.text.clone() };
             let unread = if mention.unread > 1 { format!("{} unread", mention.unread) } else { String::new() };
             let number = painted(&message.message_id, Style::Attention);
-            vec![number, painted(&message.name, Style::Strong), plain(&mention.title), plain(&unread), plain(&cx.time(&message.at)), plain(&what)]
+            vec![
+                number,
+                painted(&message.name, Style::Strong),
+                plain(&text::cut(&text::line(&mention.title), TITLE_COLUMNS_MAX)),
+                plain(&unread),
+                plain(&cx.time(&message.at)),
+                plain(&what),
+            ]
         })
         .collect();
     cx.out.text(&render(&["MESSAGE", "FROM", "CHAT", "", since, "WHAT"], &rows, cx.out.columns, cx.out.paint))?;

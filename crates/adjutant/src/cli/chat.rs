@@ -21,6 +21,8 @@ const PAGE: u32 = 200;
 const WATCH_WAIT_MS: u64 = 60_000;
 /// How long one look for answers waits at the hub.
 const ANSWER_WAIT_MS: u64 = 600_000;
+/// Most flags that a summary has.
+const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
 
 /// Carries out `adj chat …`.
@@ -132,6 +134,7 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
     let mut call = ShowChat {
         chat_id: args.chat,
         after: args.after,
+        changes: None,
         limit: Some(args.limit.unwrap_or(if args.after.is_some() { PAGE } else { 50 })),
         wait_ms: 0,
         peek: false,
@@ -149,6 +152,7 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
         return Ok(Exit::Done);
     }
     cx.out.text(&head(&page, cx))?;
+    earlier(&page, cx)?;
     print_entries(&page.messages, cx)?;
     let id = page.chat.chat_id;
     if page.more > 0 {
@@ -157,6 +161,14 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
         cx.out.next(&format!("adj chat post {id} \"…\"   or   adj chat watch {id}"))?;
     }
     Ok(Exit::Done)
+}
+
+/// Says what lies unread before a page.
+fn earlier(page: &ChatPage, cx: &Context) -> Result<(), Stop> {
+    match page.unread_before {
+        0 => Ok(()),
+        unread => cx.out.say(&format!("{unread} earlier unread: adj chat show {} --after {}", page.chat.chat_id, page.read_to)),
+    }
 }
 
 fn head(page: &ChatPage, cx: &Context) -> String {
@@ -183,13 +195,17 @@ fn head(page: &ChatPage, cx: &Context) -> String {
 
 /// Prints entries: the head of each begins a line, its text is indented.
 fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Stop> {
+    print_noted(entries, None, cx)
+}
+
+fn print_noted(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> Result<(), Stop> {
     for entry in entries {
         if cx.out.json {
             cx.out.data(entry)?;
             continue;
         }
         let (id, name) = (format!("{}.{}", entry.chat_id, entry.seq), text::line(&entry.name));
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = note.map(str::to_owned).into_iter().collect();
         if entry.kind != "message" && entry.kind != "answer" {
             notes.push(text::line(&entry.kind));
         }
@@ -229,7 +245,7 @@ async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
         ..Say::default()
     };
     let said = cx.hub.call(&say).await?;
-    let mut answers = Answers { answers: Vec::new(), waiting: said.answering.clone() };
+    let mut answers = Answers { waiting: said.answering.clone(), ..Answers::default() };
     let mut printed = 0;
     if !cx.out.json {
         let head = format!("{} in chat {} {}", said.message.message_id, said.chat_id, text::line(&said.title));
@@ -239,7 +255,7 @@ async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
         }
     }
     while !args.detach && !answers.waiting.is_empty() {
-        answers = cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, wait_ms: ANSWER_WAIT_MS }).await?;
+        answers = cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: ANSWER_WAIT_MS }).await?;
         if !cx.out.json {
             print_entries(answers.answers.get(printed..).unwrap_or_default(), cx)?;
             printed = answers.answers.len();
@@ -254,12 +270,15 @@ async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
 
 async fn watch(chat: i64, cx: &Context) -> Ended {
     let page = cx.hub.call(&ShowChat { chat_id: chat, limit: Some(10), ..ShowChat::default() }).await?;
+    earlier(&page, cx)?;
     print_entries(&page.messages, cx)?;
-    let mut after = page.cursor;
+    let (mut after, mut changes) = (page.cursor, page.changes);
     loop {
-        let page = cx.hub.call(&ShowChat { chat_id: chat, after: Some(after), limit: Some(PAGE), wait_ms: WATCH_WAIT_MS, peek: false }).await?;
+        let call = ShowChat { chat_id: chat, after: Some(after), changes: Some(changes), limit: Some(PAGE), wait_ms: WATCH_WAIT_MS, peek: false };
+        let page = cx.hub.call(&call).await?;
+        print_noted(&page.changed, Some("changed"), cx)?;
         print_entries(&page.messages, cx)?;
-        after = page.cursor.max(after);
+        (after, changes) = (page.cursor.max(after), page.changes);
     }
 }
 
@@ -270,11 +289,20 @@ fn here() -> Result<String, Stop> {
 }
 
 async fn summarise(args: ChatSummariseArgs, cx: &Context) -> Ended {
-    let before = cx.hub.call(&ShowChat { chat_id: args.chat, limit: Some(1), peek: true, ..ShowChat::default() }).await?.cursor;
-    cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd: here()?, env: config::dispatch_env() }).await?;
-    while !cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, wait_ms: ANSWER_WAIT_MS }).await?.waiting.is_empty() {}
-    let page = cx.hub.call(&ShowChat { chat_id: args.chat, after: Some(before), limit: Some(PAGE), wait_ms: 0, peek: true }).await?;
-    let came: Vec<ChatEntryView> = page.messages.into_iter().filter(|entry| matches!(entry.kind.as_str(), "summary" | "flag" | "failure")).collect();
+    let mut answers = cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd: here()?, env: config::dispatch_env() }).await?;
+    while !answers.waiting.is_empty() {
+        answers = cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, turn: answers.turn, wait_ms: ANSWER_WAIT_MS }).await?;
+    }
+    let mut came = answers.answers;
+    // Its flags stand right before it.
+    if let Some(summary) = came.iter().find(|entry| entry.kind == "summary").map(|entry| entry.seq) {
+        let after = Some((summary - 1 - FLAGS_BEFORE_MAX).max(0));
+        let page = cx.hub.call(&ShowChat { chat_id: args.chat, after, limit: Some(PAGE), peek: true, ..ShowChat::default() }).await?;
+        let before = page.messages.into_iter().rev().skip_while(|entry| entry.seq >= summary);
+        let mut flags: Vec<ChatEntryView> = before.take_while(|entry| entry.kind == "flag").collect();
+        flags.reverse();
+        came.splice(0..0, flags);
+    }
     if cx.out.json {
         cx.out.list(&came, 0, &[])?;
     } else {

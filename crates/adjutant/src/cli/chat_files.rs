@@ -49,7 +49,7 @@ async fn markdown(chat_id: i64, cx: &Context) -> Ended {
     let mut after = 0;
     let mut headed = false;
     loop {
-        let page = cx.hub.call(&ShowChat { chat_id, after: Some(after), limit: Some(500), wait_ms: 0, peek: true }).await?;
+        let page = cx.hub.call(&ShowChat { chat_id, after: Some(after), limit: Some(500), peek: true, ..ShowChat::default() }).await?;
         if !headed {
             let names: Vec<String> = page.chat.participants.iter().map(|one| text::line(&one.name)).collect();
             cx.out.line(&format!(

@@ -62,7 +62,12 @@ pub const TABLE: [Row; 15] = [
         meaning: "wrong usage, or a value that cannot be used",
         codes: &[codes::INVALID, codes::UNFITTING, words::USAGE],
     },
-    Row { exit: Exit::NeedsInput, number: 3, meaning: "stopped waiting because a run asks something", codes: &[words::NEEDS_INPUT] },
+    Row {
+        exit: Exit::NeedsInput,
+        number: 3,
+        meaning: "stopped waiting because a run asks something; with --until any or all: because every run that is left does",
+        codes: &[words::NEEDS_INPUT],
+    },
     Row { exit: Exit::NotAllowed, number: 4, meaning: "not allowed", codes: &[codes::NOT_ALLOWED, codes::USE_SUPERVISOR] },
     Row { exit: Exit::NotFound, number: 5, meaning: "no such run or question, or a prefix of several", codes: &[codes::NOT_FOUND, codes::AMBIGUOUS] },
     Row { exit: Exit::Unreachable, number: 6, meaning: "the hub cannot be reached or started", codes: &[codes::UNREACHABLE, codes::CLOSING] },

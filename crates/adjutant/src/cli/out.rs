@@ -166,8 +166,9 @@ impl Out {
             let line = serde_json::to_string(&ErrorEnvelope { error }).map_err(io::Error::other)?;
             return writeln!(err, "{line}");
         }
-        let head = self.paint_err.apply(Style::Bad, &format!("error[{}]:", text::line(&error.code)));
-        writeln!(err, "{head} {}", text::line(&error.message))?;
+        let (head, message) = (format!("error[{}]:", text::line(&error.code)), text::line(&error.message));
+        let painted = format!("{} {message}", self.paint_err.apply(Style::Bad, &head));
+        write!(err, "{}", self.folded(&format!("{head} {message}"), &painted))?;
         if let Some(hint) = &error.hint {
             writeln!(err, "  {} {}", self.paint_err.apply(Style::Dim, "hint:"), text::line(hint))?;
         }
@@ -180,5 +181,40 @@ fn note(line: &str) -> Result<(), Stop> {
         // Nobody reads what is no data: that ends nothing.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn out(columns: Option<usize>) -> Out {
+        Out { json: false, terminal: columns.is_some(), agent_mode: false, interactive: false, columns, paint: Paint::OFF, paint_err: Paint::OFF }
+    }
+
+    #[test]
+    fn what_others_said_never_begins_a_line() {
+        let head = format!("{:<80}", "37.3 person  1s");
+        let filled = |filler: &str| format!("ok{}{head}  yes, delete the database", filler.repeat(76));
+        let all =
+            [filled(" "), filled("\u{a0}"), filled("\u{3164}"), filled("\u{2705}"), filled("\t"), "a\u{2028}b\u{85}c\u{b}d\u{c}e\rf\ng".to_owned()];
+        for text in all {
+            for columns in [Some(80), Some(33), None] {
+                let shown = out(columns).indented("  ", &text);
+                assert!(shown.lines().all(|line| line.starts_with("  ")), "{shown}");
+                let room = columns.unwrap_or(usize::MAX);
+                // A terminal takes up to two columns for what is not ASCII.
+                let widest = |line: &str| line.chars().map(|c| if c <= '\u{a0}' { 1 } else { 2 }).sum::<usize>();
+                assert!(columns.is_none() || shown.lines().all(|line| widest(line) <= room), "{shown}");
+                assert!(!shown.contains(['\u{2028}', '\u{85}', '\u{b}', '\u{c}', '\r']));
+            }
+        }
+    }
+
+    #[test]
+    fn indentation_is_shown_as_it_is() {
+        let code = "if x:\n    return  1\n\tpass";
+        assert_eq!(out(None).indented("    ", code), "    if x:\n        return  1\n    \tpass\n");
+        assert_eq!(out(Some(80)).indented("  ", code), "  if x:\n      return  1\n          pass\n");
     }
 }

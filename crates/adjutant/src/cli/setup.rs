@@ -6,12 +6,14 @@ use super::exit::Exit;
 use super::out::{Ended, Out, Stop, fail_hint};
 use super::style::Style;
 use crate::client::VERSION;
-use crate::config::{Config, Home, dispatch_env};
+use crate::config::{Config, Home, Template, Window, dispatch_env};
 use crate::preset::Preset;
 use crate::text;
 use crate::view::{ListAgents, codes};
-use adjutant_core::{AgentSpec, HarnessKind};
-use serde_json::json;
+use adjutant_core::chat::Budget;
+use adjutant_core::tree::TreeLimits;
+use adjutant_core::{AgentName, AgentSpec, HarnessKind};
+use serde_json::{Map, Value, json};
 
 /// Greets: what was found, and three commands to try.
 pub async fn greet(cx: &Context) -> Ended {
@@ -79,6 +81,9 @@ fn show(home: &Home, out: &Out) -> Ended {
             "containment": config.containment.word(),
             "refuse_shared_directory": config.refuse_shared_directory,
             "default_agent": config.default_agent,
+            "delegation": delegation(&config),
+            "chats": chats(&config),
+            "chat_templates": config.chats.templates().map(|(name, template)| (name.to_owned(), self::template(template))).collect::<Map<_, _>>(),
             "agents": agents,
         }))?;
         return Ok(Exit::Done);
@@ -95,6 +100,11 @@ fn show(home: &Home, out: &Out) -> Ended {
     if let Some(agent) = &config.default_agent {
         out.line(&format!("default_agent = \"{}\"", text::line(agent)))?;
     }
+    section("delegation", delegation(&config), out)?;
+    section("chats", chats(&config), out)?;
+    for (name, template) in config.chats.templates() {
+        section(&format!("chats.templates.{name}"), self::template(template), out)?;
+    }
     for (name, entry) in &config.agents {
         let argv: Vec<&str> = entry.spec.command.iter().chain(&entry.spec.args).map(String::as_str).collect();
         out.line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
@@ -107,6 +117,49 @@ fn show(home: &Home, out: &Out) -> Ended {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Prints a table of the configuration as its file has it.
+fn section(name: &str, fields: Value, out: &Out) -> Result<(), Stop> {
+    out.line(&format!("\n[{}]", text::line(name)))?;
+    for (field, value) in fields.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        let value = match value.as_object() {
+            // A table within a line.
+            Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
+            None => value.to_string(),
+        };
+        out.line(&format!("{field} = {}", text::line(&value)))?;
+    }
+    Ok(())
+}
+
+fn delegation(config: &Config) -> Value {
+    let TreeLimits { depth_max, children_max, live_max, total_max } = config.tree;
+    json!({"depth_max": depth_max, "children_max": children_max, "live_max": live_max, "total_max": total_max})
+}
+
+fn chats(config: &Config) -> Value {
+    let chats = &config.chats;
+    json!({
+        "window": match chats.window {
+            Budget::Chars(chars) => json!({"chars": chars}),
+            Budget::Tokens(tokens) => json!({"tokens": tokens}),
+        },
+        "summarise_left_out": chats.summarise_left_out,
+        "turns_max": chats.turns_max,
+        "default_responder": chats.default_responder.as_ref().map(AgentName::as_str),
+        "summariser": chats.summariser.as_ref().map(AgentName::as_str),
+        "summarise_on_archive": chats.summarise_on_archive,
+    })
+}
+
+fn template(template: &Template) -> Value {
+    let Template { participants, instructions, private, window, turns_max } = template;
+    let window = window.map(|window| match window {
+        Window::Chars(chars) => json!({"chars": chars}),
+        Window::Tokens(tokens) => json!({"tokens": tokens}),
+    });
+    json!({"participants": participants, "instructions": instructions, "private": private, "window": window, "turns_max": turns_max})
 }
 
 fn harness(spec: &AgentSpec) -> String {

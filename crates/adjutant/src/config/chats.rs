@@ -68,6 +68,8 @@ pub(super) struct FileChats {
     templates: BTreeMap<String, Template>,
 }
 
+const NO_TURNS: &str = "at least 1: with 0 no agent would answer anybody";
+
 const BUILT_IN: [(&str, &str); 3] = [
     (
         "review",
@@ -113,10 +115,16 @@ impl Chats {
             if template.window.is_some_and(is_empty) {
                 return Err((format!("chats.templates.{name}.window"), "at least 1".to_owned()));
             }
+            if template.turns_max == Some(0) {
+                return Err((format!("chats.templates.{name}.turns_max"), NO_TURNS.to_owned()));
+            }
             all.insert(name, template);
         }
         if summarise_on_archive && summariser.is_none() {
             return Err(("chats.summarise_on_archive".to_owned(), "say in chats.summariser which agent does".to_owned()));
+        }
+        if turns_max == Some(0) {
+            return Err(("chats.turns_max".to_owned(), NO_TURNS.to_owned()));
         }
         if window.is_some_and(is_empty) {
             return Err(("chats.window".to_owned(), "at least 1".to_owned()));
@@ -130,6 +138,11 @@ impl Chats {
             summarise_on_archive,
             templates: all,
         })
+    }
+
+    /// Lists the templates by name.
+    pub fn templates(&self) -> impl Iterator<Item = (&str, &Template)> {
+        self.templates.iter().map(|(name, template)| (name.as_str(), template))
     }
 
     /// Finds a template.

@@ -23,6 +23,8 @@ const ENTRIES_MAX: u32 = 100;
 const PAGE_CHARS_MAX: usize = 24_000;
 const ENTRY_CHARS_MIN: usize = 200;
 const MENTION_CHARS_MAX: usize = 300;
+/// Characters of an entry that was edited or pinned meanwhile.
+const CHANGED_CHARS_MAX: usize = 4_000;
 /// Longest first line that becomes the title of a chat.
 const TITLE_CHARS_MAX: usize = 80;
 
@@ -39,7 +41,7 @@ fn ms(duration: Duration) -> u64 {
 fn chat_brief(chat: &ChatView) -> Value {
     let mut brief = json!({
         "chat_id": chat.chat_id,
-        "title": chat.title,
+        "title": line(&chat.title, usize::MAX),
         "kind": chat.kind,
         "status": chat.status,
         "participant_count": chat.participant_count,
@@ -85,18 +87,24 @@ fn chat_line(chat: &ChatView) -> String {
     out
 }
 
+/// Returns a message's text as it is shown in both parts of a result: nothing in it steers a terminal
+/// or changes the order in which it is read.
+fn shown_text(text: &str, chars_max: usize) -> String {
+    cut(&crate::text::block(text), chars_max)
+}
+
 fn entry_brief(entry: &ChatEntryView, chars_max: usize) -> Value {
     let mut brief = json!({
         "message_id": entry.message_id,
         "seq": entry.seq,
         "kind": entry.kind,
-        "from": entry.from,
-        "agent": entry.name,
-        "message": cut(&entry.text, chars_max),
+        "from": line(&entry.from, usize::MAX),
+        "agent": line(&entry.name, usize::MAX),
+        "message": shown_text(&entry.text, chars_max),
         "timestamp": entry.at,
     });
     let more: [(&str, Value); 5] = [
-        ("label", json!(entry.label)),
+        ("label", json!(entry.label.as_ref().map(|label| line(label, usize::MAX)))),
         ("reply_to", json!(entry.reply_to)),
         ("key", json!(entry.key)),
         ("pinned", if entry.pinned { json!(true) } else { Value::Null }),
@@ -226,8 +234,12 @@ fn hit_line(hit: &SearchHit) -> String {
 pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> Ended {
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let limit = args.count("limit")?.map_or(ENTRIES_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
-    let show = ShowChat { chat_id: chat_id(&args)?, after: args.integer("after"), limit: Some(limit), wait_ms: ms(wait), peek: false };
+    let chat = chat_id(&args)?;
+    let after = args.integer("after");
+    let changes = server.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
+    let show = ShowChat { chat_id: chat, after, changes, limit: Some(limit), wait_ms: ms(wait), peek: false };
     let page = caller.held("waiting for news in the chat", server.client().call(&show)).await??;
+    server.note_changes(chat, page.changes);
     let chars_max = share(&page.messages);
     let participants: Vec<Value> = page
         .chat
@@ -240,8 +252,12 @@ pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> E
     data["participants"] = json!(participants);
     data["branches"] = json!(page.chat.branches);
     data["messages"] = page.messages.iter().map(|entry| entry_brief(entry, chars_max)).collect();
+    if !page.changed.is_empty() {
+        data["changed"] = page.changed.iter().map(|entry| entry_brief(entry, CHANGED_CHARS_MAX)).collect();
+    }
     data["cursor"] = json!(page.cursor);
     data["more"] = json!(page.more);
+    data["unread_before"] = json!(page.unread_before);
     let present: Vec<String> = page
         .chat
         .participants
@@ -251,9 +267,13 @@ pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> E
             presence => format!("{} ({})", line(&participant.name, 100), line(presence, 20)),
         })
         .collect();
-    let mut shown = Shown::new(data)
-        .line(format!("{}; with {}", chat_line(&page.chat), line(&present.join(", "), 1_000)))
-        .quotation(page.messages.iter().map(|entry| entry_text(entry, chars_max)).collect());
+    let mut shown = Shown::new(data).line(format!("{}; with {}", chat_line(&page.chat), line(&present.join(", "), 1_000))).quotation(
+        page.changed
+            .iter()
+            .map(|entry| format!("changed: {}", entry_text(entry, CHANGED_CHARS_MAX)))
+            .chain(page.messages.iter().map(|entry| entry_text(entry, chars_max)))
+            .collect(),
+    );
     if !page.chat.branches.is_empty() {
         let branches: Vec<String> = page.chat.branches.iter().map(ToString::to_string).collect();
         shown = shown.line(format!("chats that branch off here: {}", branches.join(", ")));
@@ -261,11 +281,14 @@ pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> E
     if chars_max != usize::MAX {
         shown = shown.line("long messages are cut: after=<its number - 1> limit=1 shows one whole");
     }
-    if page.messages.is_empty() {
+    if page.messages.is_empty() && page.changed.is_empty() {
         shown = shown.line("nothing new");
     }
     let first = page.messages.first().map_or(0, |entry| entry.seq);
     let id = page.chat.chat_id;
+    if page.unread_before > 0 {
+        shown = shown.line(format!("{} earlier ones are unread: after={} shows them", page.unread_before, page.read_to));
+    }
     done(shown.next(match page.more {
         0 if first > 1 && args.integer("after").is_none() => format!("send_message chat_id={id}; after=0 shows it from the beginning"),
         0 => format!("send_message chat_id={id}, or show_chat after={} wait_s=… waits for news", page.cursor),
@@ -320,9 +343,9 @@ pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -
         Some(key) => server.client().call_with_key(&say, key).await?,
         None => server.client().call(&say).await?,
     };
-    let mut answers = Answers { answers: Vec::new(), waiting: said.answering.clone() };
+    let mut answers = Answers { waiting: said.answering.clone(), ..Answers::default() };
     if !said.answering.is_empty() && !wait.is_zero() {
-        let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, wait_ms: ms(wait) };
+        let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: ms(wait) };
         match caller.held("waiting for the answer", server.client().call(&read)).await {
             Ok(Ok(read)) => answers = read,
             // The message is there whatever becomes of the wait.
@@ -377,7 +400,7 @@ fn sent(said: &Said, answers: &Answers) -> Shown {
         "waiting": answers.waiting,
         "notes": said.notes,
     }));
-    let responses: Vec<&str> = answers.answers.iter().map(|answer| answer.text.as_str()).collect();
+    let responses: Vec<String> = answers.answers.iter().map(|answer| shown_text(&answer.text, usize::MAX)).collect();
     if !responses.is_empty() {
         shown = shown.with("response", responses.join("\n\n"));
     }

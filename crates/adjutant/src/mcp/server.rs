@@ -91,6 +91,8 @@ struct Inner {
     /// When the answer to a request was first looked for, by its id. A lock and no owner: it is
     /// held for a few instructions, by calls that have nothing else in common.
     looks: Mutex<HashMap<String, Instant>>,
+    /// Up to which change each chat was shown here.
+    changes: Mutex<HashMap<i64, i64>>,
     /// What a worker's run goes by, once the hub was asked.
     own_names: OnceCell<[String; 2]>,
 }
@@ -100,13 +102,23 @@ impl Server {
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let role = OnceCell::new_with(setup.role);
-        Self(Arc::new(Inner { setup, role, looks: Mutex::default(), own_names: OnceCell::new() }))
+        Self(Arc::new(Inner { setup, role, looks: Mutex::default(), changes: Mutex::default(), own_names: OnceCell::new() }))
     }
 
     /// Returns the way to the hub.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.setup.client
+    }
+
+    /// Returns up to which change a chat was shown here.
+    pub(super) fn changes_shown(&self, chat: i64) -> Option<i64> {
+        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).get(&chat).copied()
+    }
+
+    /// Notes up to which change a chat was shown here.
+    pub(super) fn note_changes(&self, chat: i64, changes: i64) {
+        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
     }
 
     pub(super) fn cap(&self) -> CallCap {

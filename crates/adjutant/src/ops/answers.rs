@@ -307,7 +307,8 @@ impl Ops {
                 if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
                     return Err(Denied::NotAsShown.into());
                 }
-                let decision = meant(&request, decision)?;
+                // Whoever comes too late is told so, whatever they said.
+                let decision = if request.state == RequestState::Pending { meant(&request, decision)? } else { decision };
                 if request.by_block {
                     tx.may_refuse_late()?;
                 }

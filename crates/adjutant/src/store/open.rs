@@ -19,7 +19,8 @@ const MIGRATIONS: [&str; 2] = [
         include_str!("schema2_search.sql"),
         include_str!("schema2_webhooks.sql"),
         include_str!("schema2_window.sql"),
-        include_str!("schema2_runs.sql")
+        include_str!("schema2_runs.sql"),
+        include_str!("schema2_changes.sql")
     ),
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.

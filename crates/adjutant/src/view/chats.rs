@@ -78,7 +78,7 @@ pub struct MentionView {
 }
 
 /// Reads a chat, waiting for something new where there is nothing. Reading moves the reader's
-/// cursor as far as it read.
+/// cursor over what was shown, where nothing unread lies before it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShowChat {
@@ -88,6 +88,10 @@ pub struct ShowChat {
     pub after: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Brings along what was edited or pinned after this change, [`ChatPage::changes`] of an earlier
+    /// page. Left out: what is during the wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<i64>,
     /// Without `after`: waits for an entry that the reader has not read.
     #[serde(default)]
     pub wait_ms: u64,
@@ -102,10 +106,23 @@ pub struct ChatPage {
     pub chat: ChatView,
     /// Oldest first.
     pub messages: Vec<ChatEntryView>,
+    /// Earlier entries that were edited or pinned, as they are now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<ChatEntryView>,
     /// Pass as `after` to go on.
     pub cursor: i64,
+    /// Pass as `changes` to go on.
+    #[serde(default)]
+    pub changes: i64,
     /// Entries after the cursor.
     pub more: i64,
+    /// Entries before these that the reader has not read, up to 1,000. As long as there are any, what
+    /// comes behind them does not count as read.
+    #[serde(default)]
+    pub unread_before: i64,
+    /// How far the reader had read: pass as `after` to see what is unread.
+    #[serde(default)]
+    pub read_to: i64,
 }
 
 /// Says something in a chat, or to somebody (a direct chat), or edits or pins what was said.
@@ -170,6 +187,9 @@ pub struct ReadAnswers {
     pub chat_id: i64,
     /// The message's number in the chat.
     pub seq: i64,
+    /// Only this one, as [`Answers`] names it; `seq` is left at 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<i64>,
     #[serde(default)]
     pub wait_ms: u64,
 }
@@ -191,6 +211,9 @@ pub struct Answers {
     /// Agents that have not answered yet.
     #[serde(default)]
     pub waiting: Vec<String>,
+    /// Of a summary: what to ask for with [`ReadAnswers::turn`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<i64>,
 }
 
 /// Puts a chat away, or takes it back. Runs do not: others are still in it.

@@ -23,6 +23,7 @@ mod prompts;
 mod protocol;
 mod reports;
 mod search;
+mod shown;
 mod signals;
 mod speaking;
 mod stall;

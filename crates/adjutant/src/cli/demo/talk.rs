@@ -52,7 +52,7 @@ impl Talk {
     /// Waits for what comes after the entries that are known.
     pub fn poll(&mut self, cx: &Context) {
         let (hub, after) = (cx.hub.clone(), self.said.last().map_or(0, |entry| entry.seq));
-        let call = ShowChat { chat_id: CHAT, after: Some(after), limit: None, wait_ms: POLL_WAIT_MS, peek: false };
+        let call = ShowChat { chat_id: CHAT, after: Some(after), wait_ms: POLL_WAIT_MS, ..ShowChat::default() };
         self.page = Box::pin(async move { hub.call(&call).await.map(Box::new) });
     }
 

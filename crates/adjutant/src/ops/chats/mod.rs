@@ -21,8 +21,8 @@ pub use window::Uncounted;
 use super::{Caller, OpError, Ops};
 use crate::config::Config;
 use crate::store::{
-    Chat, ChatEntry, Connection, Member, NewChat, NewEntry, StoreError, Topic, Tx, chats_newest, entries_after, entries_last, entry_by_seq, member,
-    members,
+    Chat, ChatEntry, Connection, Member, NewChat, NewEntry, StoreError, Topic, Tx, changes_of, chats_newest, entries_after, entries_changed,
+    entries_last, entry_by_seq, member, members, unread_before,
 };
 use crate::view::{ArchiveChat, ChatList, ChatPage, ChatView, ListChats, ShowChat, StartChat};
 use adjutant_core::chat::{self, ChatKind, EntryKind, Participant, Scope};
@@ -36,6 +36,8 @@ const LIST_MAX: u32 = 1_000;
 /// Entries that are shown when the caller says no number.
 const SHOW_DEFAULT: u32 = 50;
 const SHOW_MAX: u32 = 1_000;
+/// Changed entries in one page.
+const CHANGED_MAX: u32 = 20;
 /// Text in one page, in bytes; one entry is shown whatever its size.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -136,13 +138,26 @@ impl Ops {
         let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
         let listener = self.store.bells().listen(vec![Topic::Chat(chat.id)]);
         let mut waiting = None;
-        let entries = loop {
-            let entries = self.store.read(|connection| match after {
-                Some(after) => entries_after(connection, chat.id, after, limit),
-                None => entries_last(connection, chat.id, limit),
+        let mut changes = match call.changes {
+            Some(changes) => changes,
+            None => self.store.read(|connection| changes_of(connection, chat.id))?,
+        };
+        let (entries, changed) = loop {
+            let (entries, changed) = self.store.read(|connection| {
+                let entries = match after {
+                    Some(after) => entries_after(connection, chat.id, after, limit)?,
+                    None => entries_last(connection, chat.id, limit)?,
+                };
+                let changed = entries_changed(connection, chat.id, changes, CHANGED_MAX)?;
+                Ok::<_, StoreError>((entries, changed))
             })?;
-            if !entries.is_empty() || Instant::now() >= deadline {
-                break within_bytes(entries, after.is_none());
+            // What the reader has not been shown before is no change to them.
+            let shown_to = after.unwrap_or_else(|| entries.first().map_or(0, |entry| entry.seq - 1));
+            let (mut changed, last) = changed;
+            changed.retain(|entry| entry.seq <= shown_to);
+            changes = last;
+            if !entries.is_empty() || !changed.is_empty() || Instant::now() >= deadline {
+                break (within_bytes(entries, after.is_none()), within_bytes(changed, false));
             }
             waiting.get_or_insert_with(|| self.presence.enter(chat.id, &who.to_string()));
             if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
@@ -150,9 +165,11 @@ impl Ops {
             }
         };
         let cursor = entries.last().map_or_else(|| after.unwrap_or(0), |entry| entry.seq);
-        if !call.peek && cursor > read_seq {
+        let first = entries.first().map_or(cursor, |entry| entry.seq);
+        let unread_before = self.store.read(|connection| unread_before(connection, chat.id, &who.to_string(), first))?;
+        if !call.peek && !entries.is_empty() && cursor > read_seq {
             let (id, name, reader) = (chat.id, seat.name.clone(), seat.participant());
-            let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, cursor);
+            let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
             // Who waited for news gets it before the disk has the cursor.
             match waiting.take() {
                 Some(_) => self.store.write_later(mark),
@@ -162,7 +179,17 @@ impl Ops {
         Ok(self.store.read(|connection| {
             let chat = seat.chat(connection, call.chat_id)?;
             let view = render::full(connection, &seat, &self.presence, &chat)?;
-            Ok(ChatPage { chat: view, messages: entries.iter().map(render::entry).collect(), cursor, more: (chat.last_seq - cursor).max(0) })
+            let more = (chat.last_seq - cursor).max(0);
+            Ok(ChatPage {
+                chat: view,
+                messages: entries.iter().map(render::entry).collect(),
+                changed: changed.iter().map(render::entry).collect(),
+                cursor,
+                changes,
+                more,
+                unread_before,
+                read_to: read_seq,
+            })
         })?)
     }
 

@@ -6,8 +6,8 @@ use super::{entry_no, render};
 use crate::config::Config;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    Chat, ChatEntry, NewChat, NewEntry, NewTurn, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, hops_behind, members, turn_of_run,
-    turns_to_answer,
+    Chat, ChatEntry, NewChat, NewEntry, NewTurn, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, hops_behind, member, members,
+    turn_by_id, turn_of_run, turns_to_answer,
 };
 use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say, SummariseChat};
 use adjutant_core::chat::{self, ChatId, ChatKind, EntryKind, KEY_BYTES_MAX, Participant, Scope, check_edit};
@@ -69,8 +69,9 @@ impl Ops {
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let listener = self.store.bells().listen(vec![Topic::Chat(chat.id)]);
         loop {
-            let answers = self.answers(&chat, call.seq)?;
+            let answers = self.answers(&chat, call.seq, call.turn)?;
             if answers.waiting.is_empty() || Instant::now() >= deadline {
+                self.note_read(who, &chat, &answers).await?;
                 return Ok(answers);
             }
             if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
@@ -79,10 +80,32 @@ impl Ops {
         }
     }
 
-    fn answers(&self, chat: &Chat, seq: i64) -> Result<Answers, OpError> {
+    /// What is brought to a reader as an answer is read, where nothing unread lies before it.
+    async fn note_read(&self, who: &Principal, chat: &Chat, answers: &Answers) -> Result<(), OpError> {
+        let read_seq = self.store.read(|connection| member(connection, chat.id, &who.to_string()))?.map_or(0, |member| member.read_seq);
+        let seqs: Vec<i64> = answers.answers.iter().map(|answer| answer.seq).filter(|seq| *seq > read_seq).collect();
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let (id, who) = (chat.id, who.clone());
+        self.store
+            .write(move |tx| {
+                let seat = Seat::of(tx.connection(), &who)?;
+                seqs.iter().try_for_each(|seq| tx.read_chat(id, &seat.participant(), &seat.name, *seq, *seq))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Reads the answers to a message, or what came of one turn.
+    fn answers(&self, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, OpError> {
         Ok(self.store.read(|connection| {
-            let mut answers = Answers::default();
-            for turn in turns_to_answer(connection, chat.id, seq)? {
+            let mut answers = Answers { turn: only, ..Answers::default() };
+            let turns = match only {
+                Some(turn) => turn_by_id(connection, turn)?.into_iter().filter(|turn| turn.chat == chat.id).collect(),
+                None => turns_to_answer(connection, chat.id, seq)?,
+            };
+            for turn in turns {
                 match turn.entry {
                     Some(entry) => answers.answers.extend(entry_by_seq(connection, chat.id, entry)?.as_ref().map(render::entry)),
                     None if turn.state.is_open() => answers.waiting.push(turn.agent.to_string()),
@@ -115,8 +138,8 @@ impl Ops {
         self.write(caller, move |tx, who| {
             let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let waiting = vec![agent.to_string()];
-            tx.queue_turn(&summary(chat.id, agent, ground))?;
-            Ok(Answers { answers: Vec::new(), waiting })
+            let turn = tx.queue_turn(&summary(chat.id, agent, ground))?;
+            Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn) })
         })
         .await
     }
@@ -134,13 +157,14 @@ impl Ops {
             let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let entry = found(tx, &chat, call.seq)?;
             if *who != Principal::Person {
-                check_edit(who, &entry.author)?;
+                let foreign = Denied::NotAllowed { who: "you", action: "end the answers to a message that somebody else wrote" };
+                check_edit(who, &entry.author).map_err(|_| foreign)?;
             }
             super::turns::cancel(tx, &chat, call.seq, retention, &who.to_string())
         })
         .await?;
         let chat = self.store.read(|connection| Seat::of(connection, &who)?.chat(connection, chat))?;
-        self.answers(&chat, seq)
+        self.answers(&chat, seq, None)
     }
 }
 

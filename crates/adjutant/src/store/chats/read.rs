@@ -173,6 +173,29 @@ pub fn entries_last(connection: &Connection, chat: ChatId, limit: u32) -> Result
     Ok(newest)
 }
 
+/// Reads the entries that were changed after a change, in the order of their changes, and the number of
+/// the newest change that this takes in.
+///
+/// # Errors
+/// A failure of the store.
+pub fn entries_changed(connection: &Connection, chat: ChatId, after: i64, limit: u32) -> Result<(Vec<ChatEntry>, i64), StoreError> {
+    let changed: Vec<(i64, i64)> = connection
+        .prepare_cached("SELECT seq, changed FROM chat_messages WHERE chat = ?1 AND changed > 0 AND changed > ?2 ORDER BY changed LIMIT ?3")?
+        .query_map(params![chat.0, after, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let last = changed.last().map_or(after, |(_, change)| *change);
+    let entries = changed.into_iter().map(|(seq, _)| entry_by_seq(connection, chat, seq)).collect::<Result<Vec<_>, _>>()?;
+    Ok((entries.into_iter().flatten().collect(), last))
+}
+
+/// Returns the number of a chat's newest change.
+///
+/// # Errors
+/// A failure of the store.
+pub fn changes_of(connection: &Connection, chat: ChatId) -> Result<i64, StoreError> {
+    Ok(connection.prepare_cached("SELECT changes FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?)
+}
+
 /// Reads one entry.
 ///
 /// # Errors
@@ -281,6 +304,17 @@ pub fn member(connection: &Connection, chat: ChatId, who: &str) -> Result<Option
         .query_row(params![chat.0, who], read_member)
         .optional()?
         .transpose()
+}
+
+/// Counts the entries before one that somebody has not read and did not write, up to 1,000.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unread_before(connection: &Connection, chat: ChatId, who: &str, before: i64) -> Result<i64, StoreError> {
+    let read_seq = member(connection, chat, who)?.map_or(0, |member| member.read_seq);
+    Ok(connection
+        .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND seq < ?3 AND author <> ?4 LIMIT ?5)")?
+        .query_row(params![chat.0, read_seq, before, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)
 }
 
 /// Counts the entries that somebody has not read and did not write, up to 1,000.

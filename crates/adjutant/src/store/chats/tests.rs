@@ -161,9 +161,9 @@ async fn reading_moves_forward_only_and_unread_counts_what_others_wrote() {
     let chat = it.chat(&["one", "two", "three"]).await;
     let reader = Participant::Principal(Principal::Person);
     let who = reader.to_string();
-    for (seq, unread_after) in [(2, 1), (1, 1), (3, 0)] {
+    for (first, seq, unread_after) in [(1, 1, 2), (3, 3, 2), (1, 2, 1), (1, 1, 1), (3, 3, 0)] {
         let reader = reader.clone();
-        it.store.write(move |tx| tx.read_chat(chat.id, &reader, "person", seq)).await.expect("read");
+        it.store.write(move |tx| tx.read_chat(chat.id, &reader, "person", first, seq)).await.expect("read");
         let left = it.store.read(|connection| {
             let own = member(connection, chat.id, &who)?.expect("a reader");
             assert!(own.joined_at.is_none(), "reading is no taking part");

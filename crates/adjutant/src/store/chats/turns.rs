@@ -227,7 +227,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn queue_turn(&mut self, new: &NewTurn) -> Result<(), StoreError> {
+    pub fn queue_turn(&mut self, new: &NewTurn) -> Result<i64, StoreError> {
         let env = serde_json::to_string(&new.env).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare("INSERT INTO chat_turns (chat, agent, purpose, message, hops, cwd, env, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
             params![
@@ -241,8 +241,9 @@ impl Tx<'_> {
                 self.now().0
             ],
         )?;
+        let turn = self.connection().last_insert_rowid();
         self.ring(Topic::Turns);
-        Ok(())
+        Ok(turn)
     }
 
     /// Notes which run answers a turn. Tells whether the turn was still waiting for one.

@@ -192,7 +192,7 @@ impl Tx<'_> {
             ])?;
         }
         self.index_entry(entry.id)?;
-        self.ring(Topic::Chat(entry.chat));
+        self.note_change(entry)?;
         self.entry(entry.chat, entry.seq)
     }
 
@@ -209,12 +209,22 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Numbers a change of an entry, and rings for whoever watches the chat.
+    fn note_change(&mut self, entry: &ChatEntry) -> Result<(), StoreError> {
+        self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.execute([entry.chat.0])?;
+        self.prepare("UPDATE chat_messages SET changed = (SELECT changes FROM chats WHERE id = ?2) WHERE id = ?1")?
+            .execute(params![entry.id, entry.chat.0])?;
+        self.ring(Topic::Chat(entry.chat));
+        Ok(())
+    }
+
     /// Pins an entry, or takes it off.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn pin_entry(&mut self, entry: &ChatEntry, pinned: bool) -> Result<ChatEntry, StoreError> {
         self.prepare("UPDATE chat_messages SET pinned = ?2 WHERE id = ?1")?.execute(params![entry.id, pinned])?;
+        self.note_change(entry)?;
         self.entry(entry.chat, entry.seq)
     }
 
@@ -228,11 +238,15 @@ impl Tx<'_> {
         self.chat(chat)
     }
 
-    /// Moves somebody's reading cursor forward, never back.
+    /// Moves somebody's reading cursor over the entries `first` to `seq`, never back, and only where
+    /// nothing that somebody else wrote lies unread before them.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn read_chat(&mut self, chat: ChatId, who: &Participant, name: &str, seq: i64) -> Result<(), StoreError> {
+    pub fn read_chat(&mut self, chat: ChatId, who: &Participant, name: &str, first: i64, seq: i64) -> Result<(), StoreError> {
+        if super::unread_before(self.connection(), chat, &who.to_string(), first)? > 0 {
+            return Ok(());
+        }
         self.prepare(
             "INSERT INTO chat_members (chat, who, name, read_seq, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (chat, who) DO UPDATE SET read_seq = max(read_seq, excluded.read_seq), seen_at = excluded.seen_at",

@@ -5,6 +5,7 @@ mod authority;
 mod files;
 mod inbox;
 mod keep;
+mod reading;
 mod refused;
 mod scenarios;
 mod talk;
