@@ -14,6 +14,8 @@ const DEADLINE: Duration = Duration::from_millis(500);
 /// How much of that time goes into what is not indexed yet.
 const INDEXING: Duration = Duration::from_millis(250);
 const QUERY_CHARS_MAX: usize = 1_000;
+/// Every one of them has to be found.
+const WORDS_MAX: usize = 32;
 const HITS_DEFAULT: u32 = 20;
 const HITS_MAX: u32 = 200;
 /// Where nothing of the history had to be indexed, that is put down only after this much of it.
@@ -85,6 +87,9 @@ impl Ops {
         if call.query.chars().count() > QUERY_CHARS_MAX {
             return Err(Denied::invalid("query", format!("at most {QUERY_CHARS_MAX} characters")).into());
         }
+        if call.query.split_whitespace().count() > WORDS_MAX {
+            return Err(Denied::invalid("query", format!("at most {WORDS_MAX} words")).into());
+        }
         let (since, until) = (time("since", call.since.as_deref())?, time("until", call.until.as_deref())?);
         let within = call.within.iter().map(|word| source(word)).collect::<Result<Vec<_>, _>>()?;
         let deadline = Instant::now() + DEADLINE;
@@ -99,8 +104,8 @@ impl Ops {
                 if let Some(chat) = call.chat_id {
                     seat.chat(connection, chat)?;
                 }
-                let from = call.from.as_deref().map(|from| seat.addressee(connection, &config, from)).transpose()?;
-                Ok((seat, from.map(|(from, _)| from.to_string())))
+                let from = call.from.as_deref().map(|from| seat.author(connection, &config, from)).transpose()?;
+                Ok((seat, from.map(|from| from.to_string())))
             })?;
             let query = Query {
                 text: call.query,

@@ -1,7 +1,7 @@
 //! Where somebody stands towards chats: who they are, whose they are, what they may see.
 
 use crate::config::Config;
-use crate::store::{Chat, Connection, Run, StoreError, chat_by_id, member, run_by_id, run_by_ref, turn_of_run};
+use crate::store::{Chat, Connection, Run, StoreError, chat_by_id, member, past_author, run_by_id, run_by_ref, turn_of_run};
 use adjutant_core::chat::{ChatId, Participant, Scope, Viewer, may_see};
 use adjutant_core::{AgentName, ClientName, Denied, Principal};
 
@@ -88,6 +88,18 @@ impl Seat {
         }
         let name = run.name.clone();
         Ok((Participant::Principal(Principal::Run(run.id)), name))
+    }
+
+    /// Finds whose words a name means: an addressee, or somebody who is there no more.
+    pub(in crate::ops) fn author(&self, connection: &Connection, config: &Config, given: &str) -> Result<Participant, StoreError> {
+        let refused = match self.addressee(connection, config, given) {
+            Ok((who, _)) => return Ok(who),
+            Err(refused @ StoreError::Denied(Denied::NotFound { .. })) => refused,
+            Err(error) => return Err(error),
+        };
+        let owner = if self.viewer.who == Principal::Person { None } else { Some(&self.viewer.scope.owner) };
+        let name = given.trim();
+        past_author(connection, owner, name.strip_prefix('@').unwrap_or(name))?.ok_or(refused)
     }
 }
 

@@ -232,7 +232,7 @@ fn want_summary(tx: &mut Tx<'_>, config: &Config, turn: &Turn) -> Result<(), Sto
         return Ok(());
     }
     let (cwd, env) = (turn.cwd.clone(), turn.env.clone());
-    tx.queue_turn(&NewTurn { chat: turn.chat, agent, is_summary: true, message: 0, hops: 0, cwd, env })
+    tx.queue_turn(&NewTurn { chat: turn.chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }).map(drop).map(|_| ())
 }
 
 /// What a run that answers is allowed: its agent with the permissions that are left to it, and the run

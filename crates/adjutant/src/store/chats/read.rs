@@ -294,6 +294,22 @@ pub fn members(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, Sto
         .collect()
 }
 
+/// Finds who wrote under a name, or goes by one written down, in any chat (of one owner): runs that are
+/// cleaned away and agents that are declared no more, too. The newest of several.
+///
+/// # Errors
+/// A failure of the store.
+pub fn past_author(connection: &Connection, owner: Option<&Principal>, given: &str) -> Result<Option<Participant>, StoreError> {
+    let who: Option<String> = connection
+        .prepare_cached(
+            "SELECT m.who FROM chat_members m JOIN chats c ON c.id = m.chat
+             WHERE (m.name = ?1 OR m.who IN (?1, 'agent:' || ?1, 'run:' || ?1)) AND m.said > 0 AND (?2 IS NULL OR c.owner = ?2) ORDER BY m.chat DESC LIMIT 1",
+        )?
+        .query_row(params![given, owner.map(ToString::to_string)], |row| row.get(0))
+        .optional()?;
+    Ok(who.and_then(|who| Participant::parse(&who)))
+}
+
 /// Reads one participant.
 ///
 /// # Errors

@@ -102,3 +102,17 @@ fn a_message_of_another_is_not_edited() {
     let refused = home.adj(&["chat", "edit", "1.1", "yours"]);
     assert!(refused.code == 4 && refused.err.contains("you may not edit a message that somebody else wrote"), "{refused:?}");
 }
+
+#[test]
+fn what_somebody_wrote_is_found_when_they_are_gone() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo the parser is slow")], "");
+    home.ok(&["chat", "start", "t", "--with", "gemini"]);
+    home.ok(&["chat", "post", "1", "well?"]);
+    std::fs::write(home.home.dir.join("config.toml"), "").expect("the agent is removed");
+    let found = home.json(&["chat", "search", "parser", "--from", "gemini"]);
+    assert_eq!(found["hits"][0]["message_id"], "1.2", "{found}");
+    assert_eq!(home.adj(&["chat", "search", "parser", "--from", "nobody"]).code, 5);
+    let many = vec!["word"; 33].join(" ");
+    let refused = home.adj(&["chat", "search", &many]);
+    assert!(refused.code == 2 && refused.err.contains("at most 32 words"), "{refused:?}");
+}
