@@ -244,7 +244,7 @@ pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -
 pub fn newest_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
     let settled = if all { "" } else { "AND q.status <> 'pending'" };
     let mut newest: Vec<Request> = connection
-        .prepare_cached(&format!("{COLUMNS} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"))?
+        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"))?
         .query_map(params![run.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
