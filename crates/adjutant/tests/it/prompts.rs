@@ -17,17 +17,20 @@ enum Way {
     Claude,
     /// In a content block of `session/prompt`.
     Acp,
+    /// In the input of a turn.
+    Codex,
 }
 
 /// Its lines, so that whoever stands for the CLI plays its part to the end.
-fn lines_of(preset: &str, way: Way) -> &'static str {
-    match (preset, way) {
-        ("codex", _) => {
-            "{\"type\":\"thread.started\",\"thread_id\":\"t\"}\n{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"done\"}}\n\
-             {\"type\":\"turn.completed\",\"usage\":{}}"
+fn lines_of(way: Way) -> &'static str {
+    match way {
+        Way::Codex => {
+            "{\"id\":1,\"result\":{}}\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n{\"id\":3,\"result\":{\"turn\":{\"id\":\"u\"}}}\n\
+             {\"method\":\"item/completed\",\"params\":{\"item\":{\"type\":\"agentMessage\",\"id\":\"m\",\"text\":\"done\"}}}\n\
+             {\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t\",\"turn\":{\"id\":\"u\",\"status\":\"completed\"}}}"
         }
-        (_, Way::Claude) => "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}",
-        (_, Way::Acp) => {
+        Way::Claude => "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}",
+        Way::Acp => {
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"agentCapabilities\":{\"mcpCapabilities\":{\"http\":true}}}}\n\
              {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"sessionId\":\"s\"}}\n{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}\n\
              {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"stopReason\":\"end_turn\"}}"
@@ -44,7 +47,7 @@ fn prompts() -> Vec<(&'static str, String)> {
         ("dash", "-"),
         ("option", "--help"),
         ("version", "-v --version"),
-        ("file", "@/etc/passwd and @secret.txt"),
+        ("mention", "@/etc/passwd and @secret.txt"),
         ("slash", "/quit"),
         ("bang", "!touch pwned"),
         ("shell", "$(touch pwned) `touch pwned` ; touch pwned | touch pwned > pwned\n&& touch pwned $HOME ~ * 'a' \"b\" \\n %s"),
@@ -78,7 +81,7 @@ impl Stage {
             "#!/bin/sh\nd={}/$(basename \"$PWD\")\nmkdir -p $d\ncat /proc/$$/cmdline > $d/argv\ncat /proc/$$/environ > $d/environ\n\
              cat <<'END'\n{}\nEND\ncat > $d/stdin\n",
             records.display(),
-            lines_of(preset, way)
+            lines_of(way)
         );
         std::fs::write(&script, text).expect("the script can be written");
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
@@ -146,6 +149,14 @@ impl Stage {
                 assert_eq!((blocks.as_array().map(Vec::len), &blocks[0]["type"]), (Some(1), &"text".into()));
                 blocks[0]["text"].as_str().expect("a text").to_owned()
             }
+            Way::Codex => {
+                let said: Vec<Value> = stdin.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+                let methods: Vec<&str> = said.iter().filter_map(|said| said["method"].as_str()).collect();
+                assert_eq!(methods, ["initialize", "initialized", "thread/start", "turn/start"]);
+                let input = &said[3]["params"]["input"];
+                assert_eq!((input.as_array().map(Vec::len), &input[0]["type"]), (Some(1), &"text".into()));
+                input[0]["text"].as_str().expect("a text").to_owned()
+            }
         };
         (text, argv)
     }
@@ -194,7 +205,7 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
     let expected: Option<&[&str]> = match preset {
         "plain" => Some(&[]),
         "pi" => Some(&["-p"]),
-        "gemini" => Some(&["--acp"]),
+        "gemini" => Some(&["--acp", "--allowed-mcp-server-names", "adj"]),
         "goose" => Some(&["acp", "--with-builtin", "developer"]),
         "aider" => Some(&["--yes-always", "--no-auto-commits", "--no-pretty", "--no-stream", "--analytics-disable", "--no-check-update"]),
         _ => None,
@@ -230,8 +241,8 @@ fn claude_gets_every_prompt_in_a_message() {
 }
 
 #[test]
-fn codex_gets_every_prompt_on_its_input() {
-    takes_every_prompt_as_it_is("codex", Way::Stdin);
+fn codex_gets_every_prompt_in_a_turn() {
+    takes_every_prompt_as_it_is("codex", Way::Codex);
 }
 
 #[test]

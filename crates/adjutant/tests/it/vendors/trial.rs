@@ -56,8 +56,10 @@ fn passes_its_test(cli: Cli) {
     for check in ["our tools", "question", "resume", "report", "usage", "cancel"] {
         assert_eq!(of(check).1, "pass", "{check}: {}", seen());
     }
-    // Codex asks for nothing in exec, and its sandbox keeps nothing running behind a command.
-    assert_eq!(of("cancel").2.contains("session of its own"), cli != Cli::Codex, "{}", seen());
+    // The others do not always keep running what a command has put into the background.
+    if matches!(cli, Cli::Claude | Cli::Goose) {
+        assert!(of("cancel").2.contains("session of its own"), "{}", seen());
+    }
     let (asks, own_session) = (cli != Cli::Codex, cli != Cli::Gemini);
     assert_eq!(of("approvals").1, if asks { "pass" } else { "not_applicable" }, "{}", seen());
     if own_session {

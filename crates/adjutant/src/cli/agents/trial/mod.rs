@@ -29,6 +29,8 @@ use verdict::{Cancelled, Verdict, Worked};
 
 /// How long nothing may be left after a cancelled run has ended.
 const LEFT_MAX: Duration = Duration::from_secs(10);
+const CHILD_LOOKS: u32 = 40;
+const CHILD_LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Most requests of one run that are answered: an agent that asks for ever is no good one.
 const REQUESTS_MAX: u32 = 20;
 /// How much of a run's log and history is looked at.
@@ -267,7 +269,7 @@ impl Trial<'_> {
                 self.refuse(request).await?;
             }
         }
-        seen.had_child = tree::of_run(&id, &self.dir).iter().any(|(_, command)| is_the_child(command));
+        seen.had_child = has_child(&id, &self.dir).await;
         self.cx.out.say("  it is cancelled")?;
         end(self.cx, &id).await?;
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
@@ -305,6 +307,18 @@ fn is_the_command(request: &RequestView) -> bool {
         [] => request.question.strip_prefix("use ").is_some_and(|action| action.trim() == command),
         shown => shown.iter().all(|shown| shown.trim() == command),
     }
+}
+
+/// Tells whether what the command has put into the background is there. Nothing says when it begins, so it
+/// is looked for a few times.
+async fn has_child(run_id: &str, dir: &Path) -> bool {
+    for _ in 0..CHILD_LOOKS {
+        if tree::of_run(run_id, dir).iter().any(|(_, command)| is_the_child(command)) {
+            return true;
+        }
+        tokio::time::sleep(CHILD_LOOK_EVERY).await;
+    }
+    false
 }
 
 fn is_the_child(command: &str) -> bool {
