@@ -202,23 +202,24 @@ impl Acp {
         };
         // A title can hold an agent's own words where the kind says that it runs or changes something.
         let is_ours = matches!(kind, "" | "other" | "read" | "think") && is_our_tool(&title);
-        let is_edit = self.is_edit(call, kind, &title);
+        let edits = self.edits(call, kind, &title);
         self.asked.insert(id.to_string(), (id.clone(), options.clone()));
-        vec![Step::Permission(Permission { id: id.to_string(), tool: title, input, is_ours, is_edit })]
+        vec![Step::Permission(Permission { id: id.to_string(), tool: title, input, is_ours, edits })]
     }
 
-    /// Only where every file is named, and lies in the run's directory.
-    fn is_edit(&self, call: &Value, kind: &str, title: &str) -> bool {
+    /// Only where every file is named, and to go by its name lies in the run's directory.
+    fn edits(&self, call: &Value, kind: &str, title: &str) -> Vec<PathBuf> {
         let says_so = kind == "edit" || kind == "other" && self.begin.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str()));
         let located = call["locations"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(|location| &location["path"]);
         let given = ["path", "file_path", "filePath"].iter().filter_map(|name| call["rawInput"].get(name));
-        let files: Vec<&Value> = located.chain(given).collect();
-        says_so && !files.is_empty() && files.iter().all(|file| file.as_str().is_some_and(|file| self.is_within(Path::new(file))))
+        let files: Option<Vec<PathBuf>> = located.chain(given).map(|file| self.within(Path::new(file.as_str()?))).collect();
+        files.filter(|_| says_so).unwrap_or_default()
     }
 
-    fn is_within(&self, file: &Path) -> bool {
+    fn within(&self, file: &Path) -> Option<PathBuf> {
         let steps_out = file.components().any(|part| part == Component::ParentDir);
-        !steps_out && self.begin.cwd.join(file).starts_with(&self.begin.cwd)
+        let file = self.begin.cwd.join(file);
+        (!steps_out && file.starts_with(&self.begin.cwd)).then_some(file)
     }
 
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
@@ -338,7 +339,7 @@ mod tests {
         let ask = |id: u64, title: &str, kind: &str| json!({"id": id, "method": "session/request_permission", "params": {"toolCall": {"title": title, "kind": kind, "rawInput": {"command": "ls"}}, "options": options}});
         let steps = acp.hear(&ask(0, "ls", "execute"));
         let expected =
-            Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false, is_edit: false };
+            Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false, edits: Vec::new() };
         assert_eq!(steps, [Step::Permission(expected)]);
         let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
         assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
@@ -356,7 +357,7 @@ mod tests {
         let mut is_edit = |title: &str, kind: &str, path: Value| {
             let call = json!({"title": title, "kind": kind, "rawInput": {"path": path}});
             let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
-            matches!(acp.hear(&asked).as_slice(), [Step::Permission(asked)] if asked.is_edit)
+            matches!(acp.hear(&asked).as_slice(), [Step::Permission(asked)] if !asked.edits.is_empty())
         };
         assert!(is_edit("write · a.txt", "other", json!("a.txt")));
         assert!(is_edit("Writing to a.txt", "edit", json!("/w/b/a.txt")));

@@ -48,7 +48,7 @@ impl Claude {
             return vec![Step::Write(line(&json!({ "type": "control_response", "response": response })))];
         }
         let (tool, input) = (request["tool_name"].as_str().unwrap_or("a tool").to_owned(), request["input"].clone());
-        let permission = Permission { id: id.to_owned(), is_ours: tool.starts_with(OUR_TOOLS), is_edit: false, tool, input: input.to_string() };
+        let permission = Permission { id: id.to_owned(), is_ours: tool.starts_with(OUR_TOOLS), edits: Vec::new(), tool, input: input.to_string() };
         self.asked.insert(id.to_owned(), input);
         vec![Step::Permission(permission)]
     }
@@ -105,7 +105,7 @@ mod tests {
             tool: "Bash".to_owned(),
             input: "{\"command\":\"rm -rf /\"}".to_owned(),
             is_ours: false,
-            is_edit: false,
+            edits: Vec::new(),
         };
         assert_eq!(steps, [Step::Permission(expected)]);
         let answer = text(&claude.decide("r1", &Decision::Deny("no".to_owned())).expect("it was asked"));

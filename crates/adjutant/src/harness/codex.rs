@@ -169,7 +169,7 @@ impl Codex {
             }
         };
         self.asked.insert(id.to_string(), id.clone());
-        vec![Step::Permission(Permission { id: id.to_string(), tool: tool.to_owned(), input: input.to_string(), is_ours: false, is_edit: false })]
+        vec![Step::Permission(Permission { id: id.to_string(), tool: tool.to_owned(), input: input.to_string(), is_ours: false, edits: Vec::new() })]
     }
 
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
@@ -274,7 +274,7 @@ mod tests {
         let ask =
             json!({"id": 0, "method": "item/commandExecution/requestApproval", "params": {"command": "rm -rf /", "cwd": "/w", "reason": "why not"}});
         let [Step::Permission(asked)] = &codex.hear(&ask)[..] else { panic!("it asks") };
-        assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_ours && !asked.is_edit);
+        assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_ours && asked.edits.is_empty());
         let answer = written(&[Step::Write(codex.decide("0", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
         assert_eq!(answer[1], json!({"id": 0, "result": {"decision": "decline"}}));
         assert!(answer[0]["params"]["input"][0]["text"].as_str().is_some_and(|text| text.ends_with("no")));

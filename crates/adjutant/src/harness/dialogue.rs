@@ -6,6 +6,7 @@ use super::claude::Claude;
 use super::codex::Codex;
 use crate::view::MessageView;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// One way of speaking with a live agent.
 #[derive(Debug)]
@@ -42,8 +43,8 @@ pub struct Permission {
     pub input: String,
     /// It is one of our own tools.
     pub is_ours: bool,
-    /// It changes a file in the run's directory, and does nothing else.
-    pub is_edit: bool,
+    /// The files that it changes, where it says that this is all it does: nothing of that is checked yet.
+    pub edits: Vec<PathBuf>,
 }
 
 /// What was decided about it.

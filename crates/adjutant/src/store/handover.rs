@@ -3,7 +3,9 @@
 use super::{Request, StoreError, Tx};
 use adjutant_core::resume::{Became, Decided, Delegated, Ruled, Told};
 use adjutant_core::run::Retention;
-use adjutant_core::{Decision, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Time};
+use adjutant_core::{
+    Answer, AnsweredBy, Decision, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Time,
+};
 
 /// Returns what a run is told about its request.
 #[must_use]
@@ -62,7 +64,11 @@ impl Tx<'_> {
             return Ok(());
         }
         if run.prompt_via == PromptVia::Stream {
-            self.send_message(&run, &Principal::Person, message_id(self.now()), &told_text(request))?;
+            let by = match &request.state {
+                RequestState::Answered(Answer { by: AnsweredBy::Principal(by), .. }) => by.clone(),
+                _ => Principal::Person,
+            };
+            self.send_message(&run, &by, message_id(self.now()), &told_text(request))?;
             return match request.state {
                 RequestState::Answered(_) => self.settle(request, RequestEvent::Retrieve).map(|_| ()),
                 _ => self.tell(request, run.attempt),

@@ -4,22 +4,57 @@
 use crate::client::{Client, random_hex};
 use crate::harness::dialogue::{Decision, Permission};
 use crate::view::{ReadRequest, RequestApproval};
+use adjutant_core::limits;
+use sha2::{Digest, Sha256};
+use std::path::Path;
 
 /// How long one look at a question lasts; the next one follows at once.
 const LOOK_MS: u64 = 10 * 60 * 1000;
 
-/// Decides what needs nobody: our own tools, edits for a run that may edit, and everything for one that
-/// may do everything.
+/// Decides what needs nobody: our own tools, edits in its directory for a run that may edit, and
+/// everything for one that may do everything.
 #[must_use]
-pub fn at_once(permission: &Permission, permissions: &str) -> Option<Decision> {
-    (permission.is_ours || permissions == "full" || permissions == "edit" && permission.is_edit).then_some(Decision::Allow)
+pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option<Decision> {
+    let edits = &permission.edits;
+    let is_edit = || !edits.is_empty() && edits.iter().all(|file| lies_within(cwd, file));
+    (permission.is_ours || permissions == "full" || permissions == "edit" && is_edit()).then_some(Decision::Allow)
+}
+
+/// Tells whether a file, which need not be there yet, really lies in a directory, whatever links lead to it.
+/// What belongs to git does not count: hooks and configuration there are programs that run later.
+fn lies_within(dir: &Path, file: &Path) -> bool {
+    let Ok(dir) = dir.canonicalize() else { return false };
+    let mut there = file;
+    let real = loop {
+        match (there.canonicalize(), there.parent()) {
+            (Ok(real), _) => break real,
+            (Err(_), Some(above)) if !there.is_symlink() => there = above,
+            _ => return false,
+        }
+    };
+    let of_git = |path: &Path| path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+    let Ok(below) = real.strip_prefix(&dir) else { return false };
+    !of_git(below) && !of_git(file.strip_prefix(there).unwrap_or(file))
+}
+
+/// What somebody is shown of what a tool is given: all of it, or where that is too much its beginning and
+/// its end, and what it hashes to.
+fn preview(input: String) -> Option<String> {
+    if input.len() <= limits::PREVIEW_BYTES_MAX {
+        return Some(input).filter(|input| !input.is_empty());
+    }
+    let boundary = |from: usize| (from..).find(|at| input.is_char_boundary(*at)).unwrap_or(input.len());
+    let (head, tail) = (boundary(limits::PREVIEW_BYTES_MAX / 2), boundary(input.len() - limits::PREVIEW_BYTES_MAX / 4));
+    let hash: String = Sha256::digest(&input).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (left_out, all) = (tail - head, input.len());
+    Some(format!("{}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{}", &input[..head], &input[tail..]))
 }
 
 /// Asks, and waits for as long as it takes. Whatever is not a clear yes is a no.
 pub async fn ask(client: Client, permission: Permission) -> Decision {
     let asked = RequestApproval {
         action: format!("use {}", permission.tool),
-        preview: Some(permission.input).filter(|input| !input.is_empty()),
+        preview: preview(permission.input),
         context: Some("the agent asks before it goes on".to_owned()),
         blocking: true,
         ..RequestApproval::default()
@@ -39,5 +74,46 @@ pub async fn ask(client: Client, permission: Permission) -> Decision {
         Some("approved") => Decision::Allow,
         Some(_) => Decision::Deny(words.unwrap_or_else(|| "it was denied".to_owned())),
         None => Decision::Deny(format!("nobody decided: the request is {}", request.status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn an_edit_needs_nobody_only_where_it_really_is_one_in_the_directory() {
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = home.path().join("work");
+        std::fs::create_dir_all(dir.join("src")).expect("a directory");
+        std::fs::create_dir_all(dir.join(".git/hooks")).expect("a directory");
+        symlink(home.path(), dir.join("link")).expect("a link");
+        symlink(home.path().join("not-there"), dir.join("dangling")).expect("a link");
+        symlink(dir.join(".git"), dir.join("git-link")).expect("a link");
+        let decides = |files: &[&str], permissions: &str| {
+            let edits: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
+            let permission = Permission { id: "1".to_owned(), tool: "edit".to_owned(), input: String::new(), is_ours: false, edits };
+            at_once(&permission, permissions, &dir).is_some()
+        };
+        assert!(decides(&["a.txt"], "edit") && decides(&["src/new/deep/b.txt", "a.txt"], "edit"));
+        for outside in
+            ["link/.bashrc", "link/new/x", "dangling", ".git/hooks/pre-commit", ".git/config", "git-link/config", "src/.git/config", "/etc/passwd"]
+        {
+            assert!(!decides(&[outside], "edit") && !decides(&["a.txt", outside], "edit"), "{outside}");
+            assert!(decides(&[outside], "full"));
+        }
+        assert!(!decides(&[], "edit") && !decides(&["a.txt"], "read"));
+    }
+
+    #[test]
+    fn what_is_too_much_to_show_is_shown_at_both_ends() {
+        assert_eq!(preview("x".to_owned()).as_deref(), Some("x"));
+        assert_eq!(preview(String::new()), None);
+        let long = format!("begin {} end", "é".repeat(300_000));
+        let shown = preview(long).expect("something");
+        assert!(shown.len() <= limits::PREVIEW_BYTES_MAX && shown.starts_with("begin ") && shown.ends_with(" end"));
+        assert!(shown.contains("of 600010 bytes are left out here; sha256 of all: "), "{}", &shown[shown.len() / 2..shown.len() / 2 + 200]);
     }
 }

@@ -20,6 +20,7 @@ use crate::signal::Found;
 use crate::view::MessageView;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::unix::pipe;
@@ -63,6 +64,7 @@ pub struct Attempt {
     client: Client,
     dialogue: Option<Dialogue>,
     permissions: String,
+    cwd: PathBuf,
     /// Questions about permissions that are open, each with the dialogue's id of it.
     deciding: JoinSet<(String, Decision)>,
     /// What the dialogue said about the end of the work, should it have failed.
@@ -153,6 +155,7 @@ impl Attempt {
             client,
             dialogue,
             permissions: order.permissions.clone(),
+            cwd: order.cwd.clone(),
             deciding: JoinSet::new(),
             failed: None,
             finish: Finish::Working,
@@ -398,7 +401,7 @@ impl Attempt {
         match step {
             Step::Write(bytes) => self.write(bytes),
             Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
-            Step::Permission(permission) => match approve::at_once(&permission, &self.permissions) {
+            Step::Permission(permission) => match approve::at_once(&permission, &self.permissions, &self.cwd) {
                 Some(decision) => self.tell_decision(&permission.id, &decision),
                 None => {
                     let (client, id) = (self.client.clone(), permission.id.clone());

@@ -7,6 +7,9 @@ use crate::preset::End;
 use crate::text;
 use memchr::memchr;
 
+/// Sessions that one attempt may name: more than one is begun only where one is gone.
+const SESSIONS_MAX: u32 = 8;
+const SESSION_ID_BYTES_MAX: usize = 128;
 /// Longest line that is looked into, in bytes. A longer one is kept raw, and nothing else.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest text of a failure, in bytes.
@@ -60,6 +63,8 @@ pub struct Reader {
     /// The log stands within a line.
     within_line: bool,
     session: String,
+    /// How many it has had.
+    sessions: u32,
     summary: Summary,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
@@ -80,6 +85,7 @@ impl Reader {
             last: String::new(),
             within_line: false,
             session: String::new(),
+            sessions: 0,
             summary: Summary::default(),
         }
     }
@@ -175,7 +181,12 @@ impl Reader {
         match said {
             Said::Listen => return true,
             Said::Session(id) if id == self.session => {}
+            // It becomes an argument of the next attempt: what is no id is nobody's session.
+            Said::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
+                tracing::warn!(id = %id.chars().take(80).collect::<String>().escape_debug(), "no session");
+            }
             Said::Session(id) => {
+                self.sessions += 1;
                 self.session = id.into_owned();
                 told.push(Told::Session(self.session.clone()));
             }
@@ -277,6 +288,12 @@ fn is_reply_to(line: &str, id: u64) -> bool {
     serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line["id"].as_u64() == Some(id) && line.get("method").is_none())
 }
 
+/// Tells whether a text can be a vendor's id of a session, and nothing that a command line takes for more.
+fn is_session_id(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    text.len() <= SESSION_ID_BYTES_MAX && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +334,16 @@ mod tests {
         "\n",
         r#"{"method":"turn/completed","params":{"turn":{"status":"completed"}}}"#,
     );
+
+    #[test]
+    fn what_is_no_id_is_nobodys_session() {
+        for id in ["01a1ff9c-e65f-7113-bec7-2445b36c0c10", "20261121_1", "s1", "a.b:c"] {
+            assert!(is_session_id(id), "{id}");
+        }
+        for text in ["", "--dangerously-skip-permissions", "-c", "a b", "a\nb", "../x", "a/b", "é", "$(x)", &"x".repeat(129)] {
+            assert!(!is_session_id(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_stream_is_readable_and_its_last_answer_is_the_result_wherever_it_is_cut() {
