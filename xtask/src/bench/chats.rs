@@ -155,34 +155,23 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
 /// The newest messages of a short and of a long chat.
 pub async fn show(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
+        // As the person: nobody else gets into a chat that comes from a file.
         let client = lab.client();
         let mut rows = Vec::new();
         let mut medians = Vec::new();
         for messages in bench.scale.shown {
             let chat = load(&client, "long", *messages, 0).await?.chat_id;
-            for (how, through_mcp) in [("through MCP", true), ("on the hub's API", false)] {
-                let mut server = Mcp::parent(&lab, "bench")?;
-                let mut samples = Samples::default();
-                for _ in 0..bench.scale.posts {
-                    let start = Instant::now();
-                    if through_mcp {
-                        server.call("show_chat", json!({"chat_id": chat}))?;
-                    } else {
-                        client.call(&ShowChat { chat_id: chat, limit: Some(20), ..ShowChat::default() }).await?;
-                    }
-                    samples.push(start.elapsed());
-                }
-                medians.push(samples.p50());
-                rows.push(Row::latency(
-                    &format!("newest 20 messages of a chat of {messages}, {how}"),
-                    &samples,
-                    Some(bench.floors.socket_round_trip.p50()),
-                    2.0,
-                ));
+            let mut samples = Samples::default();
+            for _ in 0..bench.scale.posts {
+                let start = Instant::now();
+                client.call(&ShowChat { chat_id: chat, limit: Some(20), ..ShowChat::default() }).await?;
+                samples.push(start.elapsed());
             }
+            medians.push(samples.p50());
+            let floor = bench.floors.socket_round_trip.p50();
+            rows.push(Row::latency(&format!("newest 20 messages of a chat of {messages}, on the hub's API"), &samples, Some(floor), 2.0));
         }
-        let half = medians.len() / 2;
-        if let (Some(short), Some(long)) = (medians.get(1), medians.get(half + 1)) {
+        if let [short, .., long] = medians[..] {
             rows.push(Row::number("  the long one's time as a part of the short one's", long / short, "", 1.5, true));
         }
         Ok(rows)
