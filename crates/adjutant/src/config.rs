@@ -13,7 +13,7 @@ use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
 use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -323,9 +323,9 @@ pub struct Config {
     stamp: Option<Stamp>,
 }
 
-/// What tells one version of a file from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
@@ -333,7 +333,9 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
+    /// Looks at a file. `None`: there is none.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
         let meta = std::fs::metadata(path).ok()?;
         let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
         Some(Self { inode: meta.ino(), bytes: meta.len(), modified, changed })

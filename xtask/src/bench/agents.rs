@@ -141,7 +141,8 @@ async fn through_us(lab: &Lab, path: &str, cli: &str) -> Result<(Duration, RunVi
     if !output.status.success() {
         return Err(format!("adj run: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
-    let run: RunView = serde_json::from_slice(&output.stdout)?;
+    let mut reply: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let run: RunView = serde_json::from_value(reply["data"].take())?;
     let stream = Path::new(&run.log_path).with_extension("jsonl");
     while std::fs::metadata(&stream).map_or(0, |meta| meta.len()) == 0 {
         if start.elapsed() > FIRST_EVENT_MAX {

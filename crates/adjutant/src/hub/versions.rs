@@ -2,7 +2,7 @@
 //! as the program's file stays the same, also for the next hub (a file of the home keeps it).
 
 use super::router::Shared;
-use crate::config::Home;
+use crate::config::{Home, Stamp};
 use crate::ops::{Asking, OpError, VersionSaid};
 use crate::process::probe::{self, Probe, Said};
 use crate::view::{AgentList, ListAgents};
@@ -10,7 +10,7 @@ use adjutant_core::Principal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -25,23 +25,6 @@ const ASKED_AT_ONCE: usize = 4;
 const SAID_BYTES_MAX: usize = 4 * 1024;
 /// Most programs whose versions are kept.
 const KEPT_MAX: usize = 200;
-
-/// What tells one state of a program's file from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let meta = path.metadata().ok()?;
-        let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
-        Some(Self { inode: meta.ino(), bytes: meta.len(), modified, changed })
-    }
-}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Known {
