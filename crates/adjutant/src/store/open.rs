@@ -10,7 +10,7 @@ use std::time::Duration;
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     concat!(include_str!("schema.sql"), include_str!("chats.sql")),
     concat!(
         include_str!("schema2_requests.sql"),
@@ -22,6 +22,7 @@ const MIGRATIONS: [&str; 2] = [
         include_str!("schema2_runs.sql"),
         include_str!("schema2_changes.sql")
     ),
+    concat!(include_str!("schema3_search.sql")),
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -83,6 +84,7 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
         )
         .map_err(opening)?;
     prepare_once(&connection, 256)?;
+    super::search::register(&connection)?;
     connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
         let next = index + 1;
@@ -99,6 +101,7 @@ pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
         Connection::open_with_flags(home.database(), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(opening)?;
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -1000; PRAGMA query_only = ON;").map_err(opening)?;
     prepare_once(&connection, 128)?;
+    super::search::register(&connection)?;
     connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
     Ok(connection)
 }
@@ -131,7 +134,8 @@ fn load_ballast(home: &Home) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Store, Tx, request_by_no};
+    use crate::store::{MARK_BEGIN, MARK_END, Query, Store, Tx, request_by_no, search};
+    use adjutant_core::chat::{Scope, Viewer};
     use adjutant_core::{Decision, Principal, RequestEvent, RequestNo, RequestState};
 
     /// A home whose database is of the first schema: a live run with one question that is open, one
@@ -195,6 +199,40 @@ mod tests {
         // Opened again, it is as it was.
         drop(connection);
         drop(writable(&home).expect("it opens again"));
+    }
+
+    /// Before, words within text that is written without blanks were not in the index.
+    #[test]
+    fn a_store_of_the_second_schema_finds_words_within_text_without_blanks() {
+        let (_dir, home) = first_schema();
+        let connection = Connection::open(home.database()).expect("the first schema");
+        let text = "把数据库迁移完";
+        let rows = format!(
+            "INSERT INTO chats (kind, title, owner, window_chars, turns_max, started_by, started_name, started_at, last_at, last_seq, said)
+               VALUES ('chat', 't', 'person', 10, 2, 'person', 'person', 1, 1, 2, 2);
+             INSERT INTO chat_messages (chat, seq, kind, author, name, text, at)
+               VALUES (1, 1, 'message', 'person', 'person', '{text}', 1), (1, 2, 'message', 'person', 'person', 'migrate it', 1);
+             INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search;
+             INSERT INTO search_docs (kind, ref, run, at) SELECT 'report', id, id, 1 FROM runs;
+             INSERT INTO search_fts (rowid, tags, text) SELECT id, 'k2', '{text}' FROM search_docs;
+             UPDATE search_seen SET seq = 1000;"
+        );
+        connection.execute_batch(&format!("BEGIN; {} PRAGMA user_version = 2; {rows} COMMIT;", MIGRATIONS[1])).expect("the second schema");
+        drop(connection);
+
+        let connection = writable(&home).expect("it opens");
+        for index in ["chat_fts", "search_fts"] {
+            let check = format!("INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)");
+            connection.execute(&check, []).expect("the index holds what it should");
+        }
+        let person = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
+        let found = |text: &str| {
+            let query = Query { text: text.to_owned(), limit: 10, ..Query::default() };
+            let (hits, _) = search(&connection, &person, &query).expect("searched");
+            hits.into_iter().map(|hit| hit.snippet.replace([MARK_BEGIN, MARK_END], "|")).collect::<Vec<_>>()
+        };
+        assert_eq!(found("数据库"), ["把|数据库|迁移完", "把|数据库|迁移完"]);
+        assert_eq!(found("migrate"), ["|migrate| it"]);
     }
 
     /// Without SQLite's lock another program would take the database for abandoned, and its log with it.

@@ -3,7 +3,8 @@
 //! The history says what may have changed; a document is then made of what the store holds now. So
 //! it does no harm to do a part of it twice.
 
-use super::{Found, Hit, Part, Query, SNIPPET_WORDS, Source, Terms, collect, tag};
+use super::unspaced::{joined, set_apart};
+use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
 use crate::store::{Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run};
 use adjutant_core::chat::Viewer;
 use adjutant_core::report::Report;
@@ -203,7 +204,7 @@ impl Tx<'_> {
                 self.connection().last_insert_rowid()
             }
         };
-        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), text])?;
+        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), set_apart(text)])?;
         Ok(())
     }
 }
@@ -248,9 +249,10 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
         "f.rowid DESC"
     };
     let sql = format!(
-        "SELECT d.kind, d.ref, d.at, snippet(search_fts, 1, char(2), char(3), '…', {SNIPPET_WORDS})
+        "SELECT d.kind, d.ref, d.at, snippet(search_fts, 1, char(2), char(3), '…', {})
          FROM search_fts f CROSS JOIN search_docs d ON d.id = f.rowid CROSS JOIN runs r ON r.id = d.run
          WHERE search_fts MATCH ?1{} ORDER BY {order} LIMIT ?{}",
+        terms.snippet_words,
         terms.conditions,
         terms.values.len() + 1
     );
@@ -265,6 +267,6 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
             let id = RunId::parse(&reference).map_err(|_| corrupt())?;
             Found::Report(Box::new(run_by_id(connection, id)?.ok_or_else(corrupt)?))
         };
-        Ok(Hit { found, at: Time(row.get(2)?), snippet: row.get(3)? })
+        Ok(Hit { found, at: Time(row.get(2)?), snippet: joined(row.get(3)?) })
     })
 }

@@ -1,6 +1,7 @@
 //! Searching the entries of chats.
 
-use super::{Found, Hit, Part, Query, SNIPPET_WORDS, Terms, collect, tag};
+use super::unspaced::joined;
+use super::{Found, Hit, Part, Query, Terms, collect, tag};
 use crate::store::chats::read_entry;
 use crate::store::{Connection, StoreError, chats_of_others};
 use adjutant_core::chat::Viewer;
@@ -48,16 +49,17 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
     };
     let sql = format!(
         "SELECT m.id, m.chat, m.seq, m.kind, m.author, m.name, m.label, m.text, m.at, m.reply_to, m.hops, m.pinned, m.revision, m.edited_at, m.key, c.title,
-           snippet(chat_fts, 1, char(2), char(3), '…', {SNIPPET_WORDS})
+           snippet(chat_fts, 1, char(2), char(3), '…', {})
          FROM chat_fts f CROSS JOIN chat_messages m ON m.id = f.rowid CROSS JOIN chats c ON c.id = m.chat
          WHERE chat_fts MATCH ?1{} ORDER BY {order} LIMIT ?{}",
+        terms.snippet_words,
         terms.conditions,
         terms.values.len() + 1
     );
     let mut statement = connection.prepare_cached(&sql)?;
     collect(statement.query(params_from_iter(terms.values(query.limit)))?, |row| {
         let entry = read_entry(row)??;
-        Ok(Hit { at: entry.at, snippet: row.get(16)?, found: Found::Entry(Box::new(entry), row.get(15)?) })
+        Ok(Hit { at: entry.at, snippet: joined(row.get(16)?), found: Found::Entry(Box::new(entry), row.get(15)?) })
     })
 }
 

@@ -9,6 +9,9 @@ mod documents;
 mod entries;
 #[cfg(test)]
 mod tests;
+mod unspaced;
+
+pub(super) use unspaced::register;
 
 pub use documents::{Backlog, search_backlog};
 
@@ -26,6 +29,8 @@ const BEST_AMONG: u32 = 20_000;
 pub const MARK_BEGIN: char = '\u{2}';
 pub const MARK_END: char = '\u{3}';
 const SNIPPET_WORDS: u32 = 24;
+/// Where every character counts as a word. The index gives no more.
+const SNIPPET_CHARS: u32 = 64;
 
 /// Where a search looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +142,7 @@ fn words(text: &str) -> Option<String> {
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| word.chars().any(char::is_alphanumeric))
         .take(WORDS_MAX)
-        .map(|word| format!("\"{}\"", word.replace('"', "\"\"")))
+        .map(|word| format!("\"{}\"", unspaced::set_apart(word).replace('"', "\"\"")))
         .collect();
     if words.is_empty() { None } else { Some(format!("text : ({})", words.join(" AND "))) }
 }
@@ -159,11 +164,13 @@ struct Terms {
     /// The first is left for the match.
     values: Vec<Value>,
     conditions: String,
+    snippet_words: u32,
 }
 
 impl Terms {
     fn new(words: &str) -> Self {
-        Self { matching: words.to_owned(), values: vec![Value::Null], conditions: String::new() }
+        let snippet_words = if unspaced::has_unspaced(words) { SNIPPET_CHARS } else { SNIPPET_WORDS };
+        Self { matching: words.to_owned(), values: vec![Value::Null], conditions: String::new(), snippet_words }
     }
 
     /// Asks for any of these tags.

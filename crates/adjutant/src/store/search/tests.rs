@@ -86,6 +86,47 @@ async fn filters_are_asked_of_the_index_and_of_the_rows() {
     assert_eq!(count(Query { within: vec![Source::Reports, Source::Questions], ..Query::default() }), 0);
 }
 
+#[tokio::test]
+async fn a_word_within_text_without_blanks_is_found() {
+    let (store, _dir) = store();
+    let texts = [
+        "我们昨天讨论了Rust数据库的迁移问题。",
+        "データベースの移行は来週です",
+        "데이터베이스에서 오류가 났습니다",
+        "เมื่อคืนฐานข้อมูลล่ม",
+        "the data base, plainly",
+    ];
+    let chat = chat_of(&store, texts.map(str::to_owned).to_vec()).await;
+    let found = |text: &str| {
+        let query = Query { text: text.to_owned(), limit: 10, ..Query::default() };
+        let (hits, _) = store.read(|connection| search(connection, &person(), &query)).expect("searched");
+        hits.into_iter().map(|hit| hit.snippet.replace(MARK_BEGIN, "[").replace(MARK_END, "]")).collect::<Vec<_>>()
+    };
+    assert_eq!(found("数据库"), ["我们昨天讨论了Rust[数据库]的迁移问题。"]);
+    assert_eq!(found("Rust 问题"), ["我们昨天讨论了[Rust]数据库的迁移[问题]。"]);
+    assert_eq!(found("了rust数据"), ["我们昨天讨论[了Rust数据]库的迁移问题。"]);
+    assert_eq!(found("移行"), ["データベースの[移行]は来週です"]);
+    assert_eq!(found("ベース"), ["データ[ベース]の移行は来週です"]);
+    assert_eq!(found("오류"), ["데이터베이스에서 [오류]가 났습니다"]);
+    assert_eq!(found("베이스"), ["데이터[베이스]에서 오류가 났습니다"]);
+    assert_eq!(found("ข้อมูล"), ["เมื่อคืนฐาน[ข้อมูล]ล่ม"]);
+    assert_eq!(found("base"), ["the data [base], plainly"]);
+    // In another order, with another vowel, or only in part: no.
+    for absent in ["库数据", "คน", "ขอมล", "bas"] {
+        assert!(found(absent).is_empty(), "{absent}");
+    }
+
+    let edit = store.write(move |tx| {
+        let entry = crate::store::entry_by_seq(tx.connection(), chat, 1)?.expect("an entry");
+        tx.revise_entry(&entry, "索引已经修好", None)
+    });
+    edit.await.expect("edited");
+    assert!(found("数据库").is_empty());
+    assert_eq!(found("修好"), ["索引已经[修好]"]);
+    let same = store.write(|tx| Ok(tx.connection().execute("INSERT INTO chat_fts (chat_fts, rank) VALUES ('integrity-check', 1)", [])?));
+    same.await.expect("the index holds what the entries say");
+}
+
 #[test]
 fn no_text_makes_a_search_fail() {
     let (store, _dir) = store();

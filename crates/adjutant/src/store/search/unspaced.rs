@@ -1,0 +1,108 @@
+//! Text that is written without blanks between words. The index takes a run of letters for one word; so
+//! in such scripts every character is set apart, in what is indexed and in what is looked for, and a
+//! word is then found as its characters in a row, wherever it stands.
+//!
+//! What this makes of a text is what the index holds. To change it means to make the index anew, in a
+//! new version of the schema.
+
+use crate::store::StoreError;
+use rusqlite::Connection;
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::ValueRef;
+use std::borrow::Cow;
+
+/// Stands between two characters. To the index it is as good as a blank; it is taken out of what is shown.
+const GAP: char = '\u{1}';
+/// The index passes over vowels and tones that stand above or below a letter. They are written as
+/// characters for private use, of the plane that begins here, which count as letters.
+const PRIVATE: u32 = 0xF_0000;
+
+/// Sets the characters apart that belong to such a script.
+pub(super) fn set_apart(text: &str) -> Cow<'_, str> {
+    if !has_unspaced(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut apart = String::with_capacity(2 * text.len());
+    let mut was_unspaced = false;
+    for c in text.chars() {
+        let is_unspaced = is_unspaced(c);
+        if (is_unspaced || was_unspaced) && !apart.is_empty() {
+            apart.push(GAP);
+        }
+        apart.push(if is_mark(c) { char::from_u32(PRIVATE + u32::from(c)).unwrap_or(c) } else { c });
+        was_unspaced = is_unspaced;
+    }
+    Cow::Owned(apart)
+}
+
+/// Tells whether anything of a text belongs to such a script.
+pub(super) fn has_unspaced(text: &str) -> bool {
+    // None of their characters begins with a lower byte.
+    text.bytes().any(|byte| byte >= 0xE0) && text.chars().any(is_unspaced)
+}
+
+/// Writes what was set apart as it was.
+pub(super) fn joined(text: String) -> String {
+    let is_private = |c: char| u32::from(c) & !0xFFFF == PRIVATE;
+    if !text.chars().any(|c| c == GAP || is_private(c)) {
+        return text;
+    }
+    let mark = |c: char| char::from_u32(u32::from(c) & 0xFFFF).filter(|mark| is_private(c) && is_mark(*mark));
+    text.chars().filter(|c| *c != GAP).map(|c| mark(c).unwrap_or(c)).collect()
+}
+
+/// Gives SQL the function `set_apart`, which the schema uses.
+pub(in crate::store) fn register(connection: &Connection) -> Result<(), StoreError> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function("set_apart", 1, flags, |context| match context.get_raw(0) {
+        ValueRef::Text(text) => Ok(Some(set_apart(&String::from_utf8_lossy(text)).into_owned())),
+        _ => Ok(None),
+    })?;
+    Ok(())
+}
+
+/// Korean has blanks, but what is appended to a word (a particle) has none before it.
+fn is_unspaced(c: char) -> bool {
+    matches!(c,
+        // Thai and Lao, Myanmar, Khmer.
+        '\u{E01}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{A9E0}'..='\u{A9FF}' | '\u{AA60}'..='\u{AA7F}' | '\u{1780}'..='\u{17FF}'
+        // Hangul.
+        | '\u{1100}'..='\u{11FF}' | '\u{3130}'..='\u{318F}' | '\u{A960}'..='\u{A97F}' | '\u{AC00}'..='\u{D7FF}'
+        // Kana, Bopomofo and what goes with Han; Han itself; narrow kana and Hangul.
+        | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{312F}' | '\u{31A0}'..='\u{31BF}' | '\u{31F0}'..='\u{31FF}'
+        | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{FF66}'..='\u{FFDC}'
+        | '\u{1B000}'..='\u{1B16F}' | '\u{20000}'..='\u{3FFFD}')
+}
+
+/// Marks of these scripts: what Unicode counts as neither letter nor digit, though it makes another word.
+fn is_mark(c: char) -> bool {
+    matches!(c,
+        '\u{E31}' | '\u{E34}'..='\u{E3A}' | '\u{E47}'..='\u{E4E}'
+        | '\u{EB1}' | '\u{EB4}'..='\u{EBC}' | '\u{EC8}'..='\u{ECE}'
+        | '\u{102B}'..='\u{103E}' | '\u{1056}'..='\u{1059}' | '\u{105E}'..='\u{1060}' | '\u{1062}'..='\u{1064}'
+        | '\u{1067}'..='\u{106D}' | '\u{1071}'..='\u{1074}' | '\u{1082}'..='\u{108D}' | '\u{108F}' | '\u{109A}'..='\u{109D}'
+        | '\u{17B4}'..='\u{17D3}' | '\u{17DD}'
+        | '\u{3099}' | '\u{309A}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_what_has_no_blanks_is_set_apart() {
+        for as_it_is in ["", "plain words", "Grüße, Ελλάδα, Привет, हिन्दी", "“quoted” – 5 €", "⚠️ 👍"] {
+            assert!(matches!(set_apart(as_it_is), Cow::Borrowed(_)), "{as_it_is}");
+        }
+        assert_eq!(set_apart("Rust语言 ok"), "Rust\u{1}语\u{1}言\u{1} ok");
+        assert_eq!(set_apart("ปี"), "ป\u{1}\u{F0E35}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_joined_is_the_text_again(text in "[a-z 0-9\u{E01}-\u{E4E}\u{1000}-\u{109F}\u{1780}-\u{17DD}ぁ-ヿ一-十가-힣\u{20000}-\u{20010}é👍]{0,60}") {
+            prop_assert_eq!(joined(set_apart(&text).into_owned()), text);
+        }
+    }
+}
