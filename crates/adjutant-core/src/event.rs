@@ -88,6 +88,37 @@ impl EventKind {
         }
     }
 
+    /// Tells whether what is wanted of a run's attempt (to stop, to take messages) may differ after it.
+    #[must_use]
+    pub fn changes_orders(self) -> bool {
+        match self {
+            Self::RunQueued
+            | Self::RunStarting
+            | Self::RunStarted
+            | Self::RunRequeued
+            | Self::RunStopping
+            | Self::RunStopped
+            | Self::RunFinished
+            | Self::MessageSent
+            | Self::MessageDelivered => true,
+            Self::RunProgress
+            | Self::RunReported
+            | Self::RunCheckpoint
+            | Self::RunAnnotated
+            | Self::RunAdopted
+            | Self::RunStalled
+            | Self::RunStirred
+            | Self::RequestAsked
+            | Self::RequestAnswered
+            | Self::RequestRetrieved
+            | Self::RequestVetoed
+            | Self::DelegationEnded
+            | Self::RequestExpired
+            | Self::RequestWithdrawn
+            | Self::SignalMalformed => false,
+        }
+    }
+
     /// Returns the kind that a stable word names.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {

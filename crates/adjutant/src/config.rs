@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Variables of the dispatcher that an agent gets; everything else stays behind.
@@ -58,10 +59,11 @@ pub fn text_variable(name: &str) -> Option<String> {
 }
 
 /// Returns what an agent dispatched from here is to get of this process' environment, the variables
-/// of all vendors included: the agent gets those of its own.
+/// of all vendors included: the agent gets those of its own. It does not change while the process lives.
 #[must_use]
 pub fn dispatch_env() -> BTreeMap<String, String> {
-    env_where(|name| is_agent_variable(name) || preset::is_vendors_variable(name))
+    static ENV: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| env_where(|name| is_agent_variable(name) || preset::is_vendors_variable(name)));
+    ENV.clone()
 }
 
 /// Returns what every agent needs of this process' environment.

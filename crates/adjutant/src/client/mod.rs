@@ -451,7 +451,8 @@ pub fn fresh_key() -> String {
 pub fn random_hex<const N: usize>() -> String {
     let mut bytes = [0_u8; N];
     getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Writes any text as visible ASCII, for a header.

@@ -2,9 +2,13 @@
 //! for a reply that never comes.
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcVersion2_0,
+    RequestId, ServerJsonRpcMessage,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::Deserialize;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -97,6 +101,32 @@ async fn write<W: AsyncWrite + Unpin>(writer: Arc<Mutex<Option<W>>>, message: Tx
     writer.flush().await
 }
 
+/// A call of a tool, as nearly every line is one. rmcp reads a line by trying one kind of message after
+/// the other, which takes longer than all else that it does with it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolCall {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    id: RequestId,
+    #[serde(rename = "method")]
+    _method: CallToolRequestMethod,
+    params: CallToolRequestParams,
+}
+
+impl ToolCall {
+    /// Makes of it what rmcp makes of it: the metadata are the request's.
+    fn into_message(self) -> ClientJsonRpcMessage {
+        let Self { _version, id, _method, mut params } = self;
+        let meta = params.meta.take();
+        let mut request = CallToolRequest::new(params);
+        if let Some(meta) = meta {
+            request.extensions.insert(meta);
+        }
+        ClientJsonRpcMessage::request(ClientRequest::CallToolRequest(request), id)
+    }
+}
+
 /// Reads one line as a message.
 ///
 /// Notifications that are not known mean nothing (JSON-RPC 2.0, section 4.1), nor does a response that
@@ -106,6 +136,9 @@ fn meaning(line: &[u8]) -> Meaning {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if line.trim_ascii().is_empty() {
         return Meaning::Nothing;
+    }
+    if let Ok(call) = serde_json::from_slice::<ToolCall>(line) {
+        return Meaning::Message(Box::new(call.into_message()));
     }
     let error = match serde_json::from_slice(line) {
         Ok(message) => return Meaning::Message(Box::new(message)),
@@ -216,6 +249,35 @@ mod tests {
         }
         let (messages, answers) = exchange(b"\xff\xfe\x00\n", 10_000).await;
         assert_eq!((messages, &answers[0]["error"]["code"]), (0, &Value::from(-32700)));
+    }
+
+    #[test]
+    fn a_tool_call_is_read_as_rmcp_reads_it() {
+        for line in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask_parent","arguments":{"question":"a?","n":[1,null,{"b":0.5}]}}}"#,
+            r#"{"method":"tools/call","params":{"_meta":{"progressToken":7,"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"x"},"id":"a","jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","arguments":{},"inputResponses":{},"requestState":"s","task":{"ttl":1}}}"#,
+        ] {
+            let call = serde_json::from_str::<ToolCall>(line).expect("a tool call");
+            let mut theirs: ClientJsonRpcMessage = serde_json::from_str(line).expect("a message");
+            let mut ours = call.into_message();
+            let written = |message: &ClientJsonRpcMessage| serde_json::to_value(message).expect("JSON");
+            assert_eq!(written(&ours), written(&theirs), "{line}");
+            let token = |message: &mut ClientJsonRpcMessage| match message {
+                ClientJsonRpcMessage::Request(call) => rmcp::model::GetMeta::get_meta_mut(&mut call.request).get_progress_token(),
+                _ => None,
+            };
+            assert_eq!(token(&mut ours), token(&mut theirs), "{line}");
+        }
+        // What is no plain call of a tool is left to rmcp.
+        for line in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"result":{}}"#,
+            r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"x"}}"#,
+        ] {
+            assert!(serde_json::from_str::<ToolCall>(line).is_err(), "{line}");
+        }
     }
 
     #[tokio::test]

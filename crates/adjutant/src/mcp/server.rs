@@ -311,7 +311,8 @@ impl ServerHandler for Server {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
-        let mut response = self.called(request, &context).await?;
+        // On the heap: rmcp moves a call's future several times before it runs.
+        let mut response = Box::pin(self.called(request, &context)).await?;
         match &mut response {
             CallToolResponse::Complete(CallToolResult { meta, .. }) => stamp(meta, &context),
             CallToolResponse::Task(task) => stamp(&mut task.meta, &context),

@@ -35,7 +35,7 @@ const TOLD_MAX: u32 = 10_000;
 const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
 /// Longest line of a facts file that is believed, in bytes.
 const FACT_BYTES_MAX: usize = 1024 * 1024;
-/// A supervisor is told whether its clock runs when that has stood for so long: a question that is
+/// A supervisor is told whether its clock runs this long after something happened: a question that is
 /// answered at once costs it nothing.
 const CLOCK_SETTLES: Duration = Duration::from_millis(100);
 
@@ -331,26 +331,30 @@ impl Ops {
     /// A failure of the store.
     pub async fn orders(&self, id: AttemptId, known: i64, wait_ms: u64) -> Result<Orders, OpError> {
         let deadline = super::end_of_wait(wait_ms);
-        let listener = self.store.bells().listen(vec![Topic::Run(id.run)]);
-        // When the supervisor's clock first was wrong.
-        let mut clock_wrong_since = None;
+        let pressing = self.store.bells().listen(vec![Topic::Orders(id.run)]);
+        let anything = self.store.bells().listen(vec![Topic::Run(id.run)]);
+        let mut settled = false;
         loop {
             let orders = self.wanted(id)?;
-            let now = Instant::now();
-            let mut look_again = deadline;
-            if orders.version == known {
-                clock_wrong_since = None;
-            } else if clock_only(&orders, known)? {
-                look_again = *clock_wrong_since.get_or_insert(now) + CLOCK_SETTLES;
-            } else {
+            let is_known = orders.version == known;
+            let is_news = !is_known && (settled || !clock_only(&orders, known)?);
+            if is_news || Instant::now() >= deadline {
                 return Ok(orders);
             }
-            if now >= look_again.min(deadline) {
-                return Ok(orders);
+            if is_known {
+                tokio::select! {
+                    biased;
+                    () = pressing.heard() => {
+                        settled = false;
+                        continue;
+                    }
+                    () = tokio::time::sleep_until(deadline) => continue,
+                    () = anything.heard() => {}
+                }
             }
-            if tokio::time::timeout_at(look_again.min(deadline), listener.heard()).await.is_err() {
-                continue;
-            }
+            // At most the clock is wrong, and questions may be asked and answered in quick succession.
+            let look_again = deadline.min(Instant::now() + CLOCK_SETTLES);
+            settled = tokio::time::timeout_at(look_again, pressing.heard()).await.is_err();
         }
     }
 

@@ -3,7 +3,7 @@
 use super::chats::{Seat, shown_entry};
 use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
-use crate::store::{self, Found, Hit, Query, Source, StoreError, search_backlog};
+use crate::store::{self, Found, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog};
 use crate::view::{Search, SearchHit, SearchHits};
 use adjutant_core::chat::{ChatId, Participant, shown_name};
 use adjutant_core::{Action, Denied, Principal, Time};
@@ -94,7 +94,7 @@ impl Ops {
         let within = call.within.iter().map(|word| source(word)).collect::<Result<Vec<_>, _>>()?;
         let deadline = Instant::now() + DEADLINE;
         let only_chats = call.chat_id.is_some() || within == [Source::Chats];
-        let is_current = only_chats || self.index_until(Instant::now() + INDEXING).await?;
+        let is_current = self.index_entries().await? && (only_chats || self.index_until(Instant::now() + INDEXING).await?);
         let config = self.config()?;
         let (store, who) = (self.store.clone(), who.clone());
         // It may take a while, and the event loop has others to serve.
@@ -136,6 +136,19 @@ impl Ops {
             self.store.write(move |tx| tx.index(&backlog)).await?;
         }
         Ok((seq, more))
+    }
+
+    /// Indexes the chats' entries that are left. Returns whether all are indexed: a full disk keeps nobody
+    /// from finding the others.
+    async fn index_entries(&self) -> Result<bool, OpError> {
+        if !self.store.read(has_unindexed_entries)? {
+            return Ok(true);
+        }
+        match self.store.write(|tx| tx.index_entries()).await {
+            Ok(()) => Ok(true),
+            Err(StoreError::Full) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Indexes until nothing is left, or an instant. Returns whether nothing is left.

@@ -12,6 +12,8 @@ use tokio::sync::Notify;
 pub enum Topic {
     /// Anything about one run.
     Run(RunId),
+    /// What is wanted of one run's attempt may have changed, beyond whether its clock runs.
+    Orders(RunId),
     /// One request was settled.
     Request(RequestId),
     /// The same, for the run that asked: while this hangs, it waits for the answer.

@@ -45,6 +45,9 @@ pub fn append(
     ])?;
     let seq = EventSeq(tx.connection().last_insert_rowid());
     tx.ring(Topic::Run(run));
+    if kind.changes_orders() {
+        tx.ring(Topic::Orders(run));
+    }
     tx.ring(Topic::Owner(owner.to_owned()));
     tx.ring(Topic::All);
     tx.ring(Topic::Outbox);

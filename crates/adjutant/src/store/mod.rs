@@ -47,7 +47,7 @@ pub use runs::{
     harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, permissions_of, prompt_word, queue_place,
     report_of, run_by_id, run_by_ref, run_input, runs_newest,
 };
-pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, search, search_backlog};
+pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use tasks::{Task, task_by_id};
 pub use trusted::is_trusted;
 pub use tx::Tx;

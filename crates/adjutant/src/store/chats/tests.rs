@@ -67,7 +67,8 @@ impl Fixture {
         write.await.expect("a chat")
     }
 
-    fn found(&self, word: &str) -> Vec<i64> {
+    async fn found(&self, word: &str) -> Vec<i64> {
+        self.store.write(|tx| tx.index_entries()).await.expect("indexed");
         let viewer = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
         let query = Query { text: word.to_owned(), limit: 100, ..Query::default() };
         let (hits, incomplete) = self.store.read(|connection| search(connection, &viewer, &query)).expect("searched");
@@ -91,7 +92,7 @@ async fn entries_are_numbered_without_gaps_and_a_refused_one_leaves_none() {
     assert!(refused.is_err());
     let two = it.store.write(move |tx| tx.add_entry(chat.id, &new_entry("two"))).await.expect("added");
     assert_eq!(two.seq, 2);
-    assert_eq!((it.found("lost"), it.found("two")), (vec![], vec![2]));
+    assert_eq!((it.found("lost").await, it.found("two").await), (vec![], vec![2]));
 }
 
 #[tokio::test]
@@ -100,6 +101,7 @@ async fn an_edit_keeps_the_old_text_and_is_what_a_search_finds() {
     let chat = it.chat(&["frist"]).await;
     it.store
         .write(move |tx| {
+            tx.index_entries()?;
             let entry = entry_by_seq(tx.connection(), chat.id, 1)?.expect("it is there");
             tx.revise_entry(&entry, "first", None)
         })
@@ -114,7 +116,7 @@ async fn an_edit_keeps_the_old_text_and_is_what_a_search_finds() {
         })
         .expect("read");
     assert_eq!((entry.text.as_str(), entry.revision, old.len(), old[0].text.as_str()), ("first", 1, 1, "frist"));
-    assert_eq!((it.found("frist"), it.found("first")), (vec![], vec![1]));
+    assert_eq!((it.found("frist").await, it.found("first").await), (vec![], vec![1]));
 }
 
 #[tokio::test]

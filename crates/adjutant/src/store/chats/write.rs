@@ -135,7 +135,7 @@ impl Tx<'_> {
             new.key
         ])?;
         let id = self.connection().last_insert_rowid();
-        self.index_entry(id)?;
+        self.index_now_and_then(id)?;
         if new.kind == EntryKind::Summary {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }
@@ -151,12 +151,6 @@ impl Tx<'_> {
         self.ring(Topic::Chat(chat));
         self.ring(Topic::Outbox);
         self.entry(chat, seq)
-    }
-
-    /// Makes an entry that was just written one that is found.
-    pub(super) fn index_entry(&mut self, id: i64) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id = ?1")?.execute([id])?;
-        Ok(())
     }
 
     fn entry(&self, chat: ChatId, seq: i64) -> Result<ChatEntry, StoreError> {
@@ -177,8 +171,7 @@ impl Tx<'_> {
             entry.text,
             said_at.0
         ])?;
-        self.prepare("INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', id, tags, text FROM chat_search WHERE id = ?1")?
-            .execute([entry.id])?;
+        self.unindex_entry(entry.id)?;
         self.prepare("UPDATE chat_messages SET text = ?2, revision = revision + 1, edited_at = ?3 WHERE id = ?1")?.execute(params![
             entry.id,
             text,
@@ -191,7 +184,7 @@ impl Tx<'_> {
                 name
             ])?;
         }
-        self.index_entry(entry.id)?;
+        self.index_again(entry.id)?;
         self.note_change(entry)?;
         self.entry(entry.chat, entry.seq)
     }

@@ -3,7 +3,7 @@
 use super::unspaced::joined;
 use super::{Found, Hit, Part, Query, Terms, collect, tag};
 use crate::store::chats::read_entry;
-use crate::store::{Connection, StoreError, chats_of_others};
+use crate::store::{Connection, StoreError, Tx, chats_of_others};
 use adjutant_core::chat::Viewer;
 use adjutant_core::{Principal, Time};
 use rusqlite::params_from_iter;
@@ -11,6 +11,57 @@ use rusqlite::params_from_iter;
 const HOUR_MS: i64 = 3_600_000;
 /// Most chats of other owners that a search looks into, the newest.
 const FOREIGN_MAX: u32 = 64;
+
+/// So many entries are indexed together: one by itself costs the index more than all else that is
+/// written with it.
+const INDEXED_AT_ONCE: i64 = 64;
+
+/// Tells whether there are entries that no search finds before [`Tx::index_entries`].
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_unindexed_entries(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT coalesce((SELECT max(id) FROM chat_messages), 0) > (SELECT entry FROM chat_seen)")?
+        .query_row([], |row| row.get(0))?)
+}
+
+impl Tx<'_> {
+    /// Makes every entry one that is found.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn index_entries(&mut self) -> Result<(), StoreError> {
+        self.prepare("INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id > (SELECT entry FROM chat_seen)")?
+            .execute([])?;
+        self.prepare("UPDATE chat_seen SET entry = max(entry, coalesce((SELECT max(id) FROM chat_messages), 0))")?.execute([])?;
+        Ok(())
+    }
+
+    /// Does so when an entry was just written that is the last of as many as are indexed together.
+    pub(in crate::store) fn index_now_and_then(&mut self, entry: i64) -> Result<(), StoreError> {
+        if entry % INDEXED_AT_ONCE == 0 { self.index_entries() } else { Ok(()) }
+    }
+
+    /// Takes an entry out of the index, should it be there, before it changes.
+    pub(in crate::store) fn unindex_entry(&mut self, entry: i64) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_fts (chat_fts, rowid, tags, text)
+             SELECT 'delete', id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
+        )?
+        .execute([entry])?;
+        Ok(())
+    }
+
+    /// Puts a changed entry back that was taken out.
+    pub(in crate::store) fn index_again(&mut self, entry: i64) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
+        )?
+        .execute([entry])?;
+        Ok(())
+    }
+}
 
 pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, words: &str) -> Result<Part, StoreError> {
     let mut terms = Terms::new(words);

@@ -1,8 +1,8 @@
 //! Searching what was said: entries of chats, requests with their answers, completion reports. What
 //! somebody types is words, never a query language of ours.
 //!
-//! There are two indexes. Entries of chats are indexed as they are written; requests and reports
-//! behind the history (see [`documents`]). Each is asked for as many as are wanted, and the two lists
+//! There are two indexes. Entries of chats are indexed some at a time (see [`entries`]); requests and
+//! reports behind the history (see [`documents`]). Each is asked for as many as are wanted, and the two lists
 //! are merged.
 
 mod documents;
@@ -14,6 +14,7 @@ mod unspaced;
 pub(super) use unspaced::register;
 
 pub use documents::{Backlog, search_backlog};
+pub use entries::has_unindexed_entries;
 
 use super::{ChatEntry, Connection, Request, Run, StoreError};
 use adjutant_core::Time;

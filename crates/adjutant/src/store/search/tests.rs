@@ -36,6 +36,7 @@ async fn chat_of(store: &Store, texts: Vec<String>) -> ChatId {
                 &NewEntry { kind: EntryKind::Message, author, name, label: None, text, reply_to: None, hops: 0, pinned: false, key: None },
             )?;
         }
+        tx.index_entries()?;
         Ok(chat.id)
     });
     write.await.expect("a chat")
@@ -140,6 +141,40 @@ fn no_text_makes_a_search_fail() {
         Ok(())
     });
     assert!(searched.is_ok(), "{searched:?}");
+}
+
+/// Most entries are indexed by whoever searches, some by whoever writes; an edit in between counts once.
+#[tokio::test]
+async fn every_entry_is_indexed_once() {
+    let (store, _dir) = store();
+    let chat = chat_of(&store, vec!["first".to_owned()]).await;
+    let write = store.write(move |tx| {
+        for number in 0..150 {
+            let (author, name, text) = (Participant::Principal(Principal::Person), "person".to_owned(), format!("word w{number}"));
+            let new = NewEntry { kind: EntryKind::Message, author, name, label: None, text, reply_to: None, hops: 0, pinned: false, key: None };
+            let entry = tx.add_entry(chat, &new)?;
+            if number % 7 == 0 {
+                tx.revise_entry(&entry, &format!("word again{number}"), None)?;
+            }
+        }
+        let early = crate::store::entry_by_seq(tx.connection(), chat, 3)?.expect("an entry");
+        tx.revise_entry(&early, "word early", None)
+    });
+    write.await.expect("written");
+    let found = |text: &str| {
+        let query = Query { text: text.to_owned(), limit: 1000, ..Query::default() };
+        store.read(|connection| search(connection, &person(), &query)).expect("searched").0.len()
+    };
+    let left = || store.read(has_unindexed_entries).expect("looked");
+    assert!(left());
+    assert!(found("word") < 150);
+    store.write(|tx| tx.index_entries()).await.expect("indexed");
+    assert!(!left());
+    for (text, hits) in [("word", 150), ("w1", 0), ("early", 1), ("w7", 0), ("again7", 1), ("w148", 1), ("again147", 1)] {
+        assert_eq!(found(text), hits, "{text}");
+    }
+    let same = store.write(|tx| Ok(tx.connection().execute("INSERT INTO chat_fts (chat_fts, rank) VALUES ('integrity-check', 1)", [])?));
+    same.await.expect("the index holds what the entries say");
 }
 
 #[test]
