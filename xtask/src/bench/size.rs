@@ -14,7 +14,10 @@ use tokio::task::JoinSet;
 pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
     let mut rows = in_lab(bench, "", |lab| async move {
         let client = lab.client();
-        let hub = pss_mb(lab.hub().await?.pid)?;
+        // Idle, and no longer starting.
+        let pid = lab.hub().await?.pid;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let hub = pss_mb(pid)?;
         let run = lab.dispatch(&client, "echo", "say here\nhang").await?;
         let dir = lab.attempt_dir(&run.run_id, 1);
         wait_for_log(&lab, &run.log_path).await?;

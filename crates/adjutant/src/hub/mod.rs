@@ -29,6 +29,8 @@ use tokio::task::JoinSet;
 
 /// How long a hub that is on its way out may keep the home from its successor.
 const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
+/// By then whatever is needed only to start has been done.
+const STARTED_AFTER: Duration = Duration::from_secs(1);
 /// How long calls that are being answered may go on after the hub was told to end.
 const LAST_CALLS: Duration = Duration::from_millis(300);
 /// How long threads may go on then that start a guard or write a copy.
@@ -187,6 +189,12 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         tracing::warn!("serving {}; Ctrl-C ends it, {runs}", home.dir.display());
     }
     say("ready");
+    loops.spawn(async {
+        tokio::time::sleep(STARTED_AFTER).await;
+        if let Err(error) = hygiene::forget_code() {
+            tracing::debug!(%error, "the code that starts a hub stays in memory");
+        }
+    });
 
     let reason = tokio::select! {
         ended = &mut server => match ended {

@@ -106,6 +106,40 @@ fn seal_descriptors() -> io::Result<()> {
     Ok(())
 }
 
+/// Gives back the memory of this program's code, most of which is needed only to start. What is needed
+/// again comes back from the page cache, 16 pages at a time.
+///
+/// # Errors
+/// The kernel does not say where the code is, or refuses.
+#[cfg(target_os = "linux")]
+pub fn forget_code() -> io::Result<()> {
+    let own = std::fs::read_link("/proc/self/exe")?;
+    for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
+        let mut fields = line.splitn(6, ' ');
+        let (range, access) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let is_own = fields.last().is_some_and(|name| std::path::Path::new(name.trim_start()) == own);
+        if access == "r-xp" && is_own {
+            let (from, to) = range.split_once('-').ok_or_else(|| io::Error::other("a line of the memory map"))?;
+            let address = |text| usize::from_str_radix(text, 16).map_err(io::Error::other);
+            forget_mapping(address(from)?, address(to)?)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn forget_code() -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "madvise has no safe wrapper")]
+fn forget_mapping(from: usize, to: usize) -> io::Result<()> {
+    // SAFETY: the mapping is of a file and cannot be written, so what is dropped is what is read again.
+    let done = unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(from), to - from, libc::MADV_DONTNEED) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[expect(unsafe_code, reason = "setting a signal's disposition has no safe wrapper")]
 fn ignore(signals: &[libc::c_int]) {
     for signal in signals {

@@ -3,7 +3,8 @@
 //! Tokio's own streams listen for room to write, too. A Unix socket has room again whenever the
 //! other end reads, so every message that is sent would wake its sender for nothing.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -11,6 +12,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// Most that is read at once.
+const READ_BYTES: usize = 16 * 1024;
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -68,18 +72,21 @@ impl AsFd for Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Whoever reads offers far more space than most messages need, and that would be filled with
+        // zeros first.
+        let mut space = [MaybeUninit::uninit(); READ_BYTES];
+        let space = &mut space[..READ_BYTES.min(buf.remaining())];
         loop {
             let mut guard = ready!(self.stream.poll_read_ready(cx))?;
-            let space = buf.initialize_unfilled();
-            match guard.try_io(|stream| stream.get_ref().read(space)) {
+            match guard.try_io(|stream| Ok(rustix::io::read(stream.get_ref(), &mut *space)?)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
-                Ok(Ok(count)) => {
+                Ok(Ok((read, left))) => {
                     // Everything that was there is taken: the next look would find nothing.
-                    if 0 < count && count < space.len() {
+                    if !read.is_empty() && !left.is_empty() {
                         guard.clear_ready();
                     }
-                    buf.advance(count);
+                    buf.put_slice(read);
                     return Poll::Ready(Ok(()));
                 }
                 Err(_nothing_yet) => {}
