@@ -74,7 +74,7 @@ pub fn at_the_limit(known: &Known<'_>) -> Checkpoint {
         completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
         state: said.map(|text| format!("The end of its output:\n{}", tail(text))),
         requirements: Some(
-            "Continue (accept a longer time), reduce the scope (say what to leave out), or delegate what remains to another agent".to_owned(),
+            "Continue (with as much time again), reduce the scope (say what to leave out), or delegate what remains to another agent".to_owned(),
         ),
         ..Checkpoint::default()
     }

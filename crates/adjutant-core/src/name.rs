@@ -28,7 +28,7 @@ pub struct RunName(String);
 /// Why a text cannot name a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "not a name: use 1 to {NAME_BYTES_MAX} lower-case letters, digits and hyphens, beginning with a letter, and no word such as person or parent"
+    "not a name: use 1 to {NAME_BYTES_MAX} lower-case letters, digits and hyphens, beginning with a letter, no word such as person or parent, and nothing that reads as a question's number, such as q12"
 )]
 pub struct NameError;
 

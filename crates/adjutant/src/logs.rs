@@ -166,6 +166,23 @@ pub struct Part {
     pub omitted: u64,
 }
 
+impl Part {
+    /// Puts it behind as many bytes of earlier attempts.
+    fn behind(self, bytes: u64) -> Self {
+        Self { from: self.from + bytes, next: self.next + bytes, total: self.total + bytes, ..self }
+    }
+
+    /// Takes on what comes next.
+    fn append(&mut self, more: Self) {
+        if self.text.is_empty() && self.next == self.from {
+            self.from = more.from;
+        }
+        self.text.push_str(&more.text);
+        self.omitted += more.omitted;
+        (self.next, self.total) = (more.next, more.total);
+    }
+}
+
 /// Reads a part of an attempt's log.
 ///
 /// # Errors
@@ -176,6 +193,47 @@ pub fn read(home: &Path, run_id: &str, attempt: u32, want: Want<'_>) -> io::Resu
         Some(needle) if !needle.is_empty() => stream.search(needle, want),
         _ => stream.page(want),
     }
+}
+
+/// Reads a part of a run's output: that of its attempts up to `newest`, one after the other.
+///
+/// # Errors
+/// A file is there but cannot be read.
+pub fn read_run(home: &Path, run_id: &str, newest: u32, want: Want<'_>) -> io::Result<Part> {
+    let mut earlier = Vec::new();
+    for attempt in 1..newest {
+        earlier.push(total_bytes(home, run_id, attempt)?);
+    }
+    let before: u64 = earlier.iter().sum();
+    let at = match want.after {
+        Some(after) => after,
+        None => {
+            let last = read(home, run_id, newest, want)?;
+            let room = want.bytes_max.saturating_sub(last.next - last.from);
+            if last.from > 0 || before == 0 || room == 0 {
+                return Ok(last.behind(before));
+            }
+            before.saturating_sub(room)
+        }
+    };
+    let mut part = Part { from: at, next: at, ..Part::default() };
+    let (mut start, mut left) = (0, want.bytes_max);
+    for (attempt, bytes) in (1..).zip(earlier) {
+        let end = start + bytes;
+        if part.next < end {
+            let want = Want { after: Some(part.next - start), bytes_max: left, ended: true, ..want };
+            part.append(read(home, run_id, attempt, want)?.behind(start));
+            left = want.bytes_max.saturating_sub(part.next - part.from);
+            if part.next < end || left == 0 {
+                part.total = before + total_bytes(home, run_id, newest)?;
+                return Ok(part);
+            }
+        }
+        start = end;
+    }
+    let want = Want { after: Some(part.next.saturating_sub(before)), bytes_max: left, ..want };
+    part.append(read(home, run_id, newest, want)?.behind(before));
+    Ok(part)
 }
 
 /// Returns the length of an attempt's output so far, in bytes of decoded text.

@@ -228,10 +228,11 @@ pub struct IgnoredView {
 }
 
 impl RunView {
-    /// Tells whether it has finished well, its acceptance command included.
+    /// Tells whether it has finished well, its acceptance command included: one that could not be run has
+    /// not passed.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
-        self.outcome.as_deref() == Some("succeeded") && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed != Some(false))
+        self.outcome.as_deref() == Some("succeeded") && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed == Some(true))
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Global {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Give a task to an agent
+    /// Give a task to an agent, and follow it (without a terminal: only start it; -w waits)
     Run(RunArgs),
     /// List runs: those that need you, those at work, with -a those that ended
     #[command(visible_alias = "ls")]
@@ -74,7 +74,7 @@ pub enum Command {
     Pause(PauseArgs),
     /// Begin a stopped run anew: it is told what it left behind and what was decided since
     Resume(ResumeArgs),
-    /// Start an ended run's task again, as a new run
+    /// Start an ended or stopped run's task again, as a new run (a stopped one is given up with it)
     Retry(RetryArgs),
     /// Send a message to a live run
     Send(SendArgs),

@@ -246,9 +246,10 @@ pub async fn next(cx: &Context) -> Ended {
     Ok(Exit::Done)
 }
 
-/// Asks for one line on the terminal; `None` at the end of input.
+/// Asks for one line on the terminal, typed after this was shown; `None` at the end of input.
 pub fn ask(prompt: &str) -> Result<Option<String>, Stop> {
     let mut err = std::io::stderr().lock();
+    super::typed::forget();
     write!(err, "{prompt}").and_then(|()| err.flush())?;
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| match e.kind() {

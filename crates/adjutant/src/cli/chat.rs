@@ -180,6 +180,9 @@ fn head(page: &ChatPage, cx: &Context) -> String {
         presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
     });
     out.push_str(&cx.out.indented(INDENT, &format!("with {}", present.collect::<Vec<_>>().join(", "))));
+    if chat.status == "archived" {
+        out.push_str(&format!("{INDENT}archived: adj chat archive --undo {} takes it back\n", chat.chat_id));
+    }
     if chat.imported {
         out.push_str(&format!("{INDENT}imported: what is from a file, nobody here has said\n"));
     }

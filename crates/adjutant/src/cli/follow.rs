@@ -7,16 +7,16 @@ use super::context::Context;
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail};
 use super::style::Style;
-use super::{logs, look, state, waiting};
+use super::typed::Typed;
+use super::{decide, logs, look, state, waiting};
 use crate::text;
 use crate::view::{
     AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
 };
-use std::io::BufRead;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 
 /// How long one look for more stays at the hub, in milliseconds.
 const POLL_WAIT_MS: u64 = 30_000;
@@ -39,7 +39,7 @@ type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
 enum Happened {
     Log(Result<LogPage, ErrorView>),
     Events(Result<EventPage, ErrorView>),
-    Line(Option<String>),
+    Line(String),
     Signal,
 }
 
@@ -51,10 +51,10 @@ pub struct Follow<'a> {
     log: Poll<LogPage>,
     events: Poll<EventPage>,
     interrupts: Signal,
-    /// Lines that the person types, once a question made us read them.
-    typed: Option<mpsc::Receiver<String>>,
-    /// The question that the next typed line answers.
-    asking: Option<RequestView>,
+    /// What the person types, once a question made us read it.
+    typed: Typed,
+    /// The questions that were shown and are open: the next typed line answers the first.
+    asking: VecDeque<RequestView>,
     line_begun: bool,
     over: bool,
     log_done: bool,
@@ -82,8 +82,8 @@ impl<'a> Follow<'a> {
             log: Box::pin(std::future::pending()),
             events: Box::pin(std::future::pending()),
             interrupts,
-            typed: None,
-            asking: None,
+            typed: Typed::default(),
+            asking: VecDeque::new(),
             line_begun: false,
             over: state::is_over(&run) && run.pending.is_empty(),
             log_done: false,
@@ -157,18 +157,12 @@ impl<'a> Follow<'a> {
     }
 
     async fn next(&mut self) -> Happened {
-        let typed = async {
-            match &mut self.typed {
-                Some(lines) => lines.recv().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             _ = self.interrupts.recv() => Happened::Signal,
             page = &mut self.log => Happened::Log(page),
             page = &mut self.events => Happened::Events(page),
-            line = typed => Happened::Line(line),
+            line = self.typed.line() => Happened::Line(line),
         }
     }
 
@@ -182,11 +176,9 @@ impl<'a> Follow<'a> {
             }
             "request.asked" => self.was_asked(event.request_id.as_deref()).await?,
             "request.answered" | "request.expired" | "request.withdrawn" => {
-                if self.asking.as_ref().is_some_and(|asking| Some(asking.message_id.as_str()) == event.request_id.as_deref()) {
-                    self.asking = None;
-                }
                 let what = event.kind.strip_prefix("request.").unwrap_or_default();
                 self.note(&format!("{what}: {}", event.text))?;
+                self.settled(event.request_id.as_deref())?;
             }
             "run.progress" | "run.stopping" | "run.requeued" | "run.stalled" => self.note(&event.text)?,
             _ => {}
@@ -211,49 +203,66 @@ impl<'a> Follow<'a> {
         }
         self.fresh_line()?;
         self.cx.out.say(look::question(&request, self.cx)?.trim_end())?;
-        if self.cx.out.interactive {
-            self.cx.out.say(&self.cx.out.paint_err.apply(
-                Style::Dim,
-                &format!(
-                    "  type the answer{}, or: adj reply {} \"…\"",
-                    if request.options.is_empty() { "" } else { " or its number" },
-                    text::line(&request.number)
-                ),
-            ))?;
-            self.typed.get_or_insert_with(read_lines);
-            self.asking.get_or_insert(request);
-        } else {
-            self.cx.out.next(&super::decide::way(&request))?;
+        if !self.cx.out.interactive {
+            return self.cx.out.next(&decide::way(&request));
         }
-        Ok(())
+        self.asking.push_back(request);
+        if self.asking.len() == 1 {
+            return self.prompt();
+        }
+        // The line that is being typed goes where it went before.
+        let first = self.asking.front().map(|first| text::line(&first.number)).unwrap_or_default();
+        self.note(&format!("{} open; what you type still answers {first}", self.asking.len()))
     }
 
-    async fn answer(&mut self, line: Option<String>) -> Result<(), Stop> {
-        let Some(line) = line else {
-            // The terminal's input has ended; the run is followed on.
-            self.typed = None;
-            return Ok(());
+    /// Says what a typed line answers from now on. What was typed before was not meant for it.
+    fn prompt(&mut self) -> Result<(), Stop> {
+        let Some(request) = self.asking.front() else { return Ok(()) };
+        let number = text::line(&request.number);
+        let how = match (request.kind.as_str(), request.options.is_empty()) {
+            ("question", true) => format!("type the answer to {number}"),
+            ("question", false) => format!("type the answer to {number}, or its number"),
+            _ => format!("{number}: type y, or n and why"),
         };
+        let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", decide::way(request)));
+        self.typed.begin();
+        self.cx.out.say(&prompt)
+    }
+
+    /// Takes a settled question off; the next one is shown again, since its turn has come.
+    fn settled(&mut self, id: Option<&str>) -> Result<(), Stop> {
+        let Some(place) = self.asking.iter().position(|asking| Some(asking.message_id.as_str()) == id) else { return Ok(()) };
+        self.asking.remove(place);
+        if place > 0 {
+            return Ok(());
+        }
+        let Some(next) = self.asking.front() else { return Ok(()) };
+        let question = look::question(next, self.cx)?;
+        self.cx.out.say(question.trim_end())?;
+        self.prompt()
+    }
+
+    async fn answer(&mut self, line: String) -> Result<(), Stop> {
         if line.trim().is_empty() {
             return Ok(());
         }
-        let Some(request) = self.asking.take() else {
+        let Some(request) = self.asking.front() else {
             return self.note("no question is open; adj send reaches the run");
         };
-        let answer = match super::decide::typed(&request, &line) {
+        let answer = match decide::typed(request, &line) {
             Ok(answer) => answer,
-            Err(usage) => {
-                self.asking = Some(request);
-                return self.note(usage);
-            }
+            Err(usage) => return self.note(usage),
         };
+        let id = request.message_id.clone();
         match self.cx.hub.call(&AnswerRequests { answers: vec![answer] }).await {
-            Ok(_) => {}
-            Err(error) => self.cx.out.error(&error)?,
+            // The history tells of it, and of what is open then.
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.cx.out.error(&error)?;
+                let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
+                if open.requests.iter().any(|open| open.message_id == id && open.status == "pending") { Ok(()) } else { self.settled(Some(&id)) }
+            }
         }
-        let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
-        self.asking = open.requests.into_iter().find(|r| r.status == "pending");
-        Ok(())
     }
 
     /// Ends with what became of the run.
@@ -303,19 +312,4 @@ impl<'a> Follow<'a> {
         }
         Ok(())
     }
-}
-
-/// Reads the terminal's lines on a thread of its own: a read cannot be cancelled, and the process
-/// ends without waiting for it.
-pub fn read_lines() -> mpsc::Receiver<String> {
-    let (sender, lines) = mpsc::channel(16);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
 }

@@ -14,15 +14,12 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return if error.print().is_ok() { Exit::Done } else { Exit::Failed };
     }
-    let out = Out {
-        json: args.iter().any(|arg| arg == "--json"),
-        terminal: false,
-        agent_mode: false,
-        interactive: false,
-        columns: None,
-        paint: Paint::OFF,
-        paint_err: Paint::OFF,
-    };
+    let json = args.iter().any(|arg| arg == "--json");
+    // A command that needs another word: its help says which.
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
+        return if error.print().is_ok() { Exit::Usage } else { Exit::Failed };
+    }
+    let out = Out { json, terminal: false, agent_mode: false, interactive: false, columns: None, paint: Paint::OFF, paint_err: Paint::OFF };
     match out.error(&usage(error)) {
         Ok(()) => Exit::Usage,
         Err(_) => Exit::Failed,

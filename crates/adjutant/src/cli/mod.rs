@@ -24,6 +24,7 @@ mod start;
 mod state;
 mod style;
 mod table;
+mod typed;
 mod waiting;
 
 use crate::config::text_variable;

@@ -63,6 +63,9 @@ fn command_words(command: &str) -> Result<Vec<String>, Stop> {
         return Err(fail_hint(words::USAGE, format!("a quote is open in {}", text::line(command)), "close it: --accept \"cargo test 'a name'\""));
     }
     found.extend(word);
+    if found.is_empty() {
+        return Err(fail_hint(words::USAGE, "--accept is empty", "name the command, or leave --accept out"));
+    }
     Ok(found)
 }
 

@@ -35,6 +35,9 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
         ("running", _) => made("● working".to_owned(), Style::Good, 2),
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),
+        ("finished", Some("succeeded")) if run.acceptance.as_ref().is_some_and(|acceptance| acceptance.passed.is_none()) => {
+            made("✗ not checked".to_owned(), Style::Attention, 4)
+        }
         ("finished", Some("succeeded")) if !run.has_succeeded() => made("✗ not accepted".to_owned(), Style::Bad, 4),
         ("finished", Some("succeeded")) if run.status == "partial_success" => made("✓ partly done".to_owned(), Style::Attention, 4),
         ("finished", Some("succeeded")) => made("✓ done".to_owned(), Style::Good, 4),

@@ -184,6 +184,12 @@ impl Args {
         self.given.iter().find(|(given, _)| *given == name).map(|(_, value)| value)
     }
 
+    /// Tells whether it was given.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
     /// Returns a text, where it was given.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {

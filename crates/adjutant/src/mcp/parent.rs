@@ -52,7 +52,12 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
         name: args.owned("name"),
         timeout_s: args.count("timeout_s")?,
         criteria: args.owned("criteria"),
-        accept: args.texts("accept"),
+        accept: match args.texts("accept") {
+            accept if accept.is_empty() && args.has("accept") => {
+                return Err(Refusal::invalid("accept is empty", "name the command, or leave it out"));
+            }
+            accept => accept,
+        },
         env: config::dispatch_env(),
     };
     let mut run = match args.text("idempotency_key") {

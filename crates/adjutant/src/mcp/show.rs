@@ -117,6 +117,12 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
+    match run.acceptance.as_ref().map(|acceptance| acceptance.passed) {
+        Some(Some(false)) => out.push_str(", NOT ACCEPTED: its acceptance command failed"),
+        Some(None) => out.push_str(", NOT CHECKED: its acceptance command could not be run"),
+        Some(Some(true)) => out.push_str(", accepted"),
+        None => {}
+    }
     if let Some(reason) = &run.reason {
         out.push_str(&format!(": {}", line(reason, 300)));
     }
@@ -159,6 +165,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     // A report says it all; without one the last words have to do.
     add("result", run.result.as_ref().filter(|_| run.summary.is_none()).map(|result| json!(cut(result, result_chars))));
     add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
+    add("acceptance", run.acceptance.as_ref().map(|acceptance| json!({"passed": acceptance.passed, "exit_code": acceptance.exit_code})));
     add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
     add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
     add("percent", run.percent.map(Value::from));

@@ -304,6 +304,9 @@ impl Ops {
                     (None, Some(run)) => pick::only_request(tx.connection(), &pick::run(tx.connection(), who, Action::Answer, &run)?)?,
                     (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
                 };
+                if requests.iter().any(|answered: &Request| answered.id == request.id) {
+                    return Err(Denied::invalid("answers", format!("{} is answered twice: give one answer for each", request.no)).into());
+                }
                 if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
                     return Err(Denied::NotAsShown.into());
                 }
@@ -432,6 +435,7 @@ fn decision(one: &AnswerOne) -> Result<Decision, Denied> {
     match one.decision {
         None if one.reason.is_some() => Err(Denied::invalid("decision", "is missing: a reason belongs to approve or deny")),
         None | Some(DecisionWord::Deny) if !unchanged => Err(Denied::invalid("changes", "belong to decision approve")),
+        None if one.answer.trim().is_empty() => Err(Denied::invalid("answer", "is empty: a question can be answered once only")),
         None => Ok(Decision::Text(one.answer.clone())),
         Some(DecisionWord::Deny) => Ok(Decision::Denied { reason: reason.unwrap_or_default() }),
         Some(DecisionWord::Approve) => {

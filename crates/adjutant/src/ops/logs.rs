@@ -29,21 +29,25 @@ pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPag
     let listener = ops.store().bells().listen(vec![Topic::Run(run.id)]);
     let bytes_max = call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
     let id = run.id.to_string();
-    let path = logs::log_path(&ops.home().dir, &id, run.attempt.0.max(1));
-    let attempt_dir = AttemptDir::new(&ops.home().dir, &id, run.attempt.0.max(1));
     let mut watch: Option<Watch> = None;
     loop {
+        let now = ops.store().read(|connection| run_by_id(connection, run.id))?;
+        let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some());
+        // A run that goes on has a new one.
+        let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
+        let path = logs::log_path(&ops.home().dir, &id, attempt);
+        let attempt_dir = AttemptDir::new(&ops.home().dir, &id, attempt);
         // What is written after this makes the watch ring, so the look that follows misses nothing.
         if let Some(watch) = &mut watch {
             watch.cover(&path, &attempt_dir);
         }
-        let ended = ops.store().read(|connection| run_by_id(connection, run.id))?.is_none_or(|run| run.end_seq.is_some());
         let home = ops.home().dir.clone();
-        let (run_id, attempt, grep, after) = (id.clone(), run.attempt.0.max(1), call.grep.clone(), call.after);
-        let part = tokio::task::spawn_blocking(move || logs::read(&home, &run_id, attempt, Want { after, bytes_max, grep: grep.as_deref(), ended }))
-            .await
-            .map_err(|error| OpError::Io(error.to_string()))?
-            .map_err(|error| OpError::Io(error.to_string()))?;
+        let (run_id, grep, after) = (id.clone(), call.grep.clone(), call.after);
+        let part =
+            tokio::task::spawn_blocking(move || logs::read_run(&home, &run_id, attempt, Want { after, bytes_max, grep: grep.as_deref(), ended }))
+                .await
+                .map_err(|error| OpError::Io(error.to_string()))?
+                .map_err(|error| OpError::Io(error.to_string()))?;
         let moved = part.next > call.after.unwrap_or(0) || call.after.is_none();
         if moved || ended || Instant::now() >= deadline {
             return Ok(LogPage {

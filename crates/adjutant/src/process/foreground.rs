@@ -63,7 +63,7 @@ pub async fn own_filtered(args: &[&OsStr], input: Vec<u8>, limit: Duration) -> i
 /// # Errors
 /// It cannot be started or waited for.
 pub async fn own_attached(args: &[&OsStr], env: &[(OsString, OsString)]) -> io::Result<ExitStatus> {
-    command(Path::new(SELF_EXE)).args(args).envs(env.iter().cloned()).status().await
+    command(Path::new(SELF_EXE)).args(args).envs(env.iter().cloned()).kill_on_drop(true).status().await
 }
 
 #[expect(clippy::disallowed_methods, reason = "this module spawns; such a program belongs to the user's terminal and stays in its session")]

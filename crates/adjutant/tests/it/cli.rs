@@ -1,27 +1,11 @@
 //! The command line, as a person and a script see it.
 
-use crate::support::{Ran, TestHome, kill, skip};
+use crate::support::{Ran, TestHome, kill};
 use serde_json::Value;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Gives a command a terminal.
-const SCRIPT: &str = "/usr/bin/script";
-
 impl TestHome {
-    /// Runs `adj` as a person would who types this, and returns what the terminal showed.
-    #[track_caller]
-    fn at_terminal(&self, arguments: &str, typed: &str) -> String {
-        let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_adj"));
-        let mut command = Command::new(SCRIPT);
-        command.args(["-qec", &line, "/dev/null"]).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.work()).env("TERM", "dumb");
-        command.env("PATH", "/usr/bin:/bin").current_dir(self.work());
-        let ran = typed_into(command, typed.as_bytes());
-        assert_eq!(ran.code, 0, "{ran:?}");
-        ran.out
-    }
-
     /// Runs `adj` and expects success.
     #[track_caller]
     fn fine(&self, args: &[&str]) -> Ran {
@@ -322,23 +306,6 @@ fn stopping_starts_no_hub_and_ends_a_running_one() {
 }
 
 #[test]
-fn a_person_answers_at_the_terminal() {
-    if !Path::new(SCRIPT).exists() {
-        return skip("script(1) is not installed, so there is no terminal");
-    }
-    let home = TestHome::new();
-    let run = home.echo("ask \"Which one?\" [options: red|green]\ndone");
-    home.asked_by(&run);
-    let shown = home.at_terminal("next", "2\n");
-    assert!(shown.contains("Which one?") && shown.contains("2) green") && shown.contains("none left"), "{shown}");
-    assert_eq!(home.json(&["inbox", "--all"])[0]["answer"], "green");
-    home.ended(&run);
-    // A run is followed, and its question is answered right there.
-    let shown = home.at_terminal("run -a echo 'say hello\nask \"How many?\"\ndone well'", "three\n");
-    assert!(shown.contains("hello") && shown.contains("How many?") && shown.contains("answer: three") && shown.contains("✓ done"), "{shown}");
-}
-
-#[test]
 fn a_second_hub_is_refused() {
     let home = TestHome::new();
     home.fine(&["ps"]);
@@ -405,6 +372,21 @@ fn a_home_of_two_hundred_bytes_works() {
     let home = TestHome::with_path_of(200);
     assert!(home.fine(&["run", "-a", "echo", "-w", "done far away"]).out.contains("far away"));
     home.fine(&["stop"]);
+}
+
+#[test]
+fn a_demo_that_is_ended_leaves_nothing() {
+    let home = TestHome::new();
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
+        let mut command = home.command(&["--json", "demo", "--no-input"]);
+        let mut demo = command.env("TMPDIR", home.work()).stdout(Stdio::null()).spawn().expect("adj can be started");
+        let hub_is_there = || std::fs::read_dir(home.work()).ok()?.flatten().any(|entry| entry.path().join("hub.lock").exists()).then_some(());
+        home.until("its hub is there", hub_is_there);
+        let pid = rustix::process::Pid::from_raw(demo.id().cast_signed()).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("told to end");
+        assert_eq!(demo.wait().expect("it ends").code(), Some(130));
+        assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
+    }
 }
 
 #[test]

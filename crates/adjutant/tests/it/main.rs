@@ -29,5 +29,6 @@ mod speaking;
 mod stall;
 mod supervise;
 mod support;
+mod terminal;
 mod vendors;
 mod webhooks;

@@ -161,6 +161,8 @@ fn the_acceptance_command_keeps_to_the_runs_limits_and_leaves_nothing_behind() {
     start(&home, "absent", Some("no-such-program --at all"), &script);
     let view = home.finished("absent");
     assert_eq!((&view["acceptance"]["passed"], &view["report"]["verdict"]), (&Value::Null, &json!("unverified")), "{view}");
+    assert_eq!(home.adj(&["wait", "absent"]).code, 1, "what could not be checked has not passed");
+    assert!(home.ok(&["ps", "-a"]).contains("not checked"));
 }
 
 #[test]

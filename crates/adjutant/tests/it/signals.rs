@@ -1,6 +1,7 @@
 //! What a run says in blocks of its own words: it asks, stops, reports; it is parked, resumed, told.
 
 use crate::support::TestHome;
+use adjutant::view::ReadLogs;
 use serde_json::json;
 
 /// A home with the agent `scribe`: a program that knows nothing of us but its prompt. `$id` is its
@@ -17,6 +18,41 @@ pub fn home_with(script: &str) -> TestHome {
 }
 
 pub const REPORT: &str = "printf '[COMPLETION_REPORT]\\nagent_id: %s\\nstatus: %s\\nsummary: %s\\n[/COMPLETION_REPORT]\\n' \"$id\"";
+
+#[test]
+fn what_every_attempt_said_is_one_output() {
+    let home = home_with(
+        "if told '## CLARIFICATION RESPONSE'; then echo second; exit 0; fi\n\
+         for i in 1 2 3 4 5 6 7 8 9; do echo \"first $i\"; done\n\
+         printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: which?\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"\n",
+    );
+    home.start_agent("scribe", "asks", "look");
+    home.until_status("asks", "stopped");
+    let first = home.ok(&["logs", "asks"]);
+    assert!(first.starts_with("first 1\n"), "{first}");
+    home.ok(&["reply", "asks", "this"]);
+    home.finished("asks");
+    assert_eq!(home.ok(&["logs", "asks"]), format!("{first}second\n"));
+    assert_eq!(home.ok(&["logs", "-n", "1", "asks"]), "second\n");
+    assert_eq!(home.ok(&["logs", "--grep", "first 9", "asks"]), "first 9\n");
+    // Whoever has read the first goes on where the second begins; small pages meet at the seam.
+    let page = |after, max_bytes| {
+        let call = ReadLogs { run: "asks".to_owned(), after, max_bytes: Some(max_bytes), grep: None, wait_ms: 0 };
+        home.call(&call, "").expect("a page")
+    };
+    let rest = page(Some(first.len() as u64), 1000);
+    assert_eq!((rest.text.as_str(), rest.from, rest.next, rest.total, rest.ended), ("second\n", first.len() as u64, rest.total, rest.total, true));
+    let (mut read, mut after) = (String::new(), 0);
+    while after < rest.total {
+        let part = page(Some(after), 10);
+        assert!(part.from == after && part.next > after && part.text.len() as u64 == part.next - part.from, "{part:?}");
+        read.push_str(&part.text);
+        after = part.next;
+    }
+    assert_eq!(read, format!("{first}second\n"));
+    let last = page(None, 20);
+    assert!(last.text.ends_with("NEEDED]\nsecond\n") && last.text.len() <= 20 && last.from + last.text.len() as u64 == last.total, "{last:?}");
+}
 
 #[test]
 fn a_run_that_asks_in_a_block_is_parked_and_goes_on_with_the_answers() {

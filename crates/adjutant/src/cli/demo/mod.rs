@@ -20,6 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How long runs get to end when the demo is broken off, in milliseconds.
 const CLEAN_UP_WAIT_MS: u64 = 12_000;
@@ -43,18 +44,24 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
     if !out.interactive {
         args.push(OsStr::new("--no-input"));
     }
-    // Ctrl-C reaches the inner process too; this one stays to clean up.
-    let mut interrupts =
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(|e| fail(words::IO, format!("cannot take Ctrl-C: {e}")))?;
-    let inner = foreground::own_attached(&args, &env);
-    tokio::pin!(inner);
+    // Ctrl-C reaches the inner process too; this one stays to clean up, and does so when the terminal is
+    // closed or somebody ends it.
+    let taken = |kind| signal(kind).map_err(|e| fail(words::IO, format!("cannot take signals: {e}")));
+    let (mut interrupts, mut hangups) = (taken(SignalKind::interrupt())?, taken(SignalKind::hangup())?);
+    let mut terminations = taken(SignalKind::terminate())?;
+    let mut inner = Box::pin(foreground::own_attached(&args, &env));
     let ended = loop {
         tokio::select! {
-            ended = &mut inner => break ended,
+            ended = &mut inner => break Some(ended),
             _ = interrupts.recv() => {}
+            _ = hangups.recv() => break None,
+            _ = terminations.recv() => break None,
         }
     };
+    // It is killed, should it still be at work: it would start another hub.
+    drop(inner);
     let cleaned = clean_up(&home).await;
+    let Some(ended) = ended else { return cleaned.and(Err(Stop::Quiet(Exit::Interrupted))) };
     let ended = ended.map_err(|e| fail(words::IO, format!("cannot run the demo: {e}")))?;
     cleaned?;
     match ended.code() {

@@ -9,10 +9,10 @@ use super::talk::{self, Talk};
 use crate::cli::args::PsArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, words};
-use crate::cli::follow::read_lines;
 use crate::cli::look;
 use crate::cli::out::{Ended, Stop, fail};
 use crate::cli::style::Style;
+use crate::cli::typed::Typed;
 use crate::process::foreground;
 use crate::text;
 use crate::view::{ChatPage, Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView};
@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// The whole demo takes no longer than this.
 const DEMO_LIMIT: Duration = Duration::from_secs(28);
@@ -49,7 +48,7 @@ enum Step {
 enum Happened {
     Events(Result<EventPage, ErrorView>),
     Said(Result<Box<ChatPage>, ErrorView>),
-    Line(Option<String>),
+    Line(String),
     Due(Step),
     Interrupted,
 }
@@ -62,7 +61,7 @@ struct Stage<'a> {
     plan: Vec<(Instant, Step)>,
     events: Pin<Box<dyn Future<Output = Result<EventPage, ErrorView>>>>,
     talk: Talk,
-    typed: Option<mpsc::Receiver<String>>,
+    typed: Typed,
     /// Lines that wait until the person has answered.
     held: Option<Vec<String>>,
     asked: Option<RequestView>,
@@ -83,7 +82,7 @@ pub async fn play(cx: &Context) -> Ended {
         plan: Vec::new(),
         events: Box::pin(std::future::pending()),
         talk: Talk::new(),
-        typed: None,
+        typed: Typed::default(),
         held: None,
         asked: None,
         choice: None,
@@ -158,16 +157,10 @@ impl Stage<'_> {
 
     async fn next(&mut self, interrupts: &mut tokio::signal::unix::Signal) -> Happened {
         let due = self.plan.first().map_or(DEMO_LIMIT, |(at, _)| at.saturating_duration_since(Instant::now()));
-        let typed = async {
-            match &mut self.typed {
-                Some(lines) => lines.recv().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             _ = interrupts.recv() => Happened::Interrupted,
-            line = typed => Happened::Line(line),
+            line = self.typed.line() => Happened::Line(line),
             () = tokio::time::sleep(due) => Happened::Due(self.plan.remove(0).1),
             page = &mut self.talk.page => Happened::Said(page),
             page = &mut self.events => Happened::Events(page),
@@ -269,18 +262,14 @@ impl Stage<'_> {
         let Some(request) = &self.asked else { return Ok(()) };
         let out = &self.cx.out;
         out.text(&format!("\n{}", look::question(request, self.cx)?))?;
+        self.typed.begin();
         out.text(&format!("{} ", out.paint.apply(Style::Strong, &format!("Your answer ({} s):", PERSON_LIMIT.as_secs()))))?;
         self.held = Some(Vec::new());
-        self.typed.get_or_insert_with(read_lines);
         self.later(PERSON_LIMIT, Step::Answer);
         Ok(())
     }
 
-    async fn person_typed(&mut self, line: Option<String>) -> Result<(), Stop> {
-        let Some(line) = line else {
-            self.typed = None;
-            return Ok(());
-        };
+    async fn person_typed(&mut self, line: String) -> Result<(), Stop> {
         if line.trim().is_empty() || self.held.is_none() {
             return Ok(());
         }

@@ -43,7 +43,12 @@ const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Parses `17` or `3.17` as an entry of a chat.
 fn entry_no(field: &'static str, chat: Option<i64>, given: &str) -> Result<(i64, i64), Denied> {
-    let wrong = || Denied::invalid(field, "use a message's number, such as 17 or 3.17");
+    let wrong = || {
+        Denied::invalid(
+            field,
+            if chat.is_some() { "use a message's number, such as 17 or 3.17" } else { "use a message's number with its chat's, such as 3.17" },
+        )
+    };
     let number = |text: &str| text.parse::<i64>().ok().filter(|number| *number > 0);
     match given.trim().split_once('.') {
         Some((of, seq)) => {

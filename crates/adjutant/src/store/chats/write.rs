@@ -105,7 +105,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds an entry; its author takes part from then on. Rings for whoever waits for the chat.
+    /// Adds an entry; its author takes part from then on, but for an agent that said nothing to the others:
+    /// one that summed up, or could not answer. Rings for whoever waits for the chat.
     ///
     /// # Errors
     /// A failure of the store.
@@ -140,7 +141,9 @@ impl Tx<'_> {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }
         if !matches!(new.author, Participant::Hub | Participant::FromFile(_)) {
-            self.join_chat(chat, &new.author, &new.name)?;
+            if !matches!(new.author, Participant::Agent(_)) || new.kind.is_said() {
+                self.join_chat(chat, &new.author, &new.name)?;
+            }
             // Who has read everything has read what they write, too.
             self.prepare(
                 "UPDATE chat_members SET said = said + ?4, seen_at = ?5, read_seq = CASE WHEN read_seq = ?3 - 1 THEN ?3 ELSE read_seq END

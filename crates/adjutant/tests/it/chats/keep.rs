@@ -82,6 +82,16 @@ fn a_configured_agent_sums_a_chat_up_and_flags_what_a_person_should_see() {
     assert_eq!(home.json(&["chat", "ls"])[0]["mentioned"], true);
     let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
     assert!(prompt.contains("[person, pinned]: Decision: SQLite"), "{prompt}");
+    // Who sums up takes no part: nobody answers what is said next.
+    let said = home.json(&["chat", "post", "1", "and now?"]);
+    assert_eq!((&said["waiting"], &home.json(&["chat", "stats", "1"])["messages"]), (&json!([]), &json!(2)), "{said}");
+    let names: Vec<String> = home.json(&["chat", "show", "1"])["chat"]["participants"]
+        .as_array()
+        .expect("participants")
+        .iter()
+        .map(|one| one["name"].to_string())
+        .collect();
+    assert_eq!(names, ["\"person\""]);
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! What a person types on the terminal, a line at a time. It counts for what was shown before it was
+//! typed, and for nothing else.
+
+use rustix::termios::QueueSelector;
+use std::io::BufRead;
+use tokio::sync::mpsc;
+
+/// Most lines that are kept for whoever takes them.
+const LINES_MAX: usize = 16;
+
+/// The lines of the terminal, from the first question on.
+#[derive(Debug, Default)]
+pub enum Typed {
+    /// Nobody was asked anything yet.
+    #[default]
+    Unread,
+    Read(mpsc::Receiver<String>),
+    Ended,
+}
+
+impl Typed {
+    /// Forgets what was typed so far, and takes what comes from now on.
+    pub fn begin(&mut self) {
+        forget();
+        match self {
+            Self::Unread => *self = Self::Read(read_lines()),
+            Self::Read(lines) => while lines.try_recv().is_ok() {},
+            Self::Ended => {}
+        }
+    }
+
+    /// Waits for the next line; for ever, once the terminal's input has ended.
+    pub async fn line(&mut self) -> String {
+        if let Self::Read(lines) = self {
+            if let Some(line) = lines.recv().await {
+                return line;
+            }
+            *self = Self::Ended;
+        }
+        std::future::pending().await
+    }
+}
+
+/// Forgets what the terminal has taken and nobody has read.
+pub fn forget() {
+    // It fails where standard input is no terminal, and there nobody types.
+    if let Err(error) = rustix::termios::tcflush(std::io::stdin(), QueueSelector::IFlush) {
+        tracing::debug!(%error, "standard input is no terminal");
+    }
+}
+
+/// Reads the terminal's lines on a thread of its own: a read cannot be cancelled, and the process
+/// ends without waiting for it.
+fn read_lines() -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel(LINES_MAX);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

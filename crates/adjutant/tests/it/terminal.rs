@@ -1,0 +1,150 @@
+//! What a person meets on a terminal: a real one, with both its ends here.
+
+use crate::support::TestHome;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long something may take to be shown.
+const SHOWN_MAX: Duration = Duration::from_secs(30);
+
+/// A command on a terminal of 80 columns.
+struct Terminal {
+    child: Child,
+    keyboard: File,
+    output: Receiver<String>,
+    shown: String,
+}
+
+impl Terminal {
+    fn run(home: &TestHome, args: &[&str]) -> Self {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&keyboard).expect("ours");
+        unlockpt(&keyboard).expect("unlocked");
+        let name = ptsname(&keyboard, Vec::new()).expect("a name").into_string().expect("ASCII");
+        tcsetwinsize(&keyboard, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+        let end = || Stdio::from(OpenOptions::new().read(true).write(true).open(&name).expect("the other end"));
+        let child = home.command(args).stdin(end()).stdout(end()).stderr(end()).spawn().expect("adj starts");
+        let keyboard = File::from(keyboard);
+        let mut screen = keyboard.try_clone().expect("another descriptor");
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // The last process has gone when reading fails.
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                if sender.send(String::from_utf8_lossy(&bytes[..count]).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, keyboard, output, shown: String::new() }
+    }
+
+    /// Waits until a text is shown, and forgets everything up to it.
+    fn shows(&mut self, text: &str) {
+        let end = Instant::now() + SHOWN_MAX;
+        loop {
+            if let Some(at) = self.shown.find(text) {
+                self.shown.drain(..at + text.len());
+                return;
+            }
+            match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(more) => self.shown.push_str(&more),
+                Err(_) => panic!("{text:?} is not shown: {}", self.shown),
+            }
+        }
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).expect("typed");
+    }
+
+    fn ends(mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+/// All answers, oldest question first.
+fn answers(home: &TestHome) -> Vec<String> {
+    let all = home.inbox(&["--all"]);
+    all.as_array().expect("a list").iter().map(|request| request["answer"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_person_answers_at_the_terminal() {
+    let home = TestHome::new();
+    home.start("ann", "ask \"Which one?\" [options: red|green]\ndone");
+    home.until_status("ann", "waiting_parent_reply");
+    let mut terminal = Terminal::run(&home, &["next"]);
+    for shown in ["Which one?", "2) green", "> "] {
+        terminal.shows(shown);
+    }
+    terminal.types("2\n");
+    terminal.shows("none left");
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(answers(&home), ["green"]);
+    // A run is followed, and its question is answered right there.
+    let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "say hello\nask \"How many?\"\ndone well"]);
+    for shown in ["hello", "How many?", "type the answer to Q2"] {
+        terminal.shows(shown);
+    }
+    terminal.types("three\n");
+    for shown in ["answer: three", "✓ done"] {
+        terminal.shows(shown);
+    }
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
+fn what_was_typed_before_a_request_was_shown_does_not_answer_it() {
+    let home = TestHome::new();
+    let script = "ask \"ready?\"\napprove \"delete all\" preview: rm -rf build\nsay done";
+    let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "-n", "ann", script]);
+    terminal.shows("type the answer to Q1");
+    // The second line comes before there is anything that it could be about.
+    terminal.types("yes\ny\n");
+    terminal.shows("rm -rf build");
+    terminal.shows("Q2: type y, or n and why");
+    assert_eq!(home.inbox(&[])[0]["status"], "pending");
+    terminal.types("y\n");
+    terminal.shows("done");
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(answers(&home), ["yes", "approved"]);
+}
+
+#[test]
+fn a_typed_line_answers_the_question_that_the_screen_says() {
+    let home = TestHome::new();
+    let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "-n", "ann", "asks 3 which?"]);
+    terminal.shows("type the answer to Q1");
+    terminal.shows("3 open; what you type still answers Q1");
+    terminal.types("one\n");
+    terminal.shows("type the answer to Q2");
+    // Answered elsewhere, it is no longer what a line is for.
+    home.ok(&["reply", "Q2", "two"]);
+    terminal.shows("type the answer to Q3");
+    terminal.types("three\n");
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(answers(&home), ["one", "two", "three"]);
+}
+
+#[test]
+fn a_yes_to_one_request_is_none_to_the_next() {
+    let home = TestHome::new();
+    home.start("ann", "approve \"first\" preview: touch a");
+    home.until_status("ann", "waiting_parent_reply");
+    home.start("bob", "approve \"second\" preview: touch b");
+    home.until_status("bob", "waiting_parent_reply");
+    let mut terminal = Terminal::run(&home, &["next"]);
+    terminal.shows("touch a");
+    terminal.shows("y, or n and why > ");
+    terminal.types("y\ny\n");
+    terminal.shows("Q1");
+    assert_eq!(terminal.ends(), Some(0));
+    // The rest of what was typed there is still in that terminal, and no other.
+    assert_eq!(home.inbox(&[])[0]["number"], "Q2");
+}
