@@ -57,6 +57,8 @@ pub struct Follow<'a> {
     asking: VecDeque<RequestView>,
     line_begun: bool,
     over: bool,
+    /// Where the output that was printed ends.
+    log_at: u64,
     log_done: bool,
 }
 
@@ -86,25 +88,50 @@ impl<'a> Follow<'a> {
             asking: VecDeque::new(),
             line_begun: false,
             over: state::is_over(&run) && run.pending.is_empty(),
+            log_at: after,
             log_done: false,
             run,
         };
-        follow.poll_log(after);
+        follow.poll_log();
         follow.poll_events(follow.run.cursor);
         Ok(follow)
     }
 
-    fn poll_log(&mut self, after: u64) {
+    fn more_log(&self, wait_ms: u64) -> ReadLogs {
         let grep = if let What::Log { grep, .. } = &self.what { grep.clone() } else { None };
-        let call = ReadLogs {
-            run: self.run.run_id.clone(),
-            after: Some(after),
-            max_bytes: Some(PAGE_BYTES),
-            grep,
-            wait_ms: if self.over { 0 } else { POLL_WAIT_MS },
-        };
+        ReadLogs { run: self.run.run_id.clone(), after: Some(self.log_at), max_bytes: Some(PAGE_BYTES), grep, wait_ms }
+    }
+
+    fn poll_log(&mut self) {
+        let call = self.more_log(if self.over { 0 } else { POLL_WAIT_MS });
         let hub = self.cx.hub.clone();
         self.log = Box::pin(async move { hub.call(&call).await });
+    }
+
+    fn print(&mut self, page: &LogPage) -> Result<(), Stop> {
+        if !page.text.is_empty() {
+            self.line_begun = !page.text.ends_with('\n');
+            logs::print(page, self.cx)?;
+        }
+        self.log_at = page.next;
+        Ok(())
+    }
+
+    /// Prints what there is of the output: what led to a question stands before it.
+    async fn catch_up(&mut self) -> Result<(), Stop> {
+        if self.log_done {
+            return Ok(());
+        }
+        loop {
+            let page = self.cx.hub.call(&self.more_log(0)).await?;
+            let is_last = page.next <= self.log_at || page.next >= page.total;
+            self.print(&page)?;
+            if is_last {
+                break;
+            }
+        }
+        self.poll_log();
+        Ok(())
     }
 
     fn poll_events(&mut self, after: i64) {
@@ -115,7 +142,6 @@ impl<'a> Follow<'a> {
 
     /// Follows until the run is over, or the user lets go.
     pub async fn run(&mut self) -> Ended {
-        let mut last_log = 0;
         loop {
             if self.over && self.log_done {
                 return self.end().await;
@@ -123,17 +149,13 @@ impl<'a> Follow<'a> {
             match self.next().await {
                 Happened::Log(page) => {
                     let page = page?;
-                    if !page.text.is_empty() {
-                        self.line_begun = !page.text.ends_with('\n');
-                        logs::print(&page, self.cx)?;
-                    }
-                    let nothing_more = page.ended || (self.over && page.next <= last_log);
-                    last_log = page.next;
+                    let nothing_more = page.ended || (self.over && page.next <= self.log_at);
+                    self.print(&page)?;
                     if nothing_more {
                         self.log_done = true;
                         self.log = Box::pin(std::future::pending());
                     } else {
-                        self.poll_log(page.next);
+                        self.poll_log();
                     }
                 }
                 Happened::Events(page) => {
@@ -144,7 +166,7 @@ impl<'a> Follow<'a> {
                     if self.over {
                         self.events = Box::pin(std::future::pending());
                         if !self.log_done {
-                            self.poll_log(last_log.max(if let What::Log { after, .. } = self.what { after } else { 0 }));
+                            self.poll_log();
                         }
                     } else {
                         self.poll_events(page.cursor);
@@ -192,7 +214,10 @@ impl<'a> Follow<'a> {
         }
         let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
         match open.requests.into_iter().find(|r| r.status == "pending" && Some(r.message_id.as_str()) == id) {
-            Some(request) => self.show_question(request),
+            Some(request) => {
+                self.catch_up().await?;
+                self.show_question(request)
+            }
             None => Ok(()),
         }
     }
