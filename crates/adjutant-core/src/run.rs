@@ -287,6 +287,8 @@ pub enum RunEvent {
     Started,
     /// The agent could not be started.
     SpawnFailed,
+    /// The agent was not started, for this cause.
+    Refused(Cause),
     /// Somebody, or a limit, wants the attempt stopped.
     StopAsked(StopReason),
     /// The agent's process has ended and nothing of it is left.
@@ -334,6 +336,10 @@ pub fn apply(state: RunState, event: RunEvent, now: Time, retention: Retention) 
         (S::Stopping(StopReason::Cancelled), E::SpawnFailed) => Ok(S::Finished(Outcome::Cancelled)),
         (S::Stopping(_), E::SpawnFailed) => Ok(S::Finished(Outcome::SpawnFailed)),
         (_, E::SpawnFailed) => wrong("ended as not started"),
+
+        (S::Stopping(StopReason::Cancelled), E::Refused(_)) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Starting | S::Stopping(_), E::Refused(cause)) => Ok(S::Finished(Outcome::Failed(Failure::Agent(cause)))),
+        (_, E::Refused(_)) => wrong("refused"),
 
         (S::Queued | S::Stopped { .. }, E::StopAsked(StopReason::Cancelled)) => Ok(S::Finished(Outcome::Cancelled)),
         (S::Queued, E::StopAsked(StopReason::Paused)) => Ok(stopped(StopReason::Paused)),
@@ -433,6 +439,7 @@ mod tests {
             1 => Just(RunEvent::NotStarted),
             3 => Just(RunEvent::Started),
             1 => Just(RunEvent::SpawnFailed),
+            1 => proptest::sample::select(Cause::ALL.to_vec()).prop_map(RunEvent::Refused),
             2 => reason().prop_map(RunEvent::StopAsked),
             2 => (exit(), verdict(), any::<[bool; 4]>()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left])| {
                 let again_at = can_resume.then_some(Time(9));
@@ -487,6 +494,14 @@ mod tests {
             let next = apply(RunState::Running, RunEvent::Ended(end), Time(1), KEEP).expect("a running attempt can end");
             prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
         }
+    }
+
+    #[test]
+    fn an_agent_that_is_not_started_for_a_cause_fails_its_run() {
+        let refused = |state| apply(state, RunEvent::Refused(Cause::TooOld), Time(0), KEEP);
+        assert_eq!(refused(RunState::Starting), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::TooOld)))));
+        assert_eq!(refused(RunState::Stopping(StopReason::Cancelled)), Ok(RunState::Finished(Outcome::Cancelled)));
+        assert!(refused(RunState::Running).is_err(), "what runs was started");
     }
 
     #[test]

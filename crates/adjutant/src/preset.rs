@@ -332,6 +332,9 @@ pub struct About {
     /// all of this is from its documentation only.
     #[serde(default)]
     pub versions_tried: String,
+    /// It is not started in an older version, where there is a reason.
+    #[serde(default)]
+    pub version_min: Option<VersionMin>,
     /// How our tools get in.
     #[serde(default)]
     pub tools: String,
@@ -355,11 +358,42 @@ pub struct About {
     pub limits: Vec<String>,
 }
 
+/// The oldest version that is started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionMin {
+    pub version: String,
+    /// What an older one does, for people.
+    pub why: String,
+}
+
+impl VersionMin {
+    /// Says why a version is not started. `None`: it is.
+    #[must_use]
+    pub fn problem(&self, version: &Version) -> Option<String> {
+        let Self { version: least, why } = self;
+        let is_older = Version::find(least).is_some_and(|least| *version < least);
+        is_older.then(|| format!("too old to be started, {least} is needed: {why}"))
+    }
+
+    /// Says the same of all older versions.
+    #[must_use]
+    pub fn to_limit(&self) -> String {
+        let Self { version, why } = self;
+        format!("A version before {version} is not started: {why}.")
+    }
+}
+
 impl About {
     /// The versions that were tried. `None`: none was.
     #[must_use]
     pub fn tried(&self) -> Option<Tried> {
         Tried::parse(&self.versions_tried)
+    }
+
+    /// What does not work, or not as one would think, versions that are not started included.
+    pub fn all_limits(&self) -> impl Iterator<Item = String> {
+        self.version_min.iter().map(VersionMin::to_limit).chain(self.limits.iter().cloned())
     }
 }
 
@@ -462,7 +496,9 @@ mod tests {
             let args = [&preset.args, &preset.new_args, &preset.resume_args, &preset.untrusted_args, &preset.trusted_args, &preset.prompt_args];
             assert!(!args.into_iter().flatten().any(|arg| arg.contains("{mcp_token")), "{name}: no token in an argument");
             assert_eq!(preset.can.resume, !preset.resume_args.is_empty(), "{name}");
-            let About { versions_tried, sign_in_files, tools, directory, resumes, .. } = &preset.about;
+            let About { versions_tried, version_min, version_args, sign_in_files, tools, directory, resumes, .. } = &preset.about;
+            let can_be_held_to = |min: &VersionMin| Version::find(&min.version).is_some() && !min.why.is_empty() && !version_args.is_empty();
+            assert!(version_min.as_ref().is_none_or(can_be_held_to), "{name}: {version_min:?}");
             assert!(versions_tried.is_empty() || preset.about.tried().is_some(), "{name}: {versions_tried}");
             assert!(
                 sign_in_files.iter().all(|file| file.starts_with("~/") || file.starts_with('$') && file.contains('/')),
@@ -470,6 +506,15 @@ mod tests {
             );
             assert!([tools, directory, resumes].into_iter().all(|text| !text.is_empty()), "{name}: its page would have holes");
         }
+    }
+
+    #[test]
+    fn a_version_is_too_old_only_below_the_least_that_is_needed() {
+        let claude = builtin("claude").expect("it is there").about;
+        let (min, tried) = (claude.version_min.as_ref().expect("it has one"), claude.tried().expect("it was tried"));
+        let problem = |version: &str| min.problem(&Version::find(version).expect("a version"));
+        assert!(problem("2.1.99").is_some_and(|why| why.starts_with("too old to be started, 2.1.299 is needed: it would read")));
+        assert_eq!((problem("2.1.299"), problem("3.0"), min.problem(&tried.lowest)), (None, None, None));
     }
 
     #[test]

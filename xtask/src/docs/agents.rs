@@ -50,8 +50,9 @@ pub fn page(preset: &Preset) -> String {
         Some(tried) => push(
             &mut out,
             &format!(
-                "By {}. Tried: {tried} (of a range, its two ends), the real CLI with a scripted model. A version outside of that gets a note in `adj agents`, and is started all the same.\n",
-                about.vendor
+                "By {}. Tried: {tried} (of a range, its two ends), the real CLI with a scripted model. A version outside of that gets a note in `adj agents`, and is started all the same{}.\n",
+                about.vendor,
+                about.version_min.as_ref().map_or_else(String::new, |min| format!(", unless it is older than {}", min.version))
             ),
         ),
         None => push(
@@ -96,7 +97,7 @@ pub fn page(preset: &Preset) -> String {
         push(&mut out, &format!("Set for it: {}.", ticked(preset.env.iter().map(|(name, value)| format!("{name}={value}")))));
     }
     list(&mut out, "Good to know", &about.notes);
-    list(&mut out, "What does not work, or otherwise than one would think", &about.limits);
+    list(&mut out, "What does not work, or otherwise than one would think", &about.all_limits().collect::<Vec<_>>());
 
     push(&mut out, "\n## Failures that are understood\n\n| cause | told by | what to do |\n|---|---|---|");
     for failure in &preset.failures {

@@ -1,8 +1,10 @@
 //! What programs say that their versions are. They are asked once: what they said holds for as long
-//! as the program's file stays the same, also for the next hub (a file of the home keeps it).
+//! as the program's file stays the same, also for the next hub (a file of the home keeps it). A program
+//! that its preset holds to a version is not started before that is known, or cannot be found out.
 
 use super::router::Shared;
 use crate::config::{Home, Stamp};
+use crate::link::Order;
 use crate::ops::{Asking, OpError, VersionSaid};
 use crate::process::probe::{self, Probe, Said};
 use crate::view::{AgentList, ListAgents};
@@ -12,9 +14,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 /// How long a program may take to say its version: some need seconds to start.
@@ -29,38 +31,54 @@ const KEPT_MAX: usize = 200;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Known {
     stamp: Stamp,
-    said: String,
+    /// `None`: it was asked and did not say; only its start takes that for an answer.
+    said: Option<String>,
 }
 
 /// The versions that are known.
 #[derive(Debug)]
 pub(super) struct Versions {
     path: PathBuf,
-    /// `None`: not read yet. Held while programs are asked, so that each is asked once.
+    /// `None`: not read yet. A lock without an owner, since whoever starts a known program must not wait
+    /// for programs that are being asked.
     known: Mutex<Option<BTreeMap<PathBuf, Known>>>,
+    /// Held while programs are asked, so that each is asked once.
+    asking: tokio::sync::Mutex<()>,
 }
 
 impl Versions {
     pub(super) fn new(home: &Home) -> Self {
-        Self { path: home.versions(), known: Mutex::new(None) }
+        Self { path: home.versions(), known: Mutex::new(None), asking: tokio::sync::Mutex::new(()) }
     }
 
-    /// Finds out what each of these programs says, asking those side by side that are not known.
-    async fn of(&self, asking: Vec<Asking>) -> BTreeMap<PathBuf, VersionSaid> {
-        let mut kept = self.known.lock().await;
-        let known = kept.get_or_insert_with(|| read(&self.path));
-        let mut found = BTreeMap::new();
-        let mut unknown = Vec::new();
-        for asking in asking {
-            match known.get(&asking.program) {
-                Some(before) if Some(before.stamp) == Stamp::of(&asking.program) => {
-                    found.insert(asking.program, Ok(before.said.clone()));
-                }
-                _ => unknown.push(asking),
-            }
+    /// Says why an attempt's program must not be started: it is older than its preset allows. Asks it
+    /// only if nothing is known of it, and before it is refused: a script that starts another program
+    /// stays the same when that is updated.
+    pub(super) async fn too_old(&self, order: &Order) -> Option<String> {
+        let asking = crate::ops::version_question(order)?;
+        let program = asking.program.clone();
+        if let Some(known) = self.known_of(&program) {
+            crate::ops::too_old(order, &known.said?)?;
+            self.forget(&program);
         }
-        let mut has_news = false;
-        let mut unknown = unknown.into_iter();
+        let said = self.of(vec![asking]).await.remove(&program)?;
+        if said.is_err() {
+            tracing::info!(program = %program.display(), "it does not say its version, and is started all the same");
+        }
+        crate::ops::too_old(order, &said.ok()?)
+    }
+
+    /// Finds out what each of these programs says, asking those side by side that have not said it.
+    async fn of(&self, asking: Vec<Asking>) -> BTreeMap<PathBuf, VersionSaid> {
+        let mut found = BTreeMap::new();
+        let unknown = self.sift(asking, &mut found);
+        if unknown.is_empty() {
+            return found;
+        }
+        let _asking = self.asking.lock().await;
+        // Somebody else may have asked them meanwhile.
+        let mut unknown = self.sift(unknown, &mut found).into_iter();
+        let mut news = Vec::new();
         let mut asked = JoinSet::new();
         loop {
             while asked.len() < ASKED_AT_ONCE
@@ -73,13 +91,44 @@ impl Versions {
             let Some(done) = asked.join_next().await else { break };
             let Ok((program, stamp, said)) = done else { continue };
             // Of a file that was changed meanwhile nobody knows which of the two has spoken.
-            if let (Some(stamp), Ok(said)) = (stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)), &said) {
-                known.insert(program.clone(), Known { stamp, said: said.clone() });
-                has_news = true;
+            if let Some(stamp) = stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)) {
+                news.push((program.clone(), Known { stamp, said: said.as_ref().ok().cloned() }));
             }
             found.insert(program, said);
         }
-        if has_news {
+        self.keep(news);
+        found
+    }
+
+    /// Moves what is known into `found`. Returns the rest.
+    fn sift(&self, asking: Vec<Asking>, found: &mut BTreeMap<PathBuf, VersionSaid>) -> Vec<Asking> {
+        let mut unknown = Vec::new();
+        for asking in asking {
+            match self.known_of(&asking.program).and_then(|known| known.said) {
+                Some(said) => {
+                    found.insert(asking.program, Ok(said));
+                }
+                None => unknown.push(asking),
+            }
+        }
+        unknown
+    }
+
+    fn known_of(&self, program: &Path) -> Option<Known> {
+        let stamp = Stamp::of(program);
+        self.with_known(|known| known.get(program).filter(|before| Some(before.stamp) == stamp).cloned())
+    }
+
+    fn forget(&self, program: &Path) {
+        self.with_known(|known| known.remove(program));
+    }
+
+    fn keep(&self, news: Vec<(PathBuf, Known)>) {
+        if news.is_empty() {
+            return;
+        }
+        self.with_known(|known| {
+            known.extend(news);
             known.retain(|program, before| Stamp::of(program) == Some(before.stamp));
             while known.len() > KEPT_MAX {
                 known.pop_first();
@@ -87,8 +136,13 @@ impl Versions {
             if let Err(error) = write(&self.path, known) {
                 tracing::warn!(%error, path = %self.path.display(), "the programs' versions cannot be kept");
             }
-        }
-        found
+        });
+    }
+
+    fn with_known<T>(&self, work: impl FnOnce(&mut BTreeMap<PathBuf, Known>) -> T) -> T {
+        // Whoever broke off has left a whole map behind.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        work(known.get_or_insert_with(|| read(&self.path)))
     }
 }
 
@@ -129,6 +183,8 @@ fn read(path: &Path) -> BTreeMap<PathBuf, Known> {
 fn write(path: &Path, known: &BTreeMap<PathBuf, Known>) -> io::Result<()> {
     let temporary = path.with_extension("json.new");
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(&serde_json::to_vec(known)?)?;
+    // What did not say it now may say it to the next hub.
+    let said: BTreeMap<&PathBuf, &Known> = known.iter().filter(|(_, known)| known.said.is_some()).collect();
+    file.write_all(&serde_json::to_vec(&said)?)?;
     std::fs::rename(&temporary, path)
 }

@@ -78,6 +78,13 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 
 async fn start(hub: Arc<Hub>, launch: Launch) {
     let Launch { id, dir, order } = launch;
+    if let Some(problem) = hub.versions.too_old(&order).await {
+        while let Err(error) = hub.ops.refused_as_too_old(id, problem.clone()).await {
+            tracing::error!(attempt = %id, %error, "that its agent is too old cannot be recorded yet");
+            tokio::time::sleep(SETTLE_AGAIN).await;
+        }
+        return;
+    }
     let (dir, order) = (Arc::new(dir), Arc::new(order));
     let spawned = loop {
         failpoint!("hub.before_guard");

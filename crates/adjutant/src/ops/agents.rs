@@ -4,10 +4,11 @@
 use super::runs::checked_env;
 use super::{OpError, Ops};
 use crate::config::{AgentEntry, BUILT_IN};
-use crate::preset::{self, About, Capabilities, Preset, Tried, Version};
+use crate::link::Order;
+use crate::preset::{self, About, Capabilities, Preset, Tried, Version, VersionMin};
 use crate::store::harness_word;
-use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView};
-use adjutant_core::{Action, AgentSpec, HarnessKind, Principal, PromptVia};
+use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView};
+use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Principal, PromptVia};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -119,6 +120,9 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
         version: None,
         version_note: None,
         versions_tried: about.and_then(|about| about.tried()).map(|tried| tried.to_string()),
+        version_min: about
+            .and_then(|about| about.version_min.as_ref())
+            .map(|VersionMin { version, why }| VersionMinView { version: version.clone(), why: why.clone() }),
         documented_only: about.is_some_and(|about| about.versions_tried.is_empty()),
         sign_in: about.and_then(|about| sign_in(about, &entry.spec.env, env)),
         can: match (preset, entry.spec.harness) {
@@ -141,9 +145,33 @@ fn can(can: Capabilities) -> CanView {
 /// in for an attempt.
 fn asked_env(entry: &AgentEntry, preset: &Preset, env: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     let mut own = own_env(&entry.spec, env.clone());
-    own.extend(preset.env.iter().filter(|(_, value)| !value.contains('{')).map(|(name, value)| (name.clone(), value.clone())));
     own.extend(entry.spec.env.clone());
-    own.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    with_presets(preset, own)
+}
+
+fn with_presets(preset: &Preset, env: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+    let mut all: BTreeMap<String, String> =
+        preset.env.iter().filter(|(_, value)| !value.contains('{')).map(|(name, value)| (name.clone(), value.clone())).collect();
+    all.extend(env);
+    all.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// What an attempt's program is to be asked before it is started, if its preset holds it to a version.
+#[must_use]
+pub fn version_question(order: &Order) -> Option<Asking> {
+    let preset = order.preset.as_ref().filter(|preset| preset.about.version_min.is_some() && !preset.about.version_args.is_empty())?;
+    let program = order.argv.first().map(PathBuf::from).filter(|program| program.is_absolute())?;
+    Some(Asking { program, args: preset.about.version_args.clone(), env: with_presets(preset, order.env.clone()) })
+}
+
+/// Says why an attempt's program is not started that says this about its version, and what to do.
+#[must_use]
+pub fn too_old(order: &Order, said: &str) -> Option<String> {
+    let preset = order.preset.as_ref()?;
+    let version = Version::find(said)?;
+    let problem = preset.about.version_min.as_ref()?.problem(&version)?;
+    let hint = preset.failures.iter().find(|pattern| pattern.cause == Cause::TooOld.word()).map_or("update it", |pattern| &pattern.hint);
+    Some(format!("{} {version} is {problem}\n{hint}", preset.title))
 }
 
 /// Looks whether what signing in leaves behind is there; never into it.
@@ -176,7 +204,11 @@ pub fn tell_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, VersionSaid>
         let version = said.as_ref().map(|said| Version::find(said));
         let tried = agent.versions_tried.as_deref().and_then(Tried::parse);
         (agent.version, agent.version_note) = match version {
-            Ok(Some(version)) => (Some(version.to_string()), tried.and_then(|tried| tried.note(&version))),
+            Ok(Some(version)) => {
+                let least = agent.version_min.as_ref().map(|min| VersionMin { version: min.version.clone(), why: min.why.clone() });
+                let note = least.and_then(|least| least.problem(&version)).or_else(|| tried.and_then(|tried| tried.note(&version)));
+                (Some(version.to_string()), note)
+            }
             Ok(None) => (None, Some("it says no version that can be read".to_owned())),
             Err(problem) => (None, Some(format!("it was asked for its version: {problem}"))),
         };

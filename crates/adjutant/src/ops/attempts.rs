@@ -227,6 +227,20 @@ impl Ops {
         .await
     }
 
+    /// Records that an attempt's agent was not started because its program is too old.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn refused_as_too_old(&self, id: AttemptId, message: String) -> Result<(), OpError> {
+        let retention = self.retention();
+        self.current(id, move |tx, run| {
+            tx.set_detail(run.id, &message)?;
+            tx.set_fruitless(run.id, id.n)?;
+            tx.advance(run, RunEvent::Refused(Cause::TooOld), retention, "hub", &message).map(|_| ())
+        })
+        .await
+    }
+
     /// Runs `work` on the run of an attempt when that attempt is still its newest and live.
     async fn current(&self, id: AttemptId, work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static) -> Result<(), OpError> {
         Ok(self

@@ -21,7 +21,7 @@ mod trust;
 mod waits;
 mod webhooks;
 
-pub use agents::{Asking, VersionSaid, tell_versions};
+pub use agents::{Asking, VersionSaid, tell_versions, too_old, version_question};
 pub use attempts::{AttemptId, Launch};
 pub use chats::Uncounted;
 pub use chores::until;

@@ -53,6 +53,9 @@ pub struct AgentView {
     /// The versions that were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions_tried: Option<String>,
+    /// In an older version it is not started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_min: Option<VersionMinView>,
     /// What is known about it is from its documentation: it was never started in a test.
     #[serde(default)]
     pub documented_only: bool,
@@ -62,6 +65,13 @@ pub struct AgentView {
     /// Nothing for a program of which nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub can: Option<CanView>,
+}
+
+/// The oldest version that is started, and what an older one does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionMinView {
+    pub version: String,
+    pub why: String,
 }
 
 /// Whether what signing in leaves behind is there. Only that is looked at, never what it holds.

@@ -86,6 +86,56 @@ fn a_program_that_does_not_say_its_version_is_listed_all_the_same() {
     assert!(table.out.contains("unknown") && table.err.contains("codex: it was asked for its version"), "{table:?}");
 }
 
+/// Plays Claude Code: says the version that a file beside it holds, and otherwise that it is done.
+fn plays_claude(here: &Here) -> impl Fn(&str) {
+    let bin = here.bin.display();
+    let script = format!(
+        "[ \"$1\" = --version ] && {{ echo x >> {bin}/asked; exec cat {bin}/version; }}\necho x >> {bin}/started\n\
+         echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}}'"
+    );
+    program(&here.bin.join("claude"), &script);
+    let version = here.bin.join("version");
+    move |said| std::fs::write(&version, said).expect("the version can be written")
+}
+
+#[test]
+fn a_program_that_is_too_old_for_its_preset_is_not_started() {
+    let here = Here::new();
+    let says = plays_claude(&here);
+    says("2.1.298 (Claude Code)");
+    let run = || here.adj(&["--json", "run", "-a", "claude", "-w", "Look at @/etc/passwd"]);
+    let old = run();
+    let view = old.data();
+    assert_eq!((&view["status"], &view["outcome"], &view["attempt"]), (&json!("error"), &json!("failed"), &json!(1)), "{old:?}");
+    let reason = view["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("too old") && reason.contains("2.1.298 is too old to be started, 2.1.299 is needed"), "{view}");
+    assert!(reason.contains("update it: claude update"), "{view}");
+    assert_eq!((here.lines("asked"), here.lines("started"), old.code), (1, 0, 1), "{old:?}");
+    let agent = here.agent("claude");
+    assert!(agent["version_note"].as_str().is_some_and(|note| note.starts_with("too old to be started, 2.1.299 is needed")), "{agent}");
+    // What the script starts was updated, and the script is the same.
+    says("2.1.299 (Claude Code)");
+    let new = run();
+    assert_eq!((&new.data()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 1), "{new:?}");
+    run();
+    here.home.ok(&["stop"]);
+    run();
+    assert_eq!((here.lines("asked"), here.lines("started")), (2, 3), "neither a later run nor one of the next hub asks again");
+}
+
+#[test]
+fn a_program_that_does_not_say_its_version_is_started() {
+    let here = Here::new();
+    let says = plays_claude(&here);
+    let run = || here.adj(&["--json", "run", "-a", "claude", "-w", "Do it"]).data();
+    // There is no file with a version: it fails when it is asked.
+    assert_eq!((&run()["outcome"], &run()["outcome"]), (&json!("succeeded"), &json!("succeeded")));
+    assert_eq!((here.lines("asked"), here.lines("started")), (1, 2));
+    says("a fine one");
+    here.agent("claude");
+    assert_eq!((&run()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 3));
+}
+
 #[test]
 fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
     let here = Here::new();

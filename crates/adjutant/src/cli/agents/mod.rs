@@ -204,6 +204,6 @@ fn told_by(preset: &Preset) -> Vec<(&'static str, String)> {
         ("variables", preset.env_pass.join(" ")),
     ];
     lines.extend(about.notes.iter().map(|note| ("note", plain(note))));
-    lines.extend(about.limits.iter().map(|limit| ("limit", plain(limit))));
+    lines.extend(about.all_limits().map(|limit| ("limit", plain(&limit))));
     lines
 }
