@@ -14,6 +14,7 @@ pub mod identity;
 pub mod limits;
 pub mod name;
 pub mod principal;
+pub mod rate_limit;
 pub mod report;
 pub mod request;
 pub mod resume;

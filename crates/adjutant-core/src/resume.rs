@@ -98,9 +98,72 @@ impl Told {
     }
 }
 
+impl Told {
+    /// Writes it for a run that does not remember it.
+    fn to_earlier(&self) -> String {
+        match self {
+            Self::Decided(decided) => decided.to_text(),
+            Self::Ruled(Ruled { number, action, approved: true, words }) => {
+                let note = words.as_ref().map_or_else(String::new, |words| format!(" Note: {words}"));
+                format!("{number}: {action}\nApproved at that time.{note} Look whether it was done, and ask again before you do it now.")
+            }
+            Self::Ruled(Ruled { number, action, approved: false, words }) => {
+                let reason = words.as_ref().map_or_else(String::new, |words| format!(": {words}"));
+                format!("{number}: {action}\nDenied{reason}")
+            }
+            Self::Delegated(Delegated::Approved { task, child, result }) => {
+                let result = result.as_ref().map_or_else(String::new, |result| format!("\nResult: {result}"));
+                format!("Delegated to {child}: {task}{result}")
+            }
+            Self::Delegated(Delegated::Denied { task, reason }) => format!("Not delegated: {task}\nReason: {reason}"),
+        }
+    }
+}
+
+/// Most of what earlier attempts were told that a new one is told again, the newest, and all of it in bytes.
+pub const EARLIER_MAX: usize = 50;
+pub const EARLIER_BYTES_MAX: usize = 16 * 1024;
+
+/// What earlier attempts were told, as far as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Earlier {
+    /// Oldest first.
+    texts: Vec<String>,
+    /// Something older, or too long, was left out.
+    has_more: bool,
+}
+
+impl Earlier {
+    /// Keeps the newest of what is given (oldest first) that fit.
+    #[must_use]
+    pub fn of(all: Vec<Told>) -> Self {
+        let mut kept = Self::default();
+        let mut bytes = 0;
+        for told in all.iter().rev() {
+            let text = told.to_earlier();
+            if kept.texts.len() == EARLIER_MAX || bytes + text.len() > EARLIER_BYTES_MAX {
+                kept.has_more = true;
+                continue;
+            }
+            bytes += text.len();
+            kept.texts.push(text);
+        }
+        kept.texts.reverse();
+        kept
+    }
+
+    fn to_text(&self) -> Option<String> {
+        let Self { texts, has_more } = self;
+        let more = if *has_more { "\n\nMore, older or long, is left out here." } else { "" };
+        (!texts.is_empty() || *has_more).then(|| format!("## EARLIER ANSWERS\n\nThis was decided before and holds:\n\n{}{more}", texts.join("\n\n")))
+    }
+}
+
 /// Everything that a new attempt is told beside its task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resumption {
+    /// For one that does not remember it.
+    pub earlier: Earlier,
     pub decided: Vec<Decided>,
     pub ruled: Vec<Ruled>,
     pub delegated: Vec<Delegated>,
@@ -121,7 +184,8 @@ pub struct Resumption {
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
     let before = "You have worked on this before. This is what you left behind and what has been decided since.";
-    format!("{}\n\n{before}\n\n{}", task.trim_end(), since(resumption))
+    let earlier = resumption.earlier.to_text().map_or_else(String::new, |earlier| format!("{earlier}\n\n"));
+    format!("{}\n\n{before}\n\n{earlier}{}", task.trim_end(), since(resumption))
 }
 
 /// Writes what an agent is told that goes on in its own session, where it has its task before it.
@@ -131,7 +195,8 @@ pub fn compose_in_session(resumption: &Resumption) -> String {
 }
 
 fn since(resumption: &Resumption) -> String {
-    let Resumption { decided, ruled, delegated, messages, checkpoint, after_error, choice, resolution, working_directory, next_step } = resumption;
+    let Resumption { earlier: _, decided, ruled, delegated, messages, checkpoint, after_error, choice, resolution, working_directory, next_step } =
+        resumption;
     let mut parts = Vec::new();
     if !decided.is_empty() {
         let mut text = "## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned();
@@ -197,6 +262,36 @@ mod tests {
         };
         let expected = "Look at auth\n\nYou have worked on this before. This is what you left behind and what has been decided since.\n\n## CLARIFICATION RESPONSE\n\nYour questions have been answered:\n\nQ1: OAuth2, JWT, or both?\nA: Both.\n\nQ2: Which version?\nNobody answered in time. Decide for yourself and say so in your report.\n\n## RESUME INSTRUCTIONS\n\nContinue where you left off. Do not repeat what is done.";
         assert_eq!(compose("Look at auth\n", &resumption), expected);
+    }
+
+    fn answered(number: usize, answer: &str) -> Told {
+        let (number, question) = (format!("Q{number}"), "Which?".to_owned());
+        Told::Decided(Decided { number, question, became: Became::Answered(answer.to_owned()) })
+    }
+
+    #[test]
+    fn what_earlier_attempts_were_told_is_told_to_one_that_does_not_remember() {
+        let ruled = |approved, words: Option<&str>| {
+            Told::Ruled(Ruled { number: "Q2".to_owned(), action: "Drop the table".to_owned(), approved, words: words.map(str::to_owned) })
+        };
+        let denied = Told::Delegated(Delegated::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() });
+        let earlier = Earlier::of(vec![answered(1, "Both."), ruled(true, None), ruled(false, Some("not today")), denied]);
+        let resumption = Resumption { earlier, ..Resumption::default() };
+        let expected = "## EARLIER ANSWERS\n\nThis was decided before and holds:\n\nQ1: Which?\nA: Both.\n\nQ2: Drop the table\nApproved at that time. Look whether it was done, and ask again before you do it now.\n\nQ2: Drop the table\nDenied: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
+        let text = compose("T", &resumption);
+        assert!(text.contains(expected), "{text}");
+        assert!(!compose_in_session(&resumption).contains("EARLIER"), "in its session it has it before it");
+    }
+
+    #[test]
+    fn of_what_earlier_attempts_were_told_the_newest_that_fit_are_kept() {
+        let many = Earlier::of((1..=EARLIER_MAX + 1).map(|n| answered(n, "yes")).collect());
+        assert_eq!((many.texts.len(), many.has_more), (EARLIER_MAX, true));
+        assert!(many.texts[0].starts_with("Q2:") && many.texts.ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)]));
+        let long = Earlier::of(vec![answered(1, "short"), answered(2, &"x".repeat(EARLIER_BYTES_MAX)), answered(3, "short")]);
+        assert_eq!((long.texts.len(), long.has_more), (2, true), "what is too long does not cost the others their place");
+        assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nMore, older or long, is left out here."));
+        assert!(!Earlier::of(vec![answered(1, "yes")]).has_more);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum StopReason {
     Blocker,
     /// It said that an error keeps it from going on.
     Error,
-    /// Its model is not to be had until a time that the vendor has told; it goes on by itself then.
+    /// Its model is not to be had for a while; it goes on by itself then.
     RateLimited,
 }
 
@@ -87,8 +87,10 @@ pub enum Verdict {
 pub enum Cause {
     NotSignedIn,
     ModelUnavailable,
-    /// Too many calls, or the quota is used up.
+    /// Too many calls, or the quota of a time is used up.
     RateLimited,
+    /// The account has nothing left to pay with: waiting does not help.
+    NoCredit,
     ContextExhausted,
     /// The CLI does not know what it was asked with.
     TooOld,
@@ -105,10 +107,11 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NotSignedIn,
         Self::ModelUnavailable,
         Self::RateLimited,
+        Self::NoCredit,
         Self::ContextExhausted,
         Self::TooOld,
         Self::SessionLost,
@@ -125,6 +128,7 @@ impl Cause {
             Self::NotSignedIn => "not_signed_in",
             Self::ModelUnavailable => "model_unavailable",
             Self::RateLimited => "rate_limited",
+            Self::NoCredit => "no_credit",
             Self::ContextExhausted => "context_exhausted",
             Self::TooOld => "too_old",
             Self::SessionLost => "session_lost",
@@ -148,6 +152,7 @@ impl fmt::Display for Cause {
             Self::NotSignedIn => "the agent is not signed in",
             Self::ModelUnavailable => "the model is not available",
             Self::RateLimited => "rate limited or out of quota",
+            Self::NoCredit => "no credit is left",
             Self::ContextExhausted => "the context is full",
             Self::TooOld => "the agent's program is too old or too new for its preset",
             Self::SessionLost => "the session to resume is gone",
@@ -264,7 +269,7 @@ pub struct AttemptEnd {
     pub exit: Exit,
     /// What the agent's stream said. `None`: it has none, and the exit status decides.
     pub verdict: Option<Verdict>,
-    /// When a rate limit ends, where the vendor told.
+    /// When a run that has met a rate limit goes on by itself. `None`: it does not.
     pub again_at: Option<Time>,
     /// The run reported its own failure: never shown as success.
     pub failure_reported: bool,
@@ -549,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_limit_whose_end_is_known_stops_the_run_until_then() {
+    fn a_rate_limit_stops_the_run_until_it_goes_on_by_itself() {
         let limited = end(Some(Verdict::Failed(Cause::RateLimited)));
         let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
         let until = Time(77);

@@ -11,6 +11,7 @@ pub use webhooks::Webhook;
 
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
+use adjutant_core::rate_limit::Patience;
 use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 use serde::{Deserialize, Serialize};
@@ -317,6 +318,8 @@ pub struct Config {
     pub refuse_shared_directory: bool,
     /// How large a tree of delegated runs may become.
     pub tree: TreeLimits,
+    /// How runs wait for their vendors' limits to end.
+    pub patience: Patience,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
     pub chats: Chats,
@@ -402,6 +405,8 @@ struct FileConfig {
     refuse_shared_directory: bool,
     #[serde(default)]
     delegation: FileDelegation,
+    #[serde(default)]
+    rate_limits: FileRateLimits,
     default_agent: Option<String>,
     #[serde(default)]
     agents: BTreeMap<String, FileAgent>,
@@ -433,6 +438,14 @@ impl FileDelegation {
             total_max: total_max.unwrap_or(built_in.total_max),
         }
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileRateLimits {
+    times_max: Option<u32>,
+    pause: Option<String>,
+    pause_max: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -599,6 +612,12 @@ impl Config {
         if log_bytes_max < LOG_BYTES_MIN {
             return Err(value("log_bytes_max", format!("at least {LOG_BYTES_MIN}")));
         }
+        let built_in = Patience::default();
+        let patience = Patience {
+            times_max: file.rate_limits.times_max.unwrap_or(built_in.times_max),
+            pause_ms: duration("rate_limits.pause", file.rate_limits.pause.as_deref(), built_in.pause_ms)?,
+            pause_ms_max: duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max)?,
+        };
         let declared = |name: &str| agents.keys().find(|agent| agent.as_str() == name).cloned();
         let chats = Chats::of(file.chats, &declared).map_err(|(field, problem)| value(&field, problem))?;
         let webhooks = webhooks::read(file.webhooks, &path).map_err(|(field, problem)| value(&field, problem))?;
@@ -616,6 +635,7 @@ impl Config {
             containment: file.containment,
             refuse_shared_directory: file.refuse_shared_directory,
             tree: file.delegation.limits(),
+            patience,
             default_agent: file.default_agent,
             agents,
             path,

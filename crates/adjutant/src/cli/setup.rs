@@ -11,6 +11,7 @@ use crate::preset::Preset;
 use crate::text;
 use crate::view::{ListAgents, codes};
 use adjutant_core::chat::Budget;
+use adjutant_core::rate_limit::Patience;
 use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind};
 use serde_json::{Map, Value, json};
@@ -82,6 +83,7 @@ fn show(home: &Home, out: &Out) -> Ended {
             "refuse_shared_directory": config.refuse_shared_directory,
             "default_agent": config.default_agent,
             "delegation": delegation(&config),
+            "rate_limits": rate_limits(&config),
             "chats": chats(&config),
             "chat_templates": config.chats.templates().map(|(name, template)| (name.to_owned(), self::template(template))).collect::<Map<_, _>>(),
             "agents": agents,
@@ -101,6 +103,7 @@ fn show(home: &Home, out: &Out) -> Ended {
         out.line(&format!("default_agent = \"{}\"", text::line(agent)))?;
     }
     section("delegation", delegation(&config), out)?;
+    section("rate_limits", rate_limits(&config), out)?;
     section("chats", chats(&config), out)?;
     for (name, template) in config.chats.templates() {
         section(&format!("chats.templates.{name}"), self::template(template), out)?;
@@ -136,6 +139,12 @@ fn section(name: &str, fields: Value, out: &Out) -> Result<(), Stop> {
 fn delegation(config: &Config) -> Value {
     let TreeLimits { depth_max, children_max, live_max, total_max } = config.tree;
     json!({"depth_max": depth_max, "children_max": children_max, "live_max": live_max, "total_max": total_max})
+}
+
+fn rate_limits(config: &Config) -> Value {
+    let Patience { times_max, pause_ms, pause_ms_max } = config.patience;
+    let length = |ms: i64| super::age::short(ms / 1000);
+    json!({"times_max": times_max, "pause": length(pause_ms), "pause_max": length(pause_ms_max)})
 }
 
 fn chats(config: &Config) -> Value {

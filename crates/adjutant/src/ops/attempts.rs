@@ -1,19 +1,19 @@
 //! Attempts as the hub drives them: claiming, launching, taking facts in, saying what is wanted.
 
 use super::trust::Honoured;
-use super::{OpError, Ops, Terms, render};
+use super::{OpError, Ops, Terms, render, resumption};
 
 use crate::link::{AttemptDir, Closing, Fact, FactKind, Order, Orders, Saw, SawAcceptance, UsageText};
 use crate::preset::Preset;
 use crate::store::{
-    self, EndRow, Message, Request, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, fruitless_attempts, harness_word, live_in_dir, live_runs,
-    measure_of, next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, turn_of_run, untold_of,
+    EndRow, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, fruitless_attempts, harness_word, live_in_dir, live_runs, measure_of,
+    next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, times_limited, turn_of_run, untold_of,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::checkpoint::{self, Known};
 use adjutant_core::identity::{Measure, Voice, with_statement};
 use adjutant_core::report::{Claim, named_files};
-use adjutant_core::resume::{Resumption, Told, compose, compose_in_session};
+use adjutant_core::resume::{compose, compose_in_session};
 use adjutant_core::tree::Rank;
 use adjutant_core::{
     AttemptEnd, AttemptNo, Cause, Denied, Exit, HarnessKind, PromptVia, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time,
@@ -110,7 +110,7 @@ impl Ops {
                 let mut since = None;
                 if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                     let told = untold_of(tx.connection(), run.id, TOLD_MAX)?;
-                    let resumption = resumption(tx, &run, &told)?;
+                    let resumption = resumption::of(tx, &run, &told)?;
                     input.prompt = compose(&input.prompt, &resumption);
                     since = Some(resumption);
                     for request in &told {
@@ -236,7 +236,7 @@ impl Ops {
         self.current(id, move |tx, run| {
             tx.set_detail(run.id, &message)?;
             tx.set_fruitless(run.id, id.n)?;
-            tx.advance(run, RunEvent::Refused(Cause::TooOld), retention, "hub", &message).map(|_| ())
+            tx.advance(run, RunEvent::Refused(Cause::TooOld), retention, "hub", "").map(|_| ())
         })
         .await
     }
@@ -443,7 +443,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
                     }
                 }
                 let claimed_at = attempt_row(tx.connection(), run.id, id.n)?.map_or(tx.now(), |row| row.claimed_at);
-                let sent = unsent(tx, &run)?.into_iter().filter(|message| message.sent_at <= claimed_at).map(|message| message.id);
+                let sent = resumption::unsent(tx, &run)?.into_iter().filter(|message| message.sent_at <= claimed_at).map(|message| message.id);
                 tx.deliver_messages(&run, &sent.collect::<Vec<_>>(), "prompt")?;
                 tx.set_resolution(run.id, None, None, None)?;
             }
@@ -481,16 +481,27 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
             if let Some(usage) = usage {
                 tx.add_usage(run.id, &usage_of(usage))?;
             }
-            if let Some(verdict) = verdict.as_ref().filter(|verdict| !verdict.message.is_empty() && !matches!(run.state, RunState::Stopping(_))) {
-                tx.set_detail(run.id, &verdict.message)?;
+            let told = verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time);
+            let mut detail = verdict.as_ref().map_or_else(String::new, |verdict| verdict.message.clone());
+            let verdict = verdict.map(|verdict| match verdict.cause {
+                Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
+                None => Verdict::Succeeded,
+            });
+            let mut again_at = None;
+            if verdict == Some(Verdict::Failed(Cause::RateLimited)) {
+                let times = times_limited(tx.connection(), run.id)?;
+                again_at = terms.patience.goes_on_at(told, times, tx.now());
+                if again_at.is_none() && times > 0 {
+                    detail.push_str(&format!("\nit went on by itself {times} times, as often as it may (rate_limits in the configuration)"));
+                }
+            }
+            if !detail.is_empty() && !matches!(run.state, RunState::Stopping(_)) {
+                tx.set_detail(run.id, detail.trim_start())?;
             }
             let end = AttemptEnd {
                 exit,
-                again_at: verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time),
-                verdict: verdict.map(|verdict| match verdict.cause {
-                    Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
-                    None => Verdict::Succeeded,
-                }),
+                again_at,
+                verdict,
                 failure_reported: run.claim == Some(Claim::Failed),
                 blocking_request_open: run.is_waiting(),
                 checkpoint_left: run.checkpoint_attempt == Some(id.n),
@@ -524,33 +535,6 @@ fn voice(harness: HarnessKind, preset: Option<&Preset>) -> Voice {
         HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => Voice::Tools,
         HarnessKind::Vendor | HarnessKind::Plain => Voice::Blocks,
     }
-}
-
-/// Messages that a new attempt gets with its prompt, because its process reads none.
-fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError> {
-    if run.prompt_via == PromptVia::Stream { Ok(Vec::new()) } else { queued_messages(tx.connection(), run.id) }
-}
-
-/// What a new attempt of a run is told beside its task.
-fn resumption(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
-    let mut resumption = Resumption {
-        after_error: run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error")),
-        choice: run.choice,
-        checkpoint: super::reports::checkpoint(tx.connection(), run)?,
-        resolution: run.resolution.clone(),
-        working_directory: run.cwd.clone(),
-        next_step: run.next_step.clone(),
-        messages: unsent(tx, run)?.into_iter().map(|message| message.text).collect(),
-        ..Resumption::default()
-    };
-    for request in told {
-        match store::told(request) {
-            Told::Decided(decided) => resumption.decided.push(decided),
-            Told::Ruled(ruled) => resumption.ruled.push(ruled),
-            Told::Delegated(delegated) => resumption.delegated.push(delegated),
-        }
-    }
-    Ok(resumption)
 }
 
 /// Keeps what was seen of what an attempt left behind; its checkpoint is where it was and what it

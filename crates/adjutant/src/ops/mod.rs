@@ -13,6 +13,7 @@ mod logs;
 mod pick;
 mod render;
 mod reports;
+mod resumption;
 mod runs;
 mod search;
 mod signals;
@@ -29,6 +30,7 @@ pub use error::{OpError, http_status};
 
 use crate::config::{Config, Home};
 use crate::store::{Key, Store, StoreError, Tx};
+use adjutant_core::rate_limit::Patience;
 use adjutant_core::run::Retention;
 use adjutant_core::{Action, Principal};
 use serde::Serialize;
@@ -50,6 +52,7 @@ struct Terms {
     retention: Retention,
     /// How long a request stays open that does not say so itself.
     expiry_ms: i64,
+    patience: Patience,
 }
 
 /// Longest wait of one call, in milliseconds; callers that want more call again.
@@ -115,7 +118,7 @@ impl Ops {
 
     /// What counts for whatever is taken in now.
     fn terms(&self) -> Terms {
-        Terms { retention: self.retention(), expiry_ms: self.expiry_ms(None) }
+        Terms { retention: self.retention(), expiry_ms: self.expiry_ms(None), patience: self.config_or_builtin().patience }
     }
 
     /// How long stopped runs are kept, as far as the configuration can be read.

@@ -136,6 +136,57 @@ fn a_program_that_does_not_say_its_version_is_started() {
     assert_eq!((&run()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 3));
 }
 
+/// Plays Claude Code: it is told to come again later as often as a file beside it has lines, each time one less.
+fn plays_limited(here: &Here, times: usize) {
+    let bin = here.bin.display();
+    let script = format!(
+        "[ \"$1\" = --version ] && exec echo 2.1.329\nif [ -s {bin}/limits ]; then sed -i 1d {bin}/limits; error=true said='API Error: 429 slow down'\n\
+         else error=false said=done; fi\necho x >> {bin}/started\n\
+         echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":'$error',\"result\":\"'$said'\"}}'"
+    );
+    program(&here.bin.join("claude"), &script);
+    std::fs::write(here.bin.join("limits"), "x\n".repeat(times)).expect("a file");
+}
+
+fn config(here: &Here, text: &str) {
+    std::fs::write(here.home.home.dir.join("config.toml"), text).expect("the configuration can be written");
+}
+
+#[test]
+fn a_run_goes_on_by_itself_after_rate_limits_so_often_and_then_fails() {
+    let here = Here::new();
+    plays_limited(&here, 5);
+    config(&here, "[rate_limits]\ntimes_max = 2\npause = \"10ms\"\n");
+    here.adj(&["run", "--detach", "-a", "claude", "-n", "limited", "Do it"]);
+    let view = here.home.finished("limited");
+    assert_eq!((&view["outcome"], &view["attempt"], here.lines("started")), (&json!("failed"), &json!(3), 3), "{view}");
+    let reason = view["reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("rate limited") && reason.contains("429 slow down") && reason.contains("went on by itself 2 times"), "{view}");
+    // Two limits are left: as many as it has patience for.
+    here.adj(&["run", "--detach", "-a", "claude", "-n", "patient", "Do it"]);
+    let view = here.home.finished("patient");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(3)), "{view}");
+}
+
+#[test]
+fn a_run_that_waits_for_a_rate_limit_to_end_is_resumed_by_hand_and_counts_anew() {
+    let here = Here::new();
+    plays_limited(&here, 2);
+    config(&here, "[rate_limits]\ntimes_max = 1\npause = \"1h\"\npause_max = \"1h\"\n");
+    here.adj(&["run", "--detach", "-a", "claude", "-n", "limited", "Do it"]);
+    for attempt in 1..=2 {
+        let view = here.home.until(&format!("attempt {attempt} is stopped"), || {
+            let view = here.home.show("limited");
+            (view["status"] == "stopped" && view["attempt"] == attempt).then_some(view)
+        });
+        assert!(view["resumes_at"].is_string(), "{view}");
+        let reason = view["reason"].as_str().unwrap_or_default();
+        assert!(reason.starts_with("rate_limited, goes on by itself at") && reason.contains("429 slow down"), "{view}");
+        here.home.ok(&["resume", "limited"]);
+    }
+    assert_eq!(here.home.finished("limited")["outcome"], "succeeded");
+}
+
 #[test]
 fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
     let here = Here::new();

@@ -75,6 +75,31 @@ fn a_run_that_asks_in_a_block_is_parked_and_goes_on_with_the_answers() {
 }
 
 #[test]
+fn what_the_first_attempt_was_told_is_told_to_the_third() {
+    let ask = |question: &str| format!("printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: {question}\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"");
+    let home = home_with(&format!(
+        "if told 'A: blue' && told 'A: round'; then {REPORT} success done; elif told 'A: blue'; then {}; else {}; fi\n",
+        ask("Which shape?"),
+        ask("Which colour?")
+    ));
+    home.start_agent("scribe", "forgets", "paint it");
+    home.until_status("forgets", "stopped");
+    home.ok(&["reply", "Q1", "blue"]);
+    home.until("it has asked again", || home.inbox(&[]).as_array().is_some_and(|open| !open.is_empty()).then_some(()));
+    home.ok(&["reply", "Q2", "round"]);
+    let view = home.finished("forgets");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(3)), "{view}");
+    let prompt = |attempt: u32| {
+        let path = home.home.logs_dir().join(format!("{}.{attempt}.prompt.md", home.run_id("forgets")));
+        std::fs::read_to_string(path).expect("what was sent")
+    };
+    assert!(!prompt(2).contains("## EARLIER ANSWERS") && prompt(2).contains("## CLARIFICATION RESPONSE"), "{}", prompt(2));
+    let third = prompt(3);
+    let (earlier, new) = third.split_once("## CLARIFICATION RESPONSE").expect("both are told");
+    assert!(earlier.contains("## EARLIER ANSWERS") && earlier.contains("A: blue") && new.contains("A: round") && !new.contains("A: blue"), "{third}");
+}
+
+#[test]
 fn a_process_that_asks_and_stays_is_begun_anew_with_the_answer() {
     let home = home_with(&format!(
         "if told 'A: left'; then {REPORT} success done; exit 0; fi\n\

@@ -3,7 +3,7 @@
 use super::{Run, Usage};
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::run::Retention;
-use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, Time};
+use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, StopReason, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// One attempt.
@@ -60,6 +60,17 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
 pub fn fruitless_attempts(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
     let sql = "SELECT count(*) FROM attempts WHERE run = ?1 AND started_at IS NULL AND ended_at IS NOT NULL";
     Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
+}
+
+/// Counts how often a run was stopped by a rate limit since it was dispatched, or resumed by somebody.
+///
+/// # Errors
+/// A failure of the store.
+pub fn times_limited(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
+    let sql = "SELECT count(*) FROM events WHERE run = ?1 AND kind = ?2 AND text = ?3
+        AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND kind = ?4 AND by <> 'hub'), 0)";
+    let words = params![run.to_string(), EventKind::RunStopped.word(), StopReason::RateLimited.word(), EventKind::RunQueued.word()];
+    Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
 }
 
 impl Tx<'_> {

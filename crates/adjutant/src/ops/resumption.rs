@@ -1,0 +1,43 @@
+//! What a later attempt of a run is told beside its task, gathered from what is on record.
+
+use crate::store::{self, Message, Request, Run, StoreError, Tx, newest_of, queued_messages};
+use adjutant_core::PromptVia;
+use adjutant_core::resume::{EARLIER_MAX, Earlier, Resumption, Told};
+
+/// Messages that a new attempt gets with its prompt, because its process reads none.
+pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError> {
+    if run.prompt_via == PromptVia::Stream { Ok(Vec::new()) } else { queued_messages(tx.connection(), run.id) }
+}
+
+/// What a new attempt of a run is told. `told` is what became of its requests and no attempt knows yet.
+pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
+    let mut resumption = Resumption {
+        after_error: run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error")),
+        choice: run.choice,
+        checkpoint: super::reports::checkpoint(tx.connection(), run)?,
+        resolution: run.resolution.clone(),
+        working_directory: run.cwd.clone(),
+        next_step: run.next_step.clone(),
+        messages: unsent(tx, run)?.into_iter().map(|message| message.text).collect(),
+        earlier: earlier(tx, run, told)?,
+        ..Resumption::default()
+    };
+    for request in told {
+        match store::told(request) {
+            Told::Decided(decided) => resumption.decided.push(decided),
+            Told::Ruled(ruled) => resumption.ruled.push(ruled),
+            Told::Delegated(delegated) => resumption.delegated.push(delegated),
+        }
+    }
+    Ok(resumption)
+}
+
+/// What earlier attempts were told.
+fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Earlier, StoreError> {
+    // One more than is kept, so that it shows when there are more.
+    let limit = u32::try_from(told.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
+    let settled = newest_of(tx.connection(), run.id, false, limit)?;
+    let is_new = |request: &Request| told.iter().any(|new| new.id == request.id);
+    let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_new(request));
+    Ok(Earlier::of(answered.map(store::told).collect()))
+}
