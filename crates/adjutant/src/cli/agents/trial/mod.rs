@@ -296,7 +296,7 @@ impl Trial<'_> {
 /// Tells whether leave is asked for exactly the command that it was told to run, and nothing beside it:
 /// some show it in a field of the tool's input, some as the action itself.
 fn is_the_command(request: &RequestView) -> bool {
-    let command = script::command();
+    let command = script::COMMAND;
     if request.kind != "approval" {
         return false;
     }
@@ -352,7 +352,7 @@ mod tests {
                 ..RequestView::default()
             })
         };
-        let command = script::command();
+        let command = script::COMMAND;
         let action = format!("use {command}");
         assert!(asks("approval", "use Bash", json!({"command": command, "description": "as told"})));
         assert!(asks("approval", "use shell", json!({"cmd": format!("{command}\n")})));

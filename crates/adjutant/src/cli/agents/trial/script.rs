@@ -18,10 +18,9 @@ pub const NOTE: &str = "adjutant-test";
 /// What it is to leave running.
 pub const LEFT_BEHIND: &str = "sleep 3600";
 
-/// The command that leaves it running, in a session of its own.
-pub fn command() -> String {
-    format!("setsid {LEFT_BEHIND} >/dev/null 2>&1 & echo started")
-}
+/// The command that leaves it running, in a session of its own. It ends when that session is there: some
+/// kill what is in the command's own group, as soon as that has ended.
+pub const COMMAND: &str = "setsid -w sh -c 'sleep 3600 >/dev/null 2>&1 & echo started'";
 
 /// The task that shows whether it reports, asks, takes an answer and goes on after a stop.
 pub fn work(kind: Kind) -> String {
@@ -62,7 +61,7 @@ pub fn cancelled(kind: Kind) -> String {
     let leave = format!(
         "If you have a tool that runs shell commands, run exactly this with it, once:\n{}\n\
          It stays in the background, that is meant so. If you have no such tool, or may not, skip this step.",
-        command()
+        COMMAND
     );
     let ask = match kind {
         Kind::Echo => return format!("spawn setsid\nask \"{READY}\"\n"),

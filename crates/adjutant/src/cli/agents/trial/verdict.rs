@@ -153,7 +153,9 @@ fn cancel(cancelled: &Cancelled) -> Check {
     }
     match (cancelled.asked, cancelled.outcome.as_deref(), cancelled.had_child) {
         (true, Some("cancelled"), true) => check(name, Verdict::Pass, "it ended, and with it the process that it had put into a session of its own"),
-        (true, Some("cancelled"), false) => check(name, Verdict::Pass, "it ended and nothing is left; it had started nothing of its own"),
+        (true, Some("cancelled"), false) => {
+            check(name, Verdict::Pass, "it ended and nothing is left; not checked with a process of its own: none was running by then")
+        }
         (true, _, _) => check(name, Verdict::Fail, format!("it was not ended: {why}")),
         (false, _, _) => check(name, Verdict::Fail, format!("it did not come so far as to be cancelled: {why}")),
     }
