@@ -303,6 +303,8 @@ pub mod headers {
     pub const CLIENT: &str = "adj-client";
     /// The caller's version.
     pub const VERSION: &str = "adj-version";
+    /// Of a reply to the person: what is wrong with the configuration, as `encode_name` writes it.
+    pub const CONFIG_PROBLEM: &str = "adj-config-problem";
     /// `<run-id>/<attempt>`: who the supervisor speaks for. With `Authorization: Bearer <token>`.
     pub const ATTEMPT: &str = "adj-attempt";
 }

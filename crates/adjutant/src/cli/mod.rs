@@ -28,6 +28,7 @@ mod typed;
 mod waiting;
 
 use crate::config::text_variable;
+use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use context::Context;
@@ -117,37 +118,58 @@ fn columns() -> usize {
 }
 
 async fn run(command: Option<Command>, out: &Out) -> Ended {
-    let Some(command) = command else { return setup::greet(&Context::new(out)?).await };
-    let cx = || Context::new(out);
     match command {
-        Command::Run(args) => start::run(&args, &cx()?).await,
-        Command::Ps(args) => look::ps(&args, &cx()?).await,
-        Command::Show(args) => look::show(&args.run, &cx()?).await,
-        Command::Logs(args) => logs::logs(&args, &cx()?).await,
-        Command::Attach(args) => logs::logs(&args::LogsArgs { follow: true, lines: None, grep: None, run: args.run }, &cx()?).await,
-        Command::Wait(args) => waiting::wait(&args, &cx()?).await,
-        Command::Inbox(args) => attend::inbox(&args, &cx()?).await,
-        Command::Reply(args) => attend::reply(&args, &cx()?).await,
-        Command::Approve(args) => decide::approve(&args, &cx()?).await,
-        Command::Deny(args) => decide::deny(&args, &cx()?).await,
-        Command::Next => attend::next(&cx()?).await,
-        Command::Cancel(args) => control::cancel(&args, &cx()?).await,
-        Command::Pause(args) => control::pause(&args, &cx()?).await,
-        Command::Resume(args) => control::resume(&args, &cx()?).await,
-        Command::Retry(args) => control::retry(&args, &cx()?).await,
-        Command::Send(args) => control::send(&args, &cx()?).await,
-        Command::Chat(args) => chat::chat(args.what, &cx()?).await,
-        Command::Search(args) => search::search(args.what, &args.within, &cx()?).await,
-        Command::Agents(args) => agents::agents(&args, &cx()?).await,
-        Command::Adopt(args) => control::adopt(&args, &cx()?).await,
-        Command::Events(args) => look::events(&args, &cx()?).await,
-        Command::Stop => control::stop(&cx()?).await,
-        Command::Clean(args) => control::clean(&args, &cx()?).await,
-        Command::Doctor => doctor::doctor(&cx()?).await,
-        Command::Config(args) => setup::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
-        Command::Completions { shell } => help::completions(shell, out),
-        Command::Help { topic } => help::print(&topic, out),
-        Command::Demo(args) => demo::demo(&args, out).await,
-        Command::Serve | Command::Mcp(_) => unreachable!("they were answered before"),
+        Some(Command::Config(args)) => setup::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
+        Some(Command::Completions { shell }) => help::completions(shell, out),
+        Some(Command::Help { topic }) => help::print(&topic, out),
+        Some(Command::Demo(args)) => demo::demo(&args, out).await,
+        command => {
+            let cx = Context::new(out)?;
+            let says_it_itself = matches!(command, Some(Command::Doctor));
+            let ended = with_hub(command, &cx).await;
+            if let Some(problem) = cx.hub.config_problem().filter(|problem| !says_it_itself && !has_told(&ended, problem)) {
+                let effect = "built-in values hold and nothing new is started until it is corrected";
+                cx.out.say(&format!("warning: the configuration cannot be used: {} ({effect})", text::line(&problem)))?;
+            }
+            ended
+        }
+    }
+}
+
+/// Tells whether a command failed over a problem, and so is going to say it.
+fn has_told(ended: &Ended, problem: &str) -> bool {
+    matches!(ended, Err(Stop::Error(error)) if error.message.contains(problem))
+}
+
+async fn with_hub(command: Option<Command>, cx: &Context) -> Ended {
+    let Some(command) = command else { return setup::greet(cx).await };
+    match command {
+        Command::Run(args) => start::run(&args, cx).await,
+        Command::Ps(args) => look::ps(&args, cx).await,
+        Command::Show(args) => look::show(&args.run, cx).await,
+        Command::Logs(args) => logs::logs(&args, cx).await,
+        Command::Attach(args) => logs::logs(&args::LogsArgs { follow: true, lines: None, grep: None, run: args.run }, cx).await,
+        Command::Wait(args) => waiting::wait(&args, cx).await,
+        Command::Inbox(args) => attend::inbox(&args, cx).await,
+        Command::Reply(args) => attend::reply(&args, cx).await,
+        Command::Approve(args) => decide::approve(&args, cx).await,
+        Command::Deny(args) => decide::deny(&args, cx).await,
+        Command::Next => attend::next(cx).await,
+        Command::Cancel(args) => control::cancel(&args, cx).await,
+        Command::Pause(args) => control::pause(&args, cx).await,
+        Command::Resume(args) => control::resume(&args, cx).await,
+        Command::Retry(args) => control::retry(&args, cx).await,
+        Command::Send(args) => control::send(&args, cx).await,
+        Command::Chat(args) => chat::chat(args.what, cx).await,
+        Command::Search(args) => search::search(args.what, &args.within, cx).await,
+        Command::Agents(args) => agents::agents(&args, cx).await,
+        Command::Adopt(args) => control::adopt(&args, cx).await,
+        Command::Events(args) => look::events(&args, cx).await,
+        Command::Stop => control::stop(cx).await,
+        Command::Clean(args) => control::clean(&args, cx).await,
+        Command::Doctor => doctor::doctor(cx).await,
+        Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve | Command::Mcp(_) => {
+            unreachable!("they were answered before")
+        }
     }
 }

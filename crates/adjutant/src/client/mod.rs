@@ -63,6 +63,8 @@ impl std::fmt::Debug for Client {
 struct Inner {
     target: Mutex<Target>,
     idle: Mutex<Vec<Connection>>,
+    /// What the hub last said to be wrong with the configuration.
+    config_problem: Mutex<Option<String>>,
 }
 
 /// One connection, and the timer of whoever waits on it. It is kept, and put off where it can be:
@@ -144,13 +146,19 @@ impl Client {
     }
 
     fn new(target: Target) -> Self {
-        Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()) }), None)
+        Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()), config_problem: Mutex::new(None) }), None)
     }
 
     /// Returns the same client, whose calls are signs of life.
     #[must_use]
     pub fn with_pulse(&self, pulse: Arc<Pulse>) -> Self {
         Self(Arc::clone(&self.0), Some(pulse))
+    }
+
+    /// Returns what is wrong with the configuration, as the hub said with its last reply.
+    #[must_use]
+    pub fn config_problem(&self) -> Option<String> {
+        self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn target(&self) -> std::sync::MutexGuard<'_, Target> {
@@ -304,6 +312,8 @@ impl Client {
             },
         };
         self.give_back(connection);
+        let problem = parts.headers.get(headers::CONFIG_PROBLEM).and_then(|value| decode_name(value.to_str().ok()?));
+        *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
         if let Some(socket) = parts.headers.get(SUPERVISOR_HEADER) {
             let socket = socket.to_str().ok().and_then(decode_name);
             return Err(match socket {

@@ -32,6 +32,8 @@ use tokio::sync::Notify;
 
 /// Largest body of a call, in bytes: a prompt of the longest kind, written in JSON.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How much is told of what is wrong with the configuration.
+const PROBLEM_CHARS_MAX: usize = 1_000;
 
 /// The hub, for what is made anew with every connection.
 static HUB: OnceLock<Arc<Hub>> = OnceLock::new();
@@ -187,7 +189,11 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
             Err(_) => failed(&bad(&format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))),
             Ok(body) => match authenticate(&hub, &connection, &parts.headers) {
                 Err(refusal) => *refusal,
-                Ok(auth) => serve(Arc::clone(&hub), auth, &parts.headers, &body).await,
+                Ok(auth) => {
+                    let is_person = auth.who == Principal::Person;
+                    let response = serve(Arc::clone(&hub), auth, &parts.headers, &body).await;
+                    if is_person { with_problem(&hub, response) } else { response }
+                }
             },
         },
         _ => no_such_call(&hub, parts.uri.path()),
@@ -234,6 +240,15 @@ fn reply<T: Serialize>(result: Result<T, OpError>) -> Response {
             failed(&view)
         }
     }
+}
+
+/// Puts on a response to the person that the configuration cannot be used: nobody else can correct it.
+fn with_problem(hub: &Hub, mut response: Response) -> Response {
+    let problem = hub.ops.config_problem().map(|problem| problem.chars().take(PROBLEM_CHARS_MAX).collect::<String>());
+    if let Some(value) = problem.and_then(|problem| HeaderValue::from_str(&crate::client::encode_name(&problem)).ok()) {
+        response.headers_mut().insert(headers::CONFIG_PROBLEM, value);
+    }
+    response
 }
 
 /// Puts our version on a response, so that a newer client can take over.

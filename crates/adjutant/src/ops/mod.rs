@@ -116,6 +116,12 @@ impl Ops {
         })
     }
 
+    /// Says why the configuration cannot be used, if so.
+    #[must_use]
+    pub fn config_problem(&self) -> Option<String> {
+        self.config().err().map(|error| error.to_string())
+    }
+
     /// What counts for whatever is taken in now.
     fn terms(&self) -> Terms {
         Terms { retention: self.retention(), expiry_ms: self.expiry_ms(None), patience: self.config_or_builtin().patience }

@@ -70,6 +70,27 @@ fn refused(ran: &Ran, code: &str, exit: i32) {
 }
 
 #[test]
+fn a_configuration_that_cannot_be_used_is_told_with_every_command() {
+    let home = TestHome::new();
+    home.ok(&["run", "-a", "echo", "-n", "before", "say hello"]);
+    let config = home.home.dir.join("config.toml");
+    std::fs::write(&config, "live_runs_max = 4\nliev_runs = 5\n").expect("the configuration can be written");
+    let warned = |ran: &Ran| ran.err.lines().filter(|line| line.starts_with("warning: ") && line.contains("config.toml: line 2")).count();
+    for args in [&["ps", "-a"][..], &["show", "before"], &["inbox"]] {
+        let ran = home.adj(args);
+        assert_eq!((ran.code, warned(&ran), ran.out.contains("warning")), (0, 1, false), "{args:?}: {ran:?}");
+    }
+    let machine = home.adj(&["--json", "ps", "-a"]);
+    assert!(machine.err.is_empty() && machine.data().as_array().is_some_and(|runs| runs.len() == 1), "{machine:?}");
+    // What fails over it says it once, as its failure.
+    let refused = home.adj(&["run", "-a", "echo", "say more"]);
+    assert!(refused.code != 0 && refused.err.matches("line 2").count() == 1 && warned(&refused) == 0, "{refused:?}");
+    std::fs::write(&config, "live_runs_max = 4\n").expect("the configuration can be written");
+    let ran = home.adj(&["ps", "-a"]);
+    assert!(ran.code == 0 && !ran.err.contains("warning"), "{ran:?}");
+}
+
+#[test]
 fn help_needs_no_home_and_no_hub() {
     let home = TestHome::new();
     for args in [vec!["--help"], vec!["--version"], vec!["help"], vec!["help", "run"], vec!["help", "exit-codes"], vec!["completions", "bash"]] {
