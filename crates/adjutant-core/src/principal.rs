@@ -125,6 +125,7 @@ pub enum Action {
     Say,
     Adopt,
     Clean,
+    /// Ending it, and what it does by itself, such as telling webhooks.
     ManageHub,
 }
 

@@ -1006,19 +1006,67 @@ pub struct HubView {
     pub webhooks: Vec<WebhookView>,
 }
 
+/// Lists the configured webhooks. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListWebhooks {}
+call!(ListWebhooks = "webhooks", writes false -> WebhookList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct WebhookList {
+    pub webhooks: Vec<WebhookView>,
+}
+
+/// Has webhooks told again what failed too often, and at once what waits for its next try. Only for
+/// the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryWebhooks {
+    /// The address of one of them, or the beginning of it; all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+call!(RetryWebhooks = "webhooks-retry", writes true -> WebhooksRetried);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct WebhooksRetried {
+    /// So many are sent again.
+    pub deliveries: u64,
+}
+
 /// How things stand with one webhook.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WebhookView {
     /// The beginning of its address.
     pub place: String,
+    /// What it is told.
+    #[serde(default)]
+    pub events: Vec<String>,
     pub waiting: i64,
     /// Failed too often, and no longer tried.
     pub parked: i64,
     /// Given up because too many waited.
     pub dropped: i64,
+    /// The first of those that wait has failed, and is tried again then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_try_at: Option<String>,
     /// What went wrong last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+impl WebhookView {
+    /// Says how many deliveries wait, have failed, or were given up.
+    #[must_use]
+    pub fn standing(&self) -> String {
+        let mut shown = format!("{} waiting", self.waiting);
+        for (count, what) in [(self.parked, "failed for good"), (self.dropped, "given up, too many waited")] {
+            if count > 0 {
+                shown.push_str(&format!(", {count} {what}"));
+            }
+        }
+        shown
+    }
 }
 
 /// Ends the hub. Runs go on; the next command starts a hub again.

@@ -92,6 +92,8 @@ pub enum Command {
     Stop,
     /// Remove finished runs and their files
     Clean(CleanArgs),
+    /// List the webhooks and what waits for them, or send again what failed
+    Webhooks(WebhooksArgs),
     /// See it work: scripted runs in a throw-away home, about 15 seconds, no keys
     Demo(DemoArgs),
     /// Check this installation and say how to repair it
@@ -614,6 +616,21 @@ pub enum ConfigWhat {
     Path,
     /// The configuration in effect
     Show,
+}
+
+#[derive(Debug, Args)]
+pub struct WebhooksArgs {
+    #[command(subcommand)]
+    pub what: Option<WebhooksWhat>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum WebhooksWhat {
+    /// Send again what failed too often, and at once what waits for its next try
+    Retry {
+        /// Only of this webhook: its address, or the beginning of it; all when left out
+        url: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]

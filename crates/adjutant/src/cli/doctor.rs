@@ -224,15 +224,12 @@ async fn hub(cx: &Context) -> Vec<Check> {
 }
 
 fn webhook(hook: &WebhookView) -> Check {
-    let WebhookView { place, waiting, parked, dropped, problem } = hook;
-    let mut shown = format!("{place}: {waiting} waiting");
-    for (count, what) in [(*parked, "failed for good"), (*dropped, "given up, too many waited")] {
-        if count > 0 {
-            shown.push_str(&format!(", {count} {what}"));
+    let shown = format!("{}: {}", hook.place, hook.standing());
+    let again = if hook.parked > 0 { "; then: adj webhooks retry" } else { "" };
+    match &hook.problem {
+        Some(problem) => {
+            note("webhook", format!("{shown}; {problem}"), format!("see to its receiver, or correct [[webhooks]] in the configuration{again}"))
         }
-    }
-    match problem {
-        Some(problem) => note("webhook", format!("{shown}; {problem}"), "see to its receiver, or correct [[webhooks]] in the configuration"),
         None => good("webhook", shown),
     }
 }

@@ -26,6 +26,7 @@ mod style;
 mod table;
 mod typed;
 mod waiting;
+mod webhooks;
 
 use crate::config::text_variable;
 use crate::text;
@@ -167,6 +168,7 @@ async fn with_hub(command: Option<Command>, cx: &Context) -> Ended {
         Command::Events(args) => look::events(&args, cx).await,
         Command::Stop => control::stop(cx).await,
         Command::Clean(args) => control::clean(&args, cx).await,
+        Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
         Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve | Command::Mcp(_) => {
             unreachable!("they were answered before")

@@ -10,8 +10,8 @@ use crate::sock;
 use crate::store::{Key, counts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskTogether, Call, Cancel, CancelTask, Clean, Delegate, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver,
-    HubView, ListAgents, ListRequests, ListRuns, Pause, ReadEvents, ReadLogs, ReadRequest, ReadTogether, RequestApproval, Resume, Retry, SendToRun,
-    SetStatus, StartTask, StopHub, StopWork, Wait, codes,
+    HubView, ListAgents, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest, ReadTogether, RequestApproval, Resume,
+    Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, codes,
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
@@ -103,6 +103,8 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });
     router = on(router, |hub, caller, call: CancelTask| async move { hub.ops.cancel_task(caller, call).await });
     router = super::chats::routes(router);
+    router = on(router, |hub, caller, _: ListWebhooks| async move { hub.ops.list_webhooks(&caller.who) });
+    router = on(router, |hub, caller, call: RetryWebhooks| async move { hub.ops.retry_webhooks(caller, call).await });
     router = on(router, |hub, caller, _: GetHub| async move {
         let mut view = look(&hub)?;
         if caller.who == Principal::Person {

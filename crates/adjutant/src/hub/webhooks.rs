@@ -47,7 +47,10 @@ async fn deliver_to(hub: Arc<Hub>, hook: Webhook) {
     loop {
         match next(&hub, &hook).await {
             Ok(Next::Done) => {}
-            Ok(Next::Wait(time)) => tokio::time::sleep(time.min(LOOK_EVERY)).await,
+            // It may be told not to wait for so long.
+            Ok(Next::Wait(time)) => {
+                tokio::time::timeout(time.min(LOOK_EVERY), bell.heard()).await.ok();
+            }
             Ok(Next::Nothing) => bell.heard().await,
             Err(error) => {
                 tracing::error!(%error, "the outbox cannot be seen to yet");

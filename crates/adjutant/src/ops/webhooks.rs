@@ -1,13 +1,15 @@
 //! Webhooks: who is told what, and what a delivery says.
 
 use super::chats::shown_entry;
-use super::{OpError, Ops, render};
+use super::{Caller, OpError, Ops, render};
 use crate::clock::{self, rfc3339};
 use crate::config::Webhook;
-use crate::store::{Connection, Delivery, StoreError, chat_by_id, entry_by_id, has_deliveries, next_delivery, outbox, request_by_id, run_by_id};
-use crate::view::WebhookView;
+use crate::store::{
+    Connection, Delivery, OutboxState, StoreError, chat_by_id, entry_by_id, has_deliveries, next_delivery, outbox, request_by_id, run_by_id,
+};
+use crate::view::{RetryWebhooks, WebhookList, WebhookView, WebhooksRetried};
 use crate::webhook::Message;
-use adjutant_core::Time;
+use adjutant_core::{Action, Denied, Principal, Time};
 use serde_json::{Value, json};
 
 impl Ops {
@@ -91,23 +93,90 @@ impl Ops {
         Ok(self.store.read(has_deliveries)?)
     }
 
-    /// Reads how things stand with the webhooks. Of an address only its beginning is shown: the rest of
-    /// some is as good as a password.
+    /// Lists the webhooks, for the person.
+    ///
+    /// # Errors
+    /// Another caller, or a failure of the store.
+    pub fn list_webhooks(&self, who: &Principal) -> Result<WebhookList, OpError> {
+        Self::check(who, Action::ManageHub)?;
+        Ok(WebhookList { webhooks: self.webhooks()? })
+    }
+
+    /// Has webhooks told again what they have failed to take.
+    ///
+    /// # Errors
+    /// Another caller than the person; no webhook, or more than one, has such an address.
+    pub async fn retry_webhooks(&self, caller: Caller, call: RetryWebhooks) -> Result<WebhooksRetried, OpError> {
+        Self::check(&caller.who, Action::ManageHub)?;
+        let urls: Vec<String> = self.config()?.webhooks.iter().map(|hook| hook.url.to_string()).collect();
+        let urls = match &call.url {
+            None => urls,
+            Some(given) => vec![one_of(urls, given)?],
+        };
+        self.write(caller, move |tx, _| {
+            let mut deliveries = 0;
+            for url in &urls {
+                deliveries += tx.retry_deliveries(url)?;
+            }
+            Ok(WebhooksRetried { deliveries })
+        })
+        .await
+    }
+
+    /// Reads how things stand with the webhooks that are configured, or, where the configuration cannot be
+    /// read, that were. Of an address only its beginning is shown: the rest of some is as good as a password.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn webhooks(&self) -> Result<Vec<WebhookView>, OpError> {
         let states = self.store.read(outbox)?;
-        let view = |state: crate::store::OutboxState| {
-            let place = state.url.parse::<http::Uri>().ok().and_then(|url| Some(format!("{}://{}", url.scheme_str()?, url.authority()?)));
-            WebhookView {
-                place: place.unwrap_or_default(),
-                waiting: state.waiting,
-                parked: state.parked,
-                dropped: state.dropped,
-                problem: state.problem,
+        let now = clock::now();
+        let view = |url: &str, events: Vec<String>| {
+            let place = url.parse::<http::Uri>().ok().and_then(|url| Some(format!("{}://{}", url.scheme_str()?, url.authority()?)));
+            let view = WebhookView { place: place.unwrap_or_default(), events, ..WebhookView::default() };
+            match states.iter().find(|state| state.url == url) {
+                None => view,
+                Some(OutboxState { url: _, waiting, parked, dropped, next_at, problem }) => WebhookView {
+                    waiting: *waiting,
+                    parked: *parked,
+                    dropped: *dropped,
+                    next_try_at: next_at.filter(|at| *at > now).map(rfc3339),
+                    problem: problem.clone(),
+                    ..view
+                },
             }
         };
-        Ok(states.into_iter().map(view).collect())
+        Ok(match self.config() {
+            Ok(config) => config.webhooks.iter().map(|hook| view(&hook.url.to_string(), hook.events.clone())).collect(),
+            Err(_) => states.iter().map(|state| view(&state.url, Vec::new())).collect(),
+        })
+    }
+}
+
+/// Finds the webhook that somebody means: by its address, or by a beginning that no other has.
+fn one_of(urls: Vec<String>, given: &str) -> Result<String, Denied> {
+    if let Some(url) = urls.iter().find(|url| *url == given) {
+        return Ok(url.clone());
+    }
+    let mut begin_so = urls.into_iter().filter(|url| !given.is_empty() && url.starts_with(given));
+    match (begin_so.next(), begin_so.count()) {
+        (Some(url), 0) => Ok(url),
+        (None, _) => Err(Denied::invalid("url", "no webhook is configured whose address begins so; adj webhooks lists them")),
+        (Some(_), others) => Err(Denied::invalid("url", format!("{} webhooks have addresses that begin so: write more of it", others + 1))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_is_found_by_as_much_of_its_address_as_no_other_has() {
+        let urls = || ["https://a.example/x", "https://a.example/xy", "https://b.example/"].map(str::to_owned).to_vec();
+        assert_eq!(one_of(urls(), "https://b.ex"), Ok("https://b.example/".to_owned()));
+        assert_eq!(one_of(urls(), "https://a.example/x"), Ok("https://a.example/x".to_owned()));
+        for none in ["", "https://c", "https://a.example", "b.example"] {
+            assert!(one_of(urls(), none).is_err(), "{none}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The outbox of webhooks: what has to be told to whom, and how often that was tried. It is filled by
 //! the schema's triggers, in the transaction of what is told.
 
-use super::{StoreError, Tx};
+use super::{StoreError, Topic, Tx};
 use adjutant_core::webhook::{Fate, after_failure};
 use adjutant_core::{RequestId, RunId, Time};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -35,6 +35,8 @@ pub struct OutboxState {
     pub waiting: i64,
     pub parked: i64,
     pub dropped: i64,
+    /// The first that waits is not tried before.
+    pub next_at: Option<Time>,
     /// What went wrong last with something that is still there.
     pub problem: Option<String>,
 }
@@ -75,11 +77,13 @@ pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
         .prepare_cached(
             "SELECT w.url, (SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'waiting'),
                (SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'parked'), w.dropped,
+               (SELECT o.next_at FROM outbox o WHERE o.url = w.url AND o.state = 'waiting' ORDER BY o.no LIMIT 1),
                (SELECT o.problem FROM outbox o WHERE o.url = w.url AND o.problem IS NOT NULL ORDER BY o.state DESC, o.no LIMIT 1)
              FROM webhooks w ORDER BY w.url",
         )?
         .query_map([], |row| {
-            Ok(OutboxState { url: row.get(0)?, waiting: row.get(1)?, parked: row.get(2)?, dropped: row.get(3)?, problem: row.get(4)? })
+            let next_at = row.get::<_, Option<i64>>(4)?.map(Time);
+            Ok(OutboxState { url: row.get(0)?, waiting: row.get(1)?, parked: row.get(2)?, dropped: row.get(3)?, next_at, problem: row.get(5)? })
         })?
         .collect::<Result<_, _>>()?)
 }
@@ -140,6 +144,19 @@ impl Tx<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Has a receiver told at once what it has failed to take, what was put aside for it included. Returns
+    /// how many deliveries that are.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn retry_deliveries(&mut self, url: &str) -> Result<u64, StoreError> {
+        let again = self
+            .prepare("UPDATE outbox SET state = 'waiting', attempts = 0, next_at = 0 WHERE url = ?1 AND (state = 'parked' OR next_at > ?2)")?
+            .execute(params![url, self.now().0])?;
+        self.ring(Topic::Outbox);
+        Ok(u64::try_from(again).unwrap_or(u64::MAX))
     }
 
     /// Forgets what failed for good and happened before an instant.
@@ -206,6 +223,12 @@ mod tests {
         store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
         assert_eq!(next().id, "1");
         assert_eq!((state().parked, state().waiting, state().problem), (1, WAITING_MAX + 4, Some("gone".to_owned())));
+        assert_eq!(store.write(|tx| tx.retry_deliveries(URL)).await.expect("written"), 1);
+        assert_eq!((state().parked, state().next_at, next().id), (0, Some(Time(0)), "0".to_owned()), "it is the first again");
+        for _ in 0..10 {
+            store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
+        }
+        assert_eq!((state().parked, next().id), (1, "1".to_owned()));
         store.write(|tx| tx.trim_outbox(URL)).await.expect("written");
         assert_eq!((state().waiting, state().dropped, next().id), (WAITING_MAX, 4, "5".to_owned()));
         store.write(|tx| tx.forget_parked(Time(1))).await.expect("written");

@@ -1,6 +1,10 @@
 //! Webhooks: what happens is told, signed, in order, once or again, whatever dies on the way.
 
 use crate::support::{PATIENCE, TestHome, kill};
+use adjutant::client::Client;
+use adjutant::store::{Store, next_delivery, outbox};
+use adjutant::view::{ListWebhooks, RetryWebhooks};
+use adjutant_core::ClientName;
 use base64::Engine;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
@@ -167,8 +171,11 @@ fn what_happens_is_told_in_order_and_signed_with_the_same_words_as_everywhere() 
         (&more[2].json()["data"]["message"]["text"], &more[2].json()["data"]["chat_title"]),
         (&Value::from("hello\nthere"), &Value::from("a title"))
     );
-    let doctor = home.adj(&["doctor"]).out;
-    assert!(doctor.contains(&format!("http://127.0.0.1:{}: 0 waiting", receiver.port)) && !doctor.contains("x=1"), "{doctor}");
+    let doctor = home.until("what was taken no longer waits", || {
+        let shown = home.adj(&["doctor"]).out;
+        shown.contains(&format!("http://127.0.0.1:{}: 0 waiting", receiver.port)).then_some(shown)
+    });
+    assert!(!doctor.contains("x=1"), "{doctor}");
 }
 
 #[test]
@@ -276,4 +283,81 @@ fn a_webhook_that_must_not_be_reached_or_cannot_be_signed_is_shown_by_doctor() {
     assert!(receiver.got.try_recv().is_err(), "nothing was told");
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("a secret");
     assert!(receiver.next().is_signed(), "it is delivered once it can be");
+}
+
+/// A home with one webhook, to which one delivery has failed as often as this: hours pass for the hub.
+fn home_where_a_delivery_failed(receiver: &Receiving, times: u32) -> (TestHome, String) {
+    let home = home_with(&[("/hook", receiver.port, "events = [\"run.finished\"]")]);
+    let secret = home.home.dir.join("hook.secret");
+    let readable = |mode| std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).expect("a secret");
+    readable(0o644);
+    home.start("otter", "say x");
+    home.finished("otter");
+    home.until("the delivery has failed", || (home.json(&["webhooks"])["webhooks"][0]["problem"].is_string()).then_some(()));
+    let hub = home.hub_pid();
+    home.ok(&["stop"]);
+    home.until("the hub is gone", || (!TestHome::is_alive(hub)).then_some(()));
+    let store = Store::open(&home.home).expect("the store");
+    let url = format!("http://127.0.0.1:{}/hook", receiver.port);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    for _ in 0..times {
+        let next = store.read(|connection| next_delivery(connection, &url)).expect("read").expect("it waits");
+        runtime.block_on(store.write(move |tx| tx.not_delivered(next.no, "nobody was there"))).expect("written");
+        if store.read(outbox).expect("read")[0].parked == 1 {
+            break;
+        }
+    }
+    store.close();
+    readable(0o600);
+    (home, url)
+}
+
+#[test]
+fn what_failed_for_good_is_shown_to_the_person_and_sent_again_when_they_say_so() {
+    let receiver = Receiving::start(&[OK]);
+    let (home, url) = home_where_a_delivery_failed(&receiver, u32::MAX);
+    let place = url.strip_suffix("/hook").expect("its end");
+    let listed = home.json(&["webhooks"]);
+    let hook = &listed["webhooks"][0];
+    assert_eq!((&hook["parked"], &hook["waiting"], &hook["problem"]), (&Value::from(1), &Value::from(0), &Value::from("nobody was there")));
+    assert_eq!((&hook["events"][0], hook["place"].as_str()), (&Value::from("run.finished"), Some(place)));
+    let shown = home.ok(&["webhooks"]);
+    assert!(shown.contains("1 failed for good") && shown.contains("nobody was there") && !shown.contains("/hook"), "{shown}");
+    assert!(home.adj(&["doctor"]).out.contains("adj webhooks retry"));
+
+    // Nobody else sees it, or has it sent.
+    let client = Client::hub(&home.home, Some(ClientName::parse("somebody").expect("a name")));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let refused = [
+        runtime.block_on(client.call(&ListWebhooks {})).expect_err("refused"),
+        runtime.block_on(client.call(&RetryWebhooks::default())).expect_err("refused"),
+    ];
+    assert!(refused.iter().all(|error| error.code == "not_allowed"), "{refused:?}");
+    home.start("rogue", "adj webhooks\nadj webhooks retry\nsay end");
+    home.finished("rogue");
+    assert_eq!(receiver.next().json()["data"]["run"]["name"], "rogue", "only what happens meanwhile is told");
+    assert!(!home.log("rogue").contains("exit: 0"), "{}", home.log("rogue"));
+
+    let unknown = home.adj(&["webhooks", "retry", "http://127.0.0.2"]);
+    assert!(unknown.code != 0 && unknown.err.contains("adj webhooks lists them"), "{unknown:?}");
+    assert_eq!(home.json(&["webhooks", "retry", place])["deliveries"], 1);
+    let again = receiver.next();
+    assert!(again.is_signed() && again.json()["data"]["run"]["name"] == "otter", "{again:?}");
+    home.until("nothing is left", || {
+        let left = home.json(&["webhooks"]);
+        (left["webhooks"][0]["waiting"] == 0 && left["webhooks"][0]["parked"] == 0).then_some(())
+    });
+    assert!(home.adj(&["webhooks", "retry"]).err.contains("nothing to send again"));
+}
+
+#[test]
+fn what_waits_for_its_next_try_is_sent_at_once_when_the_person_says_so() {
+    let receiver = Receiving::start(&[OK]);
+    // An hour or more until the next one.
+    let (home, _) = home_where_a_delivery_failed(&receiver, 5);
+    let hook = &home.json(&["webhooks"])["webhooks"][0];
+    assert!(hook["next_try_at"].is_string() && hook["waiting"] == 1, "{hook}");
+    assert!(receiver.got.try_recv().is_err(), "nothing was told");
+    assert_eq!(home.json(&["webhooks", "retry"])["deliveries"], 1);
+    assert_eq!(receiver.next().json()["data"]["run"]["name"], "otter");
 }
