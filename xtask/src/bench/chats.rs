@@ -260,7 +260,7 @@ async fn load(client: &Client, title: &str, messages: i64, first: i64) -> Result
         members: vec![CarriedMember { who: "client:bench".to_owned(), name: "bench".to_owned(), joined_at: Some(AT), ..CarriedMember::default() }],
         ..CarriedChat::default()
     };
-    let mut chat = client.call(&ImportChat { chat_id: None, head: Some(head), entries: Vec::new() }).await?;
+    let mut chat = client.call(&ImportChat { head: Some(head), more: messages > 0, ..ImportChat::default() }).await?;
     let mut part = Vec::with_capacity(PART);
     for seq in 1..=messages {
         let number = first + seq;
@@ -286,7 +286,9 @@ async fn load(client: &Client, title: &str, messages: i64, first: i64) -> Result
             ..CarriedEntry::default()
         });
         if part.len() == PART || seq == messages {
-            chat = client.call(&ImportChat { chat_id: Some(chat.chat_id), head: None, entries: std::mem::take(&mut part) }).await?;
+            chat = client
+                .call(&ImportChat { chat_id: Some(chat.chat_id), entries: std::mem::take(&mut part), more: seq < messages, ..ImportChat::default() })
+                .await?;
         }
     }
     if chat.last_seq != messages {

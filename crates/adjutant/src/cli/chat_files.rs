@@ -83,8 +83,8 @@ async fn markdown(chat_id: i64, cx: &Context) -> Ended {
     }
 }
 
-/// Makes a chat of exported lines. The whole file is checked before anything of it is taken in, and an
-/// import that is repeated goes on where it was broken off.
+/// Makes a chat of exported lines. The whole file is checked before anything of it is taken in, the chat is
+/// there when all of it is, and an import that is repeated goes on where it was broken off.
 pub async fn import(args: &ChatImportArgs, cx: &Context) -> Ended {
     let name = args.file.display().to_string();
     let broken = |error: std::io::Error| fail(words::IO, format!("{name}: {error}"));
@@ -113,9 +113,12 @@ pub async fn import(args: &ChatImportArgs, cx: &Context) -> Ended {
     }
     drop(text);
     let mut chat: Option<ChatView> = None;
+    let last = parts.len() - 1;
     for (number, mut part) in parts.into_iter().enumerate() {
         part.chat_id = chat.as_ref().map(|chat| chat.chat_id);
-        chat = Some(cx.hub.call_with_key(&part, &format!("import-{hash}-{number}")).await?);
+        part.more = number < last;
+        let into = part.chat_id.map_or_else(|| "new".to_owned(), |id| id.to_string());
+        chat = Some(cx.hub.call_with_key(&part, &format!("import-{hash}-{into}-{number}")).await?);
     }
     let Some(chat) = chat else { return Err(fail(codes::INTERNAL, "nothing was imported")) };
     if cx.out.json {

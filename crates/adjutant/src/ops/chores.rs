@@ -48,7 +48,7 @@ impl Ops {
         Ok(self.store.read(next_until)?)
     }
 
-    /// Forgets what is old: keys, kept waits, and finished runs past their retention.
+    /// Forgets what is old: keys, kept waits, imports that nobody ended, and finished runs past their retention.
     ///
     /// # Errors
     /// A failure of the store.
@@ -60,6 +60,8 @@ impl Ops {
                 tx.forget_tasks()
             })
             .await?;
+        // An import goes on where it was broken off for as long as its keys are known.
+        while self.store.write(|tx| tx.forget_imports(tx.now().plus_ms(-KEYS_KEPT_MS))).await? {}
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
             self.clean(&Principal::Person, retention_ms, false).await?;
         }

@@ -22,7 +22,7 @@ const MIGRATIONS: [&str; 3] = [
         include_str!("schema2_runs.sql"),
         include_str!("schema2_changes.sql")
     ),
-    concat!(include_str!("schema3_search.sql"), include_str!("schema3_entries.sql")),
+    concat!(include_str!("schema3_search.sql"), include_str!("schema3_entries.sql"), include_str!("schema3_imports.sql")),
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;

@@ -352,6 +352,9 @@ pub struct ImportChat {
     pub head: Option<CarriedChat>,
     #[serde(default)]
     pub entries: Vec<CarriedEntry>,
+    /// More parts follow: the chat is there with the last one.
+    #[serde(default)]
+    pub more: bool,
 }
 call!(ImportChat = "chat-import", writes true -> ChatView);
 

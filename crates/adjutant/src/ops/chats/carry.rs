@@ -144,8 +144,8 @@ impl Ops {
         })?)
     }
 
-    /// Makes a chat of what was exported, part by part. All of a part is taken or none; who is named in
-    /// it takes part as a mere name.
+    /// Makes a chat of what was exported, part by part. All of a part is taken or none, and nobody sees the
+    /// chat before the last one is in; who is named in it takes part as a mere name.
     ///
     /// # Errors
     /// The caller is not the person, or a line cannot be used.
@@ -163,11 +163,18 @@ impl Ops {
             check.entry(&entry.parts())?;
         }
         let entries = call.entries.into_iter().map(read_in).collect::<Result<Vec<_>, _>>()?;
-        let (chat_id, head) = (call.chat_id, call.head);
+        let (chat_id, head, more) = (call.chat_id, call.head, call.more);
         self.write(caller, move |tx, who| {
             let seat = Seat::of(tx.connection(), who)?;
             let chat = match (chat_id, head) {
-                (Some(id), None) => seat.chat(tx.connection(), id)?,
+                (Some(id), None) => {
+                    let chat = tx.chat(ChatId(id))?;
+                    if !chat.importing {
+                        return Err(Denied::invalid("chat_id", format!("all of chat {id} is there, nothing can be imported into it")).into());
+                    }
+                    tx.note_import(chat.id)?;
+                    chat
+                }
                 (None, Some(head)) => {
                     let members = head.members.into_iter().map(member_in).collect::<Result<Vec<_>, _>>()?;
                     if head.format != FORMAT {
@@ -201,6 +208,9 @@ impl Ops {
                     return Err(Denied::invalid("entries", format!("entry {}: its key is another entry's", entry.entry.seq)).into());
                 }
                 tx.import_entry(chat.id, entry)?;
+            }
+            if !more {
+                tx.end_import(chat.id)?;
             }
             let chat = tx.chat(chat.id)?;
             render::full(tx.connection(), &seat, &presence, &chat)

@@ -45,7 +45,7 @@ impl Seat {
             Some(run) => turn_of_run(connection, run.id)?.is_some_and(|turn| turn.chat == chat.id),
             None => false,
         };
-        Ok(may_see(&self.viewer, &chat.scope, chat.private, takes_part || answers))
+        Ok(!chat.importing && may_see(&self.viewer, &chat.scope, chat.private, takes_part || answers))
     }
 
     /// Finds whom a name means: an agent, a run that this seat may see, a person, a client.

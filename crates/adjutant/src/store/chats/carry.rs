@@ -2,9 +2,13 @@
 
 use super::{Chat, ChatEntry, Member, Revision, chat_by_id, entries_after, members, revisions_of};
 use crate::store::{StoreError, Topic, Tx};
-use adjutant_core::Denied;
 use adjutant_core::chat::ChatId;
-use rusqlite::{Connection, params};
+use adjutant_core::{Denied, Time};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Entries of an import that nobody ended which are removed in one transaction, so that nobody waits long
+/// behind it.
+const REMOVED_MAX: usize = 1_000;
 
 /// A part of a chat as it is carried.
 #[derive(Debug)]
@@ -35,13 +39,14 @@ pub fn export_of(connection: &Connection, id: ChatId, after: i64, limit: u32) ->
 }
 
 impl Tx<'_> {
-    /// Marks a chat that was just started as one from a file, with what the file says of it.
+    /// Marks a chat that was just started as one from a file, with what the file says of it. Nobody sees it
+    /// before [`Tx::end_import`].
     ///
     /// # Errors
     /// A failure of the store.
     pub fn mark_imported(&mut self, chat: ChatId, archived: bool, started_at: i64, last_at: i64, members: &[Member]) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET imported = 1, archived = ?2, started_at = ?3, last_at = ?4 WHERE id = ?1")?
-            .execute(params![chat.0, archived, started_at, last_at])?;
+        self.prepare("UPDATE chats SET imported = 1, archived = ?2, started_at = ?3, last_at = ?4, importing = ?5 WHERE id = ?1")?
+            .execute(params![chat.0, archived, started_at, last_at, self.now().0])?;
         for member in members {
             let Member { who, name, joined_at, read_seq, mention_seq, said, seen_at } = member;
             self.prepare(
@@ -71,7 +76,7 @@ impl Tx<'_> {
         let moved = self
             .prepare(
                 "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 THEN ?2 ELSE summary_seq END
-                 WHERE id = ?1 AND imported = 1 AND last_seq = ?2 - 1",
+                 WHERE id = ?1 AND importing IS NOT NULL AND last_seq = ?2 - 1",
             )?
             .execute(params![chat.0, seq, i64::from(kind.is_said()), *kind == adjutant_core::chat::EntryKind::Summary])?;
         if moved != 1 {
@@ -103,7 +108,54 @@ impl Tx<'_> {
             self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                 .execute(params![id, revision, author, name, text, at.0])?;
         }
+        Ok(())
+    }
+
+    /// Notes that a part of a file is in.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
+        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing IS NOT NULL")?.execute(params![chat.0, self.now().0])?;
+        Ok(())
+    }
+
+    /// Notes that the last part is: from now on the chat is there.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn end_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
+        self.prepare("UPDATE chats SET importing = NULL WHERE id = ?1")?.execute([chat.0])?;
         self.ring(Topic::Chat(chat));
         Ok(())
+    }
+
+    /// Removes some of what imports left behind of which nothing has come since an instant. Tells whether
+    /// there may be more.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn forget_imports(&mut self, before: Time) -> Result<bool, StoreError> {
+        let left =
+            self.prepare("SELECT id FROM chats WHERE importing < ?1 ORDER BY id LIMIT 1")?.query_row([before.0], |row| row.get(0)).optional()?;
+        let Some(chat): Option<i64> = left else { return Ok(false) };
+        let newest: Vec<(i64, i64)> = self
+            .prepare("SELECT id, seq FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2")?
+            .query_map(params![chat, i64::try_from(REMOVED_MAX).unwrap_or(i64::MAX)], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (id, _) in &newest {
+            self.unindex_entry(*id)?;
+            self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.execute([id])?;
+            self.prepare("DELETE FROM chat_messages WHERE id = ?1")?.execute([id])?;
+        }
+        match newest.last() {
+            // So that nobody goes on behind what is gone.
+            Some((_, seq)) => self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?.execute(params![chat, seq - 1])?,
+            None => {
+                self.prepare("DELETE FROM chat_members WHERE chat = ?1")?.execute([chat])?;
+                self.prepare("DELETE FROM chats WHERE id = ?1")?.execute([chat])?
+            }
+        };
+        Ok(true)
     }
 }

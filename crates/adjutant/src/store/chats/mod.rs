@@ -46,6 +46,8 @@ pub struct Chat {
     pub archived: bool,
     /// Its entries say what a file says that they were.
     pub imported: bool,
+    /// Not all of that file is in yet, so nobody sees it.
+    pub importing: bool,
     pub started_by: Participant,
     pub started_name: String,
     pub started_at: Time,

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 const UNREAD_COUNTED_MAX: i64 = 1_000;
 
 const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
-  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens FROM chats c";
+  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens, importing IS NOT NULL FROM chats c";
 const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
 
 fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
@@ -46,6 +46,7 @@ fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
         said: row.get(18)?,
         branch_said: row.get(19)?,
         imported: row.get(20)?,
+        importing: row.get(22)?,
     }))
 }
 
@@ -105,9 +106,9 @@ pub fn chat_by_pair(connection: &Connection, pair: &str) -> Result<Option<Chat>,
 /// A failure of the store.
 pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<bool>, limit: u32) -> Result<Vec<Chat>, StoreError> {
     let state = match archived {
-        Some(true) => "archived = 1",
-        Some(false) => "archived = 0",
-        None => "archived IN (0, 1)",
+        Some(true) => "importing IS NULL AND archived = 1",
+        Some(false) => "importing IS NULL AND archived = 0",
+        None => "importing IS NULL AND archived IN (0, 1)",
     };
     const MINE: &str = "EXISTS (SELECT 1 FROM chat_members m WHERE m.chat = c.id AND m.who = ?1 AND m.joined_at IS NOT NULL)";
     let order = "ORDER BY last_at DESC, id DESC LIMIT";
@@ -303,7 +304,7 @@ pub fn past_author(connection: &Connection, owner: Option<&Principal>, given: &s
     let who: Option<String> = connection
         .prepare_cached(
             "SELECT m.who FROM chat_members m JOIN chats c ON c.id = m.chat
-             WHERE (m.name = ?1 OR m.who IN (?1, 'agent:' || ?1, 'run:' || ?1)) AND m.said > 0 AND (?2 IS NULL OR c.owner = ?2) ORDER BY m.chat DESC LIMIT 1",
+             WHERE (m.name = ?1 OR m.who IN (?1, 'agent:' || ?1, 'run:' || ?1)) AND m.said > 0 AND c.importing IS NULL AND (?2 IS NULL OR c.owner = ?2) ORDER BY m.chat DESC LIMIT 1",
         )?
         .query_row(params![given, owner.map(ToString::to_string)], |row| row.get(0))
         .optional()?;

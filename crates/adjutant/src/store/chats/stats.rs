@@ -36,13 +36,16 @@ pub fn stats_of(connection: &Connection, chat: Option<ChatId>) -> Result<Stats, 
     let mut stats = connection
         .prepare_cached(
             "SELECT count(*), coalesce(sum(last_seq), 0), coalesce(sum(said), 0), coalesce(cast(avg(last_at - started_at) AS INTEGER), 0)
-             FROM chats WHERE ?1 IS NULL OR id = ?1",
+             FROM chats WHERE importing IS NULL AND (?1 IS NULL OR id = ?1)",
         )?
         .query_row([chat], |row| {
             Ok(Stats { chats: row.get(0)?, entries: row.get(1)?, said: row.get(2)?, duration_ms: row.get(3)?, ..Stats::default() })
         })?;
     stats.participants = connection
-        .prepare_cached("SELECT count(DISTINCT who) FROM chat_members WHERE joined_at IS NOT NULL AND (?1 IS NULL OR chat = ?1)")?
+        .prepare_cached(
+            "SELECT count(DISTINCT who) FROM chat_members WHERE joined_at IS NOT NULL AND (?1 IS NULL OR chat = ?1)
+             AND chat NOT IN (SELECT id FROM chats WHERE importing IS NOT NULL)",
+        )?
         .query_row([chat], |row| row.get(0))?;
     let mut turns = connection.prepare_cached(
         "SELECT t.state, m.at - t.at FROM (SELECT * FROM chat_turns WHERE ?1 IS NULL OR chat = ?1 ORDER BY id DESC LIMIT ?2) t

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::config::Home;
 use crate::store::*;
-use adjutant_core::chat::{Budget, ChatKind, EntryKind, Participant, Scope, Viewer};
+use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
 use adjutant_core::{AgentName, ClientName, Principal, RunId};
 use std::collections::BTreeMap;
 
@@ -172,5 +172,74 @@ async fn reading_moves_forward_only_and_unread_counts_what_others_wrote() {
             unread(connection, chat.id, &who, own.read_seq)
         });
         assert_eq!(left.expect("counted"), unread_after);
+    }
+}
+
+#[tokio::test]
+async fn what_an_import_left_behind_is_seen_by_nobody_and_goes_after_its_time() {
+    let fixture = fixture();
+    let whole = fixture.chat(&["word of the whole"]).await;
+    let import = fixture.store.write(|tx| {
+        let chat = tx.start_chat(&NewChat { scope: Scope { owner: Principal::Person, root: None }, ..new_chat() })?;
+        tx.mark_imported(chat.id, false, 1, 2, &[])?;
+        for seq in 1..=1_500 {
+            let entry = ChatEntry { text: format!("word {seq} 数据库"), at: clock::now(), ..imported(seq) };
+            let revisions =
+                vec![Revision { revision: 0, author: "person".to_owned(), name: "p".to_owned(), text: "old".to_owned(), at: clock::now() }];
+            tx.import_entry(chat.id, &Imported { entry: ChatEntry { revision: 1, edited_at: Some(clock::now()), ..entry }, revisions })?;
+        }
+        tx.index_entries()?;
+        Ok(chat.id)
+    });
+    let left = import.await.expect("a part of a chat");
+    let person = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
+    let seen = |store: &Store| {
+        let query = Query { text: "word".to_owned(), limit: 10, ..Query::default() };
+        store
+            .read(|connection| {
+                let chats = chats_newest(connection, &person, None, 10)?.len();
+                Ok((chats, search(connection, &person, &query)?.0.len(), stats_of(connection, None)?.chats))
+            })
+            .expect("read")
+    };
+    assert_eq!(seen(&fixture.store), (1, 1, 1));
+
+    let now = clock::now();
+    assert!(!fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(-60_000))).await.expect("looked"), "it is not old yet");
+    assert!(fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(60_000))).await.expect("removed"));
+    let behind = fixture.store.write(move |tx| {
+        let entry = imported(1_501);
+        tx.import_entry(left, &Imported { entry, revisions: Vec::new() })
+    });
+    assert!(behind.await.is_err(), "nothing goes on behind what is gone");
+    while fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(60_000))).await.expect("removed") {}
+    assert_eq!(seen(&fixture.store), (1, 1, 1));
+    let rest = fixture.store.write(move |tx| {
+        tx.connection().execute("INSERT INTO chat_fts (chat_fts, rank) VALUES ('integrity-check', 1)", [])?;
+        assert!(tx.connection().execute("DELETE FROM chat_messages WHERE chat = ?1", [whole.id.0]).is_err(), "an entry stays");
+        Ok(tx
+            .connection()
+            .query_row("SELECT (SELECT count(*) FROM chat_messages) + (SELECT count(*) FROM chat_revisions)", [], |row| row.get::<_, i64>(0))?)
+    });
+    assert_eq!((rest.await.expect("read"), fixture.store.read(|connection| chat_by_id(connection, left)).expect("read").is_none()), (1, true));
+}
+
+fn imported(seq: i64) -> ChatEntry {
+    ChatEntry {
+        id: 0,
+        chat: ChatId(0),
+        seq,
+        kind: EntryKind::Message,
+        author: Participant::FromFile("person".to_owned()),
+        name: "person".to_owned(),
+        label: None,
+        text: "text".to_owned(),
+        at: clock::now(),
+        reply_to: None,
+        hops: 0,
+        pinned: false,
+        revision: 0,
+        edited_at: None,
+        key: None,
     }
 }

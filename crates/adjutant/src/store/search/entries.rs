@@ -102,7 +102,7 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
         "SELECT m.id, m.chat, m.seq, m.kind, m.author, m.name, m.label, m.text, m.at, m.reply_to, m.hops, m.pinned, m.revision, m.edited_at, m.key, c.title,
            snippet(chat_fts, 1, char(2), char(3), '…', {})
          FROM chat_fts f CROSS JOIN chat_messages m ON m.id = f.rowid CROSS JOIN chats c ON c.id = m.chat
-         WHERE chat_fts MATCH ?1{} ORDER BY {order} LIMIT ?{}",
+         WHERE chat_fts MATCH ?1 AND c.importing IS NULL{} ORDER BY {order} LIMIT ?{}",
         terms.snippet_words,
         terms.conditions,
         terms.values.len() + 1

@@ -3,6 +3,7 @@
 use super::{client, home_with, said, start};
 use crate::mcp::text;
 use crate::support::TestHome;
+use adjutant::view::{CarriedChat, CarriedEntry, ImportChat};
 use serde_json::{Value, json};
 
 /// An exported chat of a client with an agent, as lines that can be changed.
@@ -103,4 +104,73 @@ fn messages_of_the_largest_size_are_carried() {
     std::fs::write(&file, &lines).expect("a file");
     other.ok(&["chat", "import", file.to_str().expect("UTF-8")]);
     assert!(other.ok(&["chat", "export", "1", "--format", "jsonl"]) == lines, "it is another");
+}
+
+/// A file of one chat with as many messages.
+fn long_chat(home: &TestHome, messages: i64) -> (String, Vec<Value>) {
+    let mut lines = exported();
+    let one = lines[1].clone();
+    lines.truncate(1);
+    lines[0]["members"] = json!([]);
+    for seq in 1..=messages {
+        let mut line = one.clone();
+        line["seq"] = json!(seq);
+        line["text"] = json!(format!("message {seq} {}", "x".repeat(1_000)));
+        lines.push(line);
+    }
+    (write(home, &lines), lines)
+}
+
+#[test]
+fn a_chat_of_which_only_a_part_came_is_not_there_until_the_rest_does() {
+    let home = TestHome::new();
+    let (_, lines) = long_chat(&home, 4);
+    let part = |of: &[Value]| of.iter().map(|line| serde_json::from_value(line.clone()).expect("an entry")).collect::<Vec<CarriedEntry>>();
+    let head: CarriedChat = serde_json::from_value(lines[0].clone()).expect("a head");
+    home.ok(&["ps"]);
+    let first = ImportChat { head: Some(head), entries: part(&lines[1..3]), more: true, ..ImportChat::default() };
+    let id = home.call(&first, "first").expect("taken in").chat_id;
+    let number = id.to_string();
+    assert_eq!(home.json(&["chat", "ls", "--all"]), json!([]));
+    for there in [&["chat", "show", &number][..], &["chat", "post", &number, "x"], &["chat", "export", &number], &["chat", "stats", &number]] {
+        let refused = home.adj(there);
+        assert!(refused.code != 0 && refused.err.contains("no such chat"), "{refused:?}");
+    }
+    assert_eq!(home.json(&["search", "message"])["hits"], json!([]));
+    assert_eq!(home.json(&["chat", "stats"])["chats"], 0);
+
+    let rest = ImportChat { chat_id: Some(id), entries: part(&lines[3..]), ..ImportChat::default() };
+    home.call(&rest, "rest").expect("taken in");
+    let exported: Vec<Value> =
+        home.ok(&["chat", "export", &number, "--format", "jsonl"]).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(exported[1..], lines[1..]);
+    assert_eq!(home.json(&["search", "message"])["hits"].as_array().map(Vec::len), Some(4));
+    let late = home.call(&ImportChat { chat_id: Some(id), entries: part(&lines[4..]), ..ImportChat::default() }, "late").expect_err("refused");
+    assert!(late.message.contains("all of chat"), "{late:?}");
+}
+
+#[test]
+fn a_killed_import_leaves_all_of_a_chat_or_nothing_and_goes_on_when_it_is_repeated() {
+    let home = TestHome::new();
+    let (file, _) = long_chat(&home, 2_000);
+    home.ok(&["ps"]);
+    let log = home.home.dir.join("adj.db-wal");
+    let written = || std::fs::metadata(&log).map_or(0, |meta| meta.len());
+    for round in 1..=3 {
+        let before = written();
+        let mut import = home.command(&["chat", "import", &file]).stdout(std::process::Stdio::null()).spawn().expect("adj can be started");
+        // Somewhere within the file, or at its end.
+        home.until("some of it was written", || {
+            (written() >= before + round * 400_000 || import.try_wait().expect("a child").is_some()).then_some(())
+        });
+        import.kill().ok();
+        import.wait().expect("a child");
+        let chats = home.json(&["chat", "ls", "--all"]);
+        let said: Vec<i64> = chats.as_array().expect("a list").iter().filter_map(|chat| chat["last_seq"].as_i64()).collect();
+        assert!(said.is_empty() || said == [2_000], "{chats}");
+    }
+    let number = home.ok(&["chat", "import", &file]);
+    let chats = home.json(&["chat", "ls", "--all"]);
+    assert_eq!(chats.as_array().map(Vec::len), Some(1), "{chats}");
+    assert_eq!(home.ok(&["chat", "export", number.trim(), "--format", "jsonl"]).lines().count(), 2_001);
 }
