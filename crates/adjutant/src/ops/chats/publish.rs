@@ -4,7 +4,9 @@
 use super::note;
 use super::seat::{Seat, can_see};
 use crate::config::Config;
-use crate::store::{Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, members, open_turns, open_turns_below, run_by_id, run_by_ref};
+use crate::store::{
+    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, exchanges, members, open_turns, open_turns_below, run_by_id, run_by_ref,
+};
 use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
 use std::collections::BTreeMap;
@@ -86,14 +88,23 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
         let news: Vec<_> = other.filter(|one| !named.contains(one)).collect();
         named.extend(news);
     }
+    // A file says nothing about what agents may do here.
+    let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
     for (who, name) in &named {
         if let Participant::Principal(principal) = who {
             tx.mention(chat.id, who, name, entry.seq)?;
-            tell_run(tx, by, chat, &entry, principal)?;
+            if is_run(&author) && is_run(who) && exchanges(tx.connection(), chat.id, [&author, who], turns_max)? >= turns_max {
+                let writer = &entry.name;
+                let text = format!(
+                    "{writer} and {name} have answered one another {turns_max} times in a row: somebody else has to speak before {name} is told"
+                );
+                tx.add_entry(chat.id, &note(text.clone()))?;
+                notes.push(text);
+            } else {
+                tell_run(tx, by, chat, &entry, principal)?;
+            }
         }
     }
-    // A file says nothing about what agents may do here.
-    let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
     if !answering.is_empty() && hops >= turns_max {
         let text = format!("agents have answered one another {hops} times in a row: somebody else has to speak before {} answers", names(&answering));
         tx.add_entry(chat.id, &note(text.clone()))?;
@@ -141,6 +152,10 @@ fn agent_of(who: &Participant) -> Option<&AgentName> {
         Participant::Agent(name) => Some(name),
         Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => None,
     }
+}
+
+fn is_run(who: &Participant) -> bool {
+    matches!(who, Participant::Principal(Principal::Run(_)))
 }
 
 /// Finds whom a name in a text means: the person, the parent, an agent or somebody else who takes

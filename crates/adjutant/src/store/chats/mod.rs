@@ -19,7 +19,7 @@ pub use read::{
 };
 pub use stats::{Stats, stats_of};
 pub use turns::{
-    NewTurn, Turn, TurnState, asked_by, hops_behind, next_turns, open_turns, open_turns_below, turn_by_id, turn_of_run, turns_running,
+    NewTurn, Turn, TurnState, asked_by, exchanges, hops_behind, next_turns, open_turns, open_turns_below, turn_by_id, turn_of_run, turns_running,
     turns_to_answer,
 };
 pub use write::{NewChat, NewEntry};

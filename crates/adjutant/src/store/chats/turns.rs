@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// Most turns that one look settles or begins.
 const LOOK_MAX: u32 = 100;
+/// Newest entries of a chat in which it is looked for who answered whom.
+const EXCHANGES_LOOK_MAX: u32 = 1_000;
 
 /// Where a turn is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,6 +214,30 @@ pub fn hops_behind(connection: &Connection, run: &Run) -> Result<u32, StoreError
         };
     }
     Ok(hops)
+}
+
+/// Counts how often two participants have answered one another in a chat, up to `most`: how often the word
+/// went from one to the other since a person or a client spoke. What a message replies to is not asked: a
+/// run that answers need not name it.
+///
+/// # Errors
+/// A failure of the store.
+pub fn exchanges(connection: &Connection, chat: ChatId, two: [&Participant; 2], most: u32) -> Result<u32, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT author FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2")?;
+    let mut rows = statement.query(params![chat.0, EXCHANGES_LOOK_MAX])?;
+    let (mut count, mut after) = (0, None);
+    while count < most
+        && let Some(row) = rows.next()?
+    {
+        let author = Participant::parse(&row.get::<_, String>(0)?);
+        if let Some(Participant::Principal(Principal::Person | Principal::Client(_))) = author {
+            break;
+        }
+        let Some(one) = two.into_iter().find(|one| Some(*one) == author.as_ref()) else { continue };
+        count += u32::from(after.is_some_and(|after| after != one));
+        after = Some(one);
+    }
+    Ok(count)
 }
 
 /// Reads the turn that a run answers.

@@ -123,6 +123,37 @@ fn a_chain_of_agents_that_goes_through_a_run_is_counted() {
 }
 
 #[test]
+fn runs_that_write_to_one_another_for_ever_stop_until_somebody_else_speaks() {
+    let home = home_with(&[], "[chats]\nturns_max = 3\n[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n");
+    let say = |to: Value| {
+        let mut message = json!({"message": "your turn", "wait_s": 0});
+        message.as_object_mut().expect("an object").extend(to.as_object().expect("an object").clone());
+        format!("tool send_message {message}")
+    };
+    // Each answers whatever it is told, and names no message that it answers.
+    let child = format!("---\n{}", format!("{}\nexpect-message\n", say(json!({"to": "boss"}))).repeat(20));
+    let boss = format!("expect-message\n{}\n", say(json!({"chat_id": 1}))).repeat(20);
+    home.start_agent("stream", "boss", &format!("delegate {}\n{boss}", Value::from(child)));
+    home.until("it wants a child", || home.inbox(&[]).as_array().filter(|open| !open.is_empty()).map(|_| ()));
+    home.ok(&["approve", "boss", "--agent", "stream"]);
+    let names = |hubs: usize| {
+        home.until("the limit is reached", || {
+            let names: Vec<String> =
+                home.json(&["chat", "ls", "--all"]).get(0).map(|_| said(&home, 1).into_iter().map(|(name, _)| name).collect())?;
+            (names.iter().filter(|name| *name == "hub").count() >= hubs).then_some(names)
+        })
+    };
+    let first = names(1);
+    let child = first[0].clone();
+    assert_eq!(first, [&child, "run boss", &child, "run boss", "hub"]);
+    home.until_log("boss", "somebody else has to speak");
+    home.ok(&["chat", "post", "1", "go on"]);
+    let second = names(2);
+    assert_eq!((&second[..5], second[5].as_str()), (&first[..], "person"), "nobody spoke in between");
+    assert!(second[6..].contains(&child) && second[6..].contains(&"run boss".to_owned()), "{second:?}");
+}
+
+#[test]
 fn a_name_in_a_text_lets_nobody_into_a_private_chat() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo '@outsider look'")], "");
     let mut alice = client(&home, "alice", &[]);
