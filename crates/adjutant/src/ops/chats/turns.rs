@@ -12,7 +12,7 @@ use crate::store::{
     Chat, NewEntry, NewRun, NewTurn, Run, RunInput, StoreError, Turn, TurnState, Tx, next_turns, run_by_id, turn_by_id, turns_running,
     turns_to_answer,
 };
-use crate::store::{asked_by, live_in_dir, run_input, tree_size};
+use crate::store::{asked_by, at_work_in, run_input, tree_size};
 use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
 use adjutant_core::run::Retention;
 use adjutant_core::tree::{Rank, TreeLimits, has_room};
@@ -152,11 +152,13 @@ impl Ops {
                     let chat = tx.chat(turn.chat)?;
                     let leave = match spec {
                         Ok(agent) => leave(tx, &config, &turn, agent, id)?,
-                        Err(why) => Err(why),
+                        Err(why) => Leave::No(why),
                     };
                     let (agent, under) = match leave {
-                        Ok(leave) => leave,
-                        Err(why) => return post(tx, &config, &turn, None, Came::Failure(why), retention).map(|()| None),
+                        Leave::Yes(agent, under) => (*agent, under),
+                        // It is looked at again when a run has ended.
+                        Leave::Later => return Ok(Some(Vec::new())),
+                        Leave::No(why) => return post(tx, &config, &turn, None, Came::Failure(why), retention).map(|()| None),
                     };
                     let Told { prompt, wants_summary } = match told(tx.connection(), &chat, &turn)? {
                         Ok(told) => told,
@@ -235,32 +237,47 @@ fn want_summary(tx: &mut Tx<'_>, config: &Config, turn: &Turn) -> Result<(), Sto
     tx.queue_turn(&NewTurn { chat: turn.chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }).map(drop).map(|_| ())
 }
 
-/// What a run that answers is allowed: its agent with the permissions that are left to it, and the run
-/// under which it counts, with the limits of that tree.
-type Leave = (AgentSpec, Option<(RunId, TreeLimits)>);
+/// Whether a turn may be answered now.
+enum Leave {
+    /// By the agent with the permissions that are left to it; and the run under which it counts, with the
+    /// limits of that tree.
+    Yes(Box<AgentSpec>, Option<(RunId, TreeLimits)>),
+    /// Somebody else is at work in its directory.
+    Later,
+    No(String),
+}
 
 /// Decides whether a turn may be answered now. What a run asks for counts as its delegation: within
-/// the limits of its tree, with no more permissions than it has itself. The error says why not.
-fn leave(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<Result<Leave, String>, StoreError> {
+/// the limits of its tree, with no more permissions than it has itself.
+fn leave(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<Leave, StoreError> {
     let connection = tx.connection();
-    if config.refuse_shared_directory
-        && let Some(other) = live_in_dir(connection, &turn.cwd, id)?.first()
-    {
-        return Ok(Err(format!("{other} is at work in {}, and the configuration refuses a second run", turn.cwd)));
+    let asked = asked_by(connection, turn)?;
+    if config.refuse_shared_directory {
+        let others = at_work_in(connection, &turn.cwd, id)?;
+        // Who asks may be waiting for the answer.
+        if let Some((_, name)) = others.iter().find(|(other, _)| asked.is_some_and(|(asking, _)| asking == *other)) {
+            return Ok(Leave::No(format!("{name}, which asks, is itself at work in {}, and the configuration refuses a second run", turn.cwd)));
+        }
+        if !others.is_empty() {
+            return Ok(Leave::Later);
+        }
     }
-    let Some((asking, counts_under)) = asked_by(connection, turn)? else { return Ok(Ok((agent, None))) };
+    let Some((asking, counts_under)) = asked else { return Ok(Leave::Yes(Box::new(agent), None)) };
     agent.permissions = agent.permissions.min(run_input(connection, asking)?.agent.permissions);
-    let Some(parent) = counts_under else { return Ok(Ok((agent, None))) };
+    let Some(parent) = counts_under else { return Ok(Leave::Yes(Box::new(agent), None)) };
     let mut above = Some(parent);
     while let Some(run) = above {
         let run = tx.run(run)?;
         if matches!(run.state, RunState::Stopping(StopReason::Cancelled) | RunState::Finished(Outcome::Cancelled)) {
-            return Ok(Err(format!("{}, on whose behalf it would, was cancelled", run.name)));
+            return Ok(Leave::No(format!("{}, on whose behalf it would, was cancelled", run.name)));
         }
         above = run.parent;
     }
     let size = tree_size(connection, &tx.run(parent)?)?;
-    Ok(has_room(size, config.tree).map(|()| (agent, Some((parent, config.tree)))).map_err(|denied| denied.to_string()))
+    Ok(match has_room(size, config.tree) {
+        Ok(()) => Leave::Yes(Box::new(agent), Some((parent, config.tree))),
+        Err(denied) => Leave::No(denied.to_string()),
+    })
 }
 
 /// A run that answers has ended when it has finished, or stopped for something from which neither an

@@ -427,6 +427,22 @@ pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<
         .collect::<Result<_, _>>()?)
 }
 
+/// Reads the ids and names of other runs that are at work in a directory, or will be to answer in a chat. A
+/// run that waits for its child does nothing there meanwhile.
+///
+/// # Errors
+/// A failure of the store.
+pub fn at_work_in(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<(RunId, String)>, StoreError> {
+    let found: Vec<(String, String)> = connection
+        .prepare_cached(
+            "SELECT id, name FROM runs r WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
+             AND (state <> 'queued' OR EXISTS (SELECT 1 FROM chat_turns t WHERE t.run = r.id)) ORDER BY no LIMIT 20",
+        )?
+        .query_map(params![cwd, except.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    found.into_iter().map(|(id, name)| Ok((RunId::parse(&id).map_err(|_| StoreError::Corrupt(format!("run {id}")))?, name))).collect()
+}
+
 /// Reads the queued run that is next.
 ///
 /// # Errors

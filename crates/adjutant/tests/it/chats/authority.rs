@@ -189,19 +189,33 @@ fn an_answer_in_the_persons_chat_reaches_no_clients_run() {
 }
 
 #[test]
-fn a_directory_that_is_not_shared_is_not_shared_with_who_answers() {
-    let home = home_with(
-        &[("gemini", "cat > /dev/null; echo here"), ("slow", "cat > /dev/null; touch here; sleep 600")],
-        "refuse_shared_directory = true\n",
-    );
+fn in_a_directory_that_is_not_shared_an_answer_waits_for_its_turn() {
+    let alone = "cat > /dev/null; mkdir busy && echo alone && rmdir busy";
+    let home =
+        home_with(&[("gemini", alone), ("claude2", alone), ("slow", "cat > /dev/null; touch here; sleep 600")], "refuse_shared_directory = true\n");
     home.start_agent("slow", "first", "x");
     let place = home.work();
     home.until("the agent is at work", || place.join("here").exists().then_some(()));
-    let mut alice = client(&home, "alice", &[]);
-    let chat = start(&mut alice, "t", &["gemini"]);
-    let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 30}));
-    assert_eq!(sent["status"], "failed", "{sent}");
-    assert!(texts(&home, chat)[1].contains("refuses a second run"));
+    let mut alice = client(&home, "alice", &["--max-wait", "30"]);
+    let chat = start(&mut alice, "t", &["gemini", "claude2"]);
+    let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 0}));
+    assert_eq!(sent["waiting"].as_array().map(Vec::len), Some(2), "{sent}");
+    // It is looked at again with the next message, and waits still.
+    alice.done("send_message", json!({"chat_id": chat, "message": "hello?", "to": ["person"], "wait_s": 0}));
+    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(1), "nothing was started beside it");
+    home.ok(&["cancel", "first"]);
+    alice.done("send_message", json!({"chat_id": chat, "message": "now", "to": ["gemini", "claude2"], "wait_s": 30}));
+    let answers: Vec<String> = texts(&home, chat).into_iter().filter(|text| !["go", "hello?", "now"].contains(&text.as_str())).collect();
+    assert_eq!(answers, ["alone"; 4], "one after the other");
+}
+
+#[test]
+fn a_run_that_asks_from_a_directory_that_is_not_shared_is_told_at_once() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo here")], "refuse_shared_directory = true\n");
+    home.start("asker", "tool send_message {\"to\": \"gemini\", \"message\": \"x\", \"wait_s\": 30}\ndone ok");
+    home.finished("asker");
+    let said = texts(&home, 1);
+    assert!(said[1].contains("asker, which asks, is itself at work"), "{said:?}");
 }
 
 #[test]
