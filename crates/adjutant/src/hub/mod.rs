@@ -167,6 +167,10 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let mut loops = JoinSet::new();
     // Before anybody can call: runs of the hub before us are watched, so none is taken for lost.
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
+    // And the webhooks are known, so that the first call is told, too.
+    if let Err(error) = hub.ops.set_webhooks().await {
+        tracing::warn!(%error, "the webhooks stay as they were");
+    }
     loops.spawn(work::schedule(Arc::clone(&hub)));
     loops.spawn(work::keep_deadlines(Arc::clone(&hub)));
     loops.spawn(work::forget(Arc::clone(&hub)));
