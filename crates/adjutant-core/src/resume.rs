@@ -1,7 +1,15 @@
 //! What a later attempt is told where the agent keeps no session of its own: the task again, what
-//! was left behind, what has been decided since, and the next step, under the protocol's headings.
+//! was left behind, what has been decided since, what is still open, and the next step, under the
+//! protocol's headings.
 
+use crate::RequestKind;
 use crate::checkpoint::{Checkpoint, Choice, MadeBy};
+use crate::signal::Independence;
+
+/// Most requests that are named as still open; of the others only their number is told.
+pub const OPEN_NAMED_MAX: usize = 20;
+/// Of the text of one of them so many characters: the run has written it itself.
+const OPEN_TEXT_CHARS: usize = 300;
 
 /// One question with what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,6 +167,58 @@ impl Earlier {
     }
 }
 
+/// A request that its run still waits for, or could.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Open {
+    pub number: String,
+    pub kind: RequestKind,
+    /// The question, the action, or the task.
+    pub text: String,
+    /// What comes of it is brought to the run; else the run gets it by a call.
+    pub by_block: bool,
+    pub stands: Stands,
+}
+
+/// How far such a request is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stands {
+    /// Nobody has decided.
+    Undecided { blocking: bool },
+    /// A delegation was approved, and its run has not ended.
+    AtWork { child: String, independence: Independence },
+}
+
+impl Open {
+    fn to_text(&self) -> String {
+        let Self { number, kind, text, by_block, stands } = self;
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cut = if words.chars().nth(OPEN_TEXT_CHARS).is_some() { "…" } else { "" };
+        let words: String = words.chars().take(OPEN_TEXT_CHARS).collect();
+        let (about, next) = match (stands, by_block) {
+            (Stands::Undecided { blocking: true }, false) => {
+                ("not decided yet".to_owned(), format!("Call check_answer with message_id {number}: it waits for the answer."))
+            }
+            (Stands::Undecided { blocking: false }, false) => {
+                ("not decided yet".to_owned(), format!("Call check_answer with message_id {number} when you need the answer."))
+            }
+            (Stands::Undecided { blocking: true }, true) => {
+                ("not decided yet".to_owned(), "The answer is brought to you: when you can do nothing more without it, end.".to_owned())
+            }
+            (Stands::Undecided { blocking: false }, true) => ("not decided yet".to_owned(), "Go on without the answer.".to_owned()),
+            (Stands::AtWork { child, independence }, by_block) => {
+                let next = match (independence, by_block) {
+                    (Independence::Blocks, false) => format!("Call check_answer with message_id {number}: it waits for the result."),
+                    (Independence::Blocks, true) => "The result is brought to you: when you can do nothing more without it, end.".to_owned(),
+                    (Independence::Parallel, _) => "A message tells you when it has ended.".to_owned(),
+                    (Independence::Optional, _) => "Nothing depends on it.".to_owned(),
+                };
+                (format!("approved, run {child} is at work on it"), next)
+            }
+        };
+        format!("- {number}, {} ({about}): {words}{cut}\n  {next}", kind.word())
+    }
+}
+
 /// Everything that a new attempt is told beside its task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resumption {
@@ -167,6 +227,10 @@ pub struct Resumption {
     pub decided: Vec<Decided>,
     pub ruled: Vec<Ruled>,
     pub delegated: Vec<Delegated>,
+    /// What nothing has come of yet, the most pressing first.
+    pub open: Vec<Open>,
+    /// How many more there are.
+    pub open_more: usize,
     /// What it was sent while it was away, oldest first.
     pub messages: Vec<String>,
     pub checkpoint: Option<Checkpoint>,
@@ -195,8 +259,21 @@ pub fn compose_in_session(resumption: &Resumption) -> String {
 }
 
 fn since(resumption: &Resumption) -> String {
-    let Resumption { earlier: _, decided, ruled, delegated, messages, checkpoint, after_error, choice, resolution, working_directory, next_step } =
-        resumption;
+    let Resumption {
+        earlier: _,
+        decided,
+        ruled,
+        delegated,
+        open,
+        open_more,
+        messages,
+        checkpoint,
+        after_error,
+        choice,
+        resolution,
+        working_directory,
+        next_step,
+    } = resumption;
     let mut parts = Vec::new();
     if !decided.is_empty() {
         let mut text = "## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned();
@@ -207,6 +284,14 @@ fn since(resumption: &Resumption) -> String {
     }
     parts.extend(ruled.iter().map(Ruled::to_text));
     parts.extend(delegated.iter().map(Delegated::to_text));
+    if !open.is_empty() {
+        let mut lines: Vec<String> = open.iter().take(OPEN_NAMED_MAX).map(Open::to_text).collect();
+        match open_more + open.len().saturating_sub(OPEN_NAMED_MAX) {
+            0 => {}
+            more => lines.push(format!("- and {more} more")),
+        }
+        parts.push(format!("## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n{}", lines.join("\n")));
+    }
     if !messages.is_empty() {
         let list: Vec<String> = messages.iter().map(|message| format!("- {}", message.trim().replace('\n', "\n  "))).collect();
         parts.push(format!("## MESSAGES\n\n{}", list.join("\n")));
@@ -399,5 +484,61 @@ mod tests {
         assert!(text.contains("## DELEGATION DENIED\n\nTask: Rewrite\nReason: later"));
         let text = compose("T", &Resumption { messages: vec!["first\nline".to_owned(), "second".to_owned()], ..Resumption::default() });
         assert!(text.contains("## MESSAGES\n\n- first\n  line\n- second\n\n## RESUME"), "{text}");
+    }
+
+    fn open(number: usize, kind: RequestKind, text: &str, by_block: bool, stands: Stands) -> Open {
+        Open { number: format!("Q{number}"), kind, text: text.to_owned(), by_block, stands }
+    }
+
+    #[test]
+    fn what_is_still_open_is_told_with_the_way_to_what_comes_of_it() {
+        let at_work = |independence| Stands::AtWork { child: "calm-newt".to_owned(), independence };
+        let undecided = |blocking| Stands::Undecided { blocking };
+        let resumption = Resumption {
+            open: vec![
+                open(1, RequestKind::Delegation, "Refactor\n  it", false, at_work(Independence::Blocks)),
+                open(2, RequestKind::Delegation, "Look", false, at_work(Independence::Parallel)),
+                open(3, RequestKind::Question, "Which?", false, undecided(true)),
+                open(4, RequestKind::Approval, "Drop it", false, undecided(false)),
+                open(5, RequestKind::Question, "How?", true, undecided(true)),
+                open(6, RequestKind::Delegation, "Test", true, at_work(Independence::Blocks)),
+            ],
+            open_more: 3,
+            ..Resumption::default()
+        };
+        let expected = "## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n\
+            - Q1, delegation (approved, run calm-newt is at work on it): Refactor it\n  Call check_answer with message_id Q1: it waits for the result.\n\
+            - Q2, delegation (approved, run calm-newt is at work on it): Look\n  A message tells you when it has ended.\n\
+            - Q3, question (not decided yet): Which?\n  Call check_answer with message_id Q3: it waits for the answer.\n\
+            - Q4, approval (not decided yet): Drop it\n  Call check_answer with message_id Q4 when you need the answer.\n\
+            - Q5, question (not decided yet): How?\n  The answer is brought to you: when you can do nothing more without it, end.\n\
+            - Q6, delegation (approved, run calm-newt is at work on it): Test\n  The result is brought to you: when you can do nothing more without it, end.\n\
+            - and 3 more\n\n## RESUME INSTRUCTIONS";
+        for text in [compose("T", &resumption), compose_in_session(&resumption)] {
+            assert!(text.contains(expected), "{text}");
+        }
+        assert!(!compose("T", &Resumption::default()).contains("STILL OPEN"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_still_open_takes_bounded_room_and_no_heading_of_its_own(
+            text in "([a-zé# \n]|\n## RESUME){0,900}",
+            count in 1..60_usize,
+            more in 0..30_usize,
+            by_block: bool,
+            blocking: bool,
+        ) {
+            let one = |number| open(number, RequestKind::Question, &text, by_block, Stands::Undecided { blocking });
+            let told = compose("T", &Resumption { open: (1..=count).map(one).collect(), open_more: more, ..Resumption::default() });
+            let (_, part) = told.split_once("## STILL OPEN\n\n").expect("it is told");
+            let (part, _) = part.split_once("\n\n## RESUME INSTRUCTIONS").expect("what follows");
+            proptest::prop_assert!(part.chars().count() <= 100 + OPEN_NAMED_MAX * (OPEN_TEXT_CHARS + 200));
+            proptest::prop_assert!(part.lines().all(|line| !line.starts_with('#')));
+            let named = part.lines().filter(|line| line.starts_with("- Q")).count();
+            let unnamed = part.lines().find_map(|line| line.strip_prefix("- and ")?.strip_suffix(" more")?.parse().ok()).unwrap_or(0);
+            proptest::prop_assert_eq!(named + unnamed, count + more);
+            proptest::prop_assert!(named <= OPEN_NAMED_MAX);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! What a later attempt of a run is told beside its task, gathered from what is on record.
 
-use crate::store::{self, Message, Request, Run, StoreError, Tx, newest_of, queued_messages};
-use adjutant_core::PromptVia;
-use adjutant_core::resume::{EARLIER_MAX, Earlier, Resumption, Told};
+use crate::store::{self, Message, Request, Run, StoreError, Tx, last_stop, newest_of, queued_messages, unsettled_of};
+use adjutant_core::resume::{EARLIER_MAX, Earlier, OPEN_NAMED_MAX, Resumption, Told};
+use adjutant_core::{PromptVia, StopReason};
 
 /// Messages that a new attempt gets with its prompt, because its process reads none.
 pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError> {
@@ -11,15 +11,19 @@ pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError>
 
 /// What a new attempt of a run is told. `told` is what became of its requests and no attempt knows yet.
 pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
+    let called_error = run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error"));
+    let (unsettled, open_more) = unsettled_of(tx.connection(), run, OPEN_NAMED_MAX)?;
     let mut resumption = Resumption {
-        after_error: run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error")),
+        after_error: called_error || last_stop(tx.connection(), run.id)? == Some(StopReason::Error),
+        open: unsettled.iter().map(store::still_open).collect(),
+        open_more,
         choice: run.choice,
         checkpoint: super::reports::checkpoint(tx.connection(), run)?,
         resolution: run.resolution.clone(),
         working_directory: run.cwd.clone(),
         next_step: run.next_step.clone(),
         messages: unsent(tx, run)?.into_iter().map(|message| message.text).collect(),
-        earlier: earlier(tx, run, told)?,
+        earlier: earlier(tx, run, told, &unsettled)?,
         ..Resumption::default()
     };
     for request in told {
@@ -32,12 +36,12 @@ pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption,
     Ok(resumption)
 }
 
-/// What earlier attempts were told.
-fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Earlier, StoreError> {
+/// What earlier attempts were told, but for what is told besides.
+fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request], unsettled: &[Request]) -> Result<Earlier, StoreError> {
     // One more than is kept, so that it shows when there are more.
-    let limit = u32::try_from(told.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
+    let limit = u32::try_from(told.len() + unsettled.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
     let settled = newest_of(tx.connection(), run.id, false, limit)?;
-    let is_new = |request: &Request| told.iter().any(|new| new.id == request.id);
-    let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_new(request));
+    let is_told = |request: &Request| told.iter().chain(unsettled).any(|besides| besides.id == request.id);
+    let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_told(request));
     Ok(Earlier::of(answered.map(store::told).collect()))
 }

@@ -1,8 +1,8 @@
 //! The append-only history.
 
 use super::{StoreError, Topic, Tx};
-use adjutant_core::{EventKind, EventSeq, Principal, RequestId, RunId, Time};
-use rusqlite::{Connection, Row, params};
+use adjutant_core::{EventKind, EventSeq, Principal, RequestId, RunId, StopReason, Time};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// One entry of the history.
 #[derive(Debug, Clone)]
@@ -103,6 +103,18 @@ fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
             source,
         })
     })())
+}
+
+/// Returns why a run stopped the last time, as far as that stands alone in the history.
+///
+/// # Errors
+/// A failure of the store.
+pub fn last_stop(connection: &Connection, run: RunId) -> Result<Option<StopReason>, StoreError> {
+    let text: Option<String> = connection
+        .prepare_cached("SELECT text FROM events WHERE run = ?1 AND kind = ?2 ORDER BY seq DESC LIMIT 1")?
+        .query_row(params![run.to_string(), EventKind::RunStopped.word()], |row| row.get(0))
+        .optional()?;
+    Ok(text.as_deref().and_then(StopReason::from_word))
 }
 
 /// Returns the newest position of the history.

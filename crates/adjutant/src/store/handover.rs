@@ -1,7 +1,7 @@
 //! Getting what became of a request to its run, where no call of the run waits for it.
 
 use super::{Request, StoreError, Tx};
-use adjutant_core::resume::{Became, Decided, Delegated, Ruled, Told};
+use adjutant_core::resume::{Became, Decided, Delegated, Open, Ruled, Stands, Told};
 use adjutant_core::run::Retention;
 use adjutant_core::{
     Answer, AnsweredBy, Decision, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Time,
@@ -36,6 +36,19 @@ pub fn told(request: &Request) -> Told {
             Told::Decided(Decided { number, question: request.question.clone(), became })
         }
     }
+}
+
+/// Returns what a run is told about its request that nothing has come of yet.
+#[must_use]
+pub fn still_open(request: &Request) -> Open {
+    let (text, stands) = match (&request.matter, &request.child, request.state.answer().map(|answer| &answer.decision)) {
+        (Matter::Delegation(delegation), Some((_, child)), Some(Decision::Approved { changes, .. })) => {
+            let stands = Stands::AtWork { child: child.clone(), independence: delegation.independence };
+            (adjutant_core::tree::changed(delegation, changes).task, stands)
+        }
+        _ => (request.question.clone(), Stands::Undecided { blocking: request.blocking }),
+    };
+    Open { number: request.no.to_string(), kind: request.matter.kind(), text, by_block: request.by_block, stands }
 }
 
 pub(super) fn told_text(request: &Request) -> String {

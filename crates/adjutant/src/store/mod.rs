@@ -36,12 +36,13 @@ pub use chats::{
 };
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
-pub use events::{Event, append as append_event, changed_runs, events_after, last_seq};
-pub use handover::told;
+pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop};
+pub use handover::{still_open, told};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
 pub use messages::{Message, messages_by_id, queued_messages};
 pub use requests::{
-    Group, NewRequest, Request, newest_of, open_requests, request_by_id, request_by_no, requests_of, requests_together, unread_of, untold_of,
+    Group, NewRequest, Request, newest_of, open_requests, request_by_id, request_by_no, requests_of, requests_together, unread_of, unsettled_of,
+    untold_of,
 };
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, Run, RunInput, Usage, at_work_in, attempt_row, counts, due_stopped, ended_after,

@@ -283,6 +283,31 @@ pub fn untold_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
         .collect()
 }
 
+/// Reads up to `limit` requests of a run that nothing has come of yet: delegations whose run is at
+/// work, where a new attempt is not told of the approval anyway (see [`untold_of`]), then what nobody
+/// has decided, what it waits for first. Returns also how many more there are.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unsettled_of(connection: &Connection, run: &Run, limit: usize) -> Result<(Vec<Request>, usize), StoreError> {
+    let at_work = format!(
+        "{COLUMNS} FROM runs c CROSS JOIN requests q ON q.child = c.id CROSS JOIN runs r ON r.id = q.run
+         WHERE c.parent = ?1 AND q.run = ?1 AND q.outcome IS NULL AND (q.held = 1 OR q.status = 'retrieved') ORDER BY q.no LIMIT ?2"
+    );
+    let undecided = format!("{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.run = ?1 AND q.status = 'pending' ORDER BY q.blocking DESC, q.no LIMIT ?2");
+    let id = run.id.to_string();
+    let list = |sql: &str, limit: usize| -> Result<Vec<Request>, StoreError> {
+        let rows: Vec<_> = connection.prepare_cached(sql)?.query_map(params![id, limit as i64], read)?.collect::<Result<_, _>>()?;
+        rows.into_iter().collect()
+    };
+    let mut found = list(&at_work, limits::OPEN_REQUESTS_MAX)?;
+    let all = found.len() + usize::try_from(run.pending).unwrap_or(0);
+    found.truncate(limit);
+    found.extend(list(&undecided, limit - found.len())?);
+    let more = all - found.len();
+    Ok((found, more))
+}
+
 /// Reads up to `limit` requests that `who` may answer, oldest first; only open ones unless `all`.
 ///
 /// # Errors

@@ -332,3 +332,35 @@ fn a_run_gives_no_more_than_it_may_itself() {
     let child = only_child(&home, "job");
     assert_eq!((&child["agent"], &child["permissions"]), (&json!("mighty"), &json!("read")));
 }
+
+#[test]
+fn a_run_that_begins_anew_is_told_of_what_is_still_open_and_gets_what_comes_of_it() {
+    let home = home_with("");
+    home.start(
+        "par",
+        "ask \"which colour?\" [nonblocking]\ndelegate \"---\\nask \\\"child q?\\\"\\ndone refactored\" [blocks]\nresume-here\n\
+         tool check_answer {\"message_id\": \"Q2\", \"wait_s\": 60}\ntool check_answer {\"message_id\": \"Q1\", \"wait_s\": 60}\nsay end",
+    );
+    assert_eq!(asked(&home, "delegation")["number"], "Q2");
+    home.ok(&["approve", "Q2"]);
+    let child = only_child(&home, "par");
+    home.ok(&["pause", "par"]);
+    assert_eq!(home.until_status("par", "stopped")["reason"], "paused");
+    home.ok(&["resume", "par"]);
+    let log = home.until_log("par", "## RESUME INSTRUCTIONS");
+    let told = format!(
+        "## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n\
+         - Q2, delegation (approved, run {} is at work on it): --- ask \"child q?\" done refactored\n  Call check_answer with message_id Q2: it waits for the result.\n\
+         - Q1, question (not decided yet): which colour?\n  Call check_answer with message_id Q1 when you need the answer.\n",
+        child["name"].as_str().expect("a name")
+    );
+    assert!(log.contains(&told), "{log}");
+    assert_eq!(only_child(&home, "par")["run_id"], child["run_id"], "it was not delegated again");
+    home.until("the child has asked", || (home.adj(&["reply", "Q3", "this"]).code == 0).then_some(()));
+    home.ok(&["reply", "Q1", "blue"]);
+    assert_eq!(home.finished("par")["outcome"], "succeeded");
+    let log = home.log("par");
+    assert!(log.contains("succeeded: refactored") && log.contains("blue") && log.contains("\nend"), "{log}");
+    let all = home.inbox(&["--all"]);
+    assert!(all.as_array().is_some_and(|all| all.len() == 3 && all.iter().all(|request| request["status"] == "retrieved")), "{all}");
+}

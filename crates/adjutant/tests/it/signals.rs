@@ -228,6 +228,23 @@ fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
 }
 
 #[test]
+fn a_run_that_an_error_stopped_recovers_from_it_also_without_a_choice() {
+    let home = TestHome::new();
+    home.start("broken", "tool stop_work {\"stop_reason\": \"error\", \"details\": \"npm missing\"}\nhang\nresume-here\nhang");
+    home.until_status("broken", "stopped");
+    home.ok(&["resume", "broken"]);
+    let log = home.until_log("broken", "## RESUME INSTRUCTIONS");
+    assert!(log.contains("## ERROR RECOVERY\n\nIssue: npm missing") && !log.contains("BLOCKER"), "{log}");
+    // It was not the error that stopped it the last time.
+    home.ok(&["pause", "broken"]);
+    home.until_status("broken", "stopped");
+    home.ok(&["resume", "broken", "go on"]);
+    let log = home.until_log("broken", "Resolution: go on");
+    assert!(log.contains("## BLOCKER RESOLVED"), "{log}");
+    home.ok(&["cancel", "broken"]);
+}
+
+#[test]
 fn a_run_that_used_up_its_time_leaves_a_checkpoint_made_for_it() {
     let home = TestHome::new();
     home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "6s", "progress 40 half of src\nsay reading b.rs\nhang\n"]);
