@@ -203,7 +203,13 @@ impl Home {
         self.dir.join("adj.db")
     }
 
-    /// Given up when the disk is so full that the store cannot be opened.
+    /// Where the database writes first.
+    #[must_use]
+    pub fn database_log(&self) -> PathBuf {
+        self.dir.join("adj.db-wal")
+    }
+
+    /// Given up when the disk is so full that the store cannot be opened, or a run not be stopped.
     #[must_use]
     pub fn ballast(&self) -> PathBuf {
         self.dir.join("ballast")

@@ -48,7 +48,8 @@ impl Ops {
         Ok(self.store.read(next_until)?)
     }
 
-    /// Forgets what is old: keys, kept waits, imports that nobody ended, and finished runs past their retention.
+    /// Forgets what is old: keys, kept waits, imports that nobody ended, and finished runs past their retention;
+    /// then keeps room free again that was used to stop a run.
     ///
     /// # Errors
     /// A failure of the store.
@@ -65,6 +66,7 @@ impl Ops {
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
             self.clean(&Principal::Person, retention_ms, false).await?;
         }
+        self.store.lay_ballast();
         Ok(())
     }
 

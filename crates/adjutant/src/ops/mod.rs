@@ -145,6 +145,19 @@ impl Ops {
         Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
     }
 
+    /// The same for what stops a run, also on a full disk (see [`Store::write_with_ballast`]).
+    async fn write_with_ballast<T>(
+        &self,
+        caller: Caller,
+        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Clone + Send + 'static,
+    ) -> Result<T, OpError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let Caller { who, key } = caller;
+        Ok(self.store.write_with_ballast(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
+    }
+
     /// Runs one durable transaction once for the caller's key, of which only a receipt is kept: a
     /// repeated call gets what `again` makes of it, which has to be the same. `work` refuses before
     /// it writes (see [`Store::write_checked`]).

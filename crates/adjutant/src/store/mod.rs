@@ -147,6 +147,36 @@ impl Store {
         self.0.writer.run(false, work).await
     }
 
+    /// Runs one transaction like [`Store::write`], also when the disk is full: it then has the room
+    /// that was kept free, once. For what ends the use of the disk.
+    ///
+    /// # Errors
+    /// What `work` refused, or what became of the disk.
+    pub async fn write_with_ballast<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
+    {
+        match self.write(work.clone()).await {
+            Err(StoreError::Full) => {
+                tracing::error!("the disk is full: giving up the ballast to be able to stop a run");
+                let home = self.0.home.clone();
+                let given_up = tokio::task::spawn_blocking(move || open::give_up_ballast(&home)).await.map_err(|_| StoreError::Closed)?;
+                if let Err(error) = given_up {
+                    // Another call may have done it.
+                    tracing::warn!(%error, "no room was made");
+                }
+                self.write(work).await
+            }
+            result => result,
+        }
+    }
+
+    /// Keeps room free again that was used (see [`Store::write_with_ballast`]), if there is some.
+    pub fn lay_ballast(&self) {
+        open::lay_ballast(&self.0.home);
+    }
+
     /// Hands in a transaction that nobody waits for and that may be lost: for what is only a
     /// convenience, such as how far somebody has read.
     pub fn write_later<F>(&self, work: F)

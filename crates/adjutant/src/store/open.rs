@@ -26,8 +26,12 @@ const MIGRATIONS: [&str; 3] = [
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Set free when the disk is so full that not even the wal-index can grow.
+/// Set free when the disk is so full that not even the wal-index can grow, or that nothing can be
+/// stopped any more.
 const BALLAST_BYTES: u64 = 4 * 1024 * 1024;
+/// Of it the log of the database gets so much at once, before whoever fills the disk has it.
+#[cfg(target_os = "linux")]
+const LOG_ROOM_BYTES: u64 = 1024 * 1024;
 
 /// Opens the one connection that writes, bringing the schema up to date.
 pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
@@ -41,9 +45,7 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
             }
         }
         Ok(connection) => {
-            if let Err(error) = load_ballast(home) {
-                tracing::warn!(%error, "no ballast");
-            }
+            lay_ballast(home);
             Ok(connection)
         }
         Err(error) => Err(error),
@@ -121,6 +123,35 @@ fn opening(error: rusqlite::Error) -> StoreError {
             matches!(e.extended_code, rusqlite::ffi::SQLITE_IOERR_SHMSIZE | rusqlite::ffi::SQLITE_IOERR_SHMOPEN | rusqlite::ffi::SQLITE_IOERR_SHMMAP)
         });
     if full { StoreError::Full } else { StoreError::Sql(error.to_string()) }
+}
+
+/// Lays the ballast where it is missing and there is room for it.
+pub(super) fn lay_ballast(home: &Home) {
+    if let Err(error) = load_ballast(home) {
+        tracing::warn!(%error, "no ballast");
+    }
+}
+
+/// Gives up the ballast for the log of the database: its next pages get their room before somebody
+/// else can take it. Should we die in between, there is room, or a file that has more than it shows,
+/// and the next hub lays the ballast anew.
+pub(super) fn give_up_ballast(home: &Home) -> std::io::Result<()> {
+    // Opened first, so that nothing lies between the two steps. SQLite's locks are on other files.
+    let log = std::fs::OpenOptions::new().write(true).open(home.database_log());
+    std::fs::remove_file(home.ballast())?;
+    keep_room(&log?)
+}
+
+/// Gives a file room behind its end.
+#[cfg(target_os = "linux")]
+fn keep_room(file: &std::fs::File) -> std::io::Result<()> {
+    let end = file.metadata()?.len();
+    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, end, LOG_ROOM_BYTES)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_room(_file: &std::fs::File) -> std::io::Result<()> {
+    Ok(())
 }
 
 fn load_ballast(home: &Home) -> std::io::Result<()> {

@@ -377,6 +377,44 @@ fn a_run_that_ends_on_a_full_disk_has_its_end_and_the_gap_in_its_log() {
     assert!(log.starts_with("early\n") && log.trim_end().ends_with("bytes of output are left out here]"), "{log:.400}");
 }
 
+#[test]
+fn a_run_that_fills_the_disk_can_be_paused_and_cancelled() {
+    let Some(disk) = Disk::mount("24m") else { return };
+    let home = TestHome::below(disk.path());
+    let eaten = disk.path().join("eaten");
+    let config = format!(
+        "[agents.eater]\nharness = 'plain'\ncommand = ['/bin/sh', '-c', 'while :; do cat /dev/zero >> {}; sleep 0.01; done 2> /dev/null']\n",
+        eaten.display()
+    );
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    home.start_agent("eater", "eater", "go");
+    let run_id = home.run_id("eater");
+    let full = || {
+        home.until("a write is refused", || {
+            let ran = home.adj(&["--json", "run", "-d", "-a", "echo", "say more\n"]);
+            ran.err.contains("storage_full").then_some(())
+        });
+    };
+    let eats_no_more = || {
+        home.until("nothing of it is left", || home.processes_of(&run_id).iter().all(|(_, command)| !command.contains("/dev/zero")).then_some(()));
+        std::fs::remove_file(&eaten).expect("it can be removed");
+    };
+    let ballast = || std::fs::metadata(home.home.ballast()).map_or(0, |meta| meta.len());
+    full();
+    home.ok(&["pause", "eater"]);
+    eats_no_more();
+    home.until_status("eater", "stopped");
+    // With the space comes the ballast, when the next hub starts.
+    home.ok(&["stop"]);
+    home.until("the hub has ended", || (!home.processes().iter().any(|(_, command)| command.contains("__hub"))).then_some(()));
+    home.ok(&["resume", "eater"]);
+    assert_eq!(ballast(), 4 * 1024 * 1024);
+    full();
+    home.ok(&["cancel", "eater"]);
+    eats_no_more();
+    assert_eq!(home.finished("eater")["outcome"], "cancelled");
+}
+
 fn fill(path: &Path) {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a file on the small disk");
     for size in [65_536, 4096, 512, 1] {
