@@ -5,7 +5,7 @@ use super::context::{Context, now};
 use super::exit::Exit;
 use super::out::Ended;
 use super::style::Style;
-use crate::client::VERSION;
+use crate::client::{Client, VERSION};
 use crate::config::Home;
 use crate::process::foreground;
 use crate::text;
@@ -180,6 +180,9 @@ fn config(home: &Home) -> Check {
 }
 
 async fn hub(cx: &Context) -> Vec<Check> {
+    if let Some(error) = Client::hanging_hub(&cx.home).await {
+        return vec![broken("hub", error.message, error.hint.unwrap_or_default())];
+    }
     let began = std::time::Instant::now();
     let view = match cx.hub.call(&GetHub {}).await {
         Ok(view) => view,

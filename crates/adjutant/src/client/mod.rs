@@ -12,6 +12,7 @@ pub use start::ensure_hub;
 
 use crate::config::Home;
 use crate::link::{Order, WorkerAccess, headers};
+use crate::process::lock;
 use crate::sock;
 use crate::view::{Call, ErrorView, GetHub, HandOver, codes};
 use adjutant_core::ClientName;
@@ -47,6 +48,10 @@ const PAUSES_MAX: u32 = 40;
 /// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
 /// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
 const NO_REPLY: Duration = Duration::from_secs(15);
+/// How long a hub may take to say anything, where somebody only looks whether it is there.
+const LOOK: Duration = Duration::from_secs(2);
+/// The same where its silence is reported.
+const LONG_LOOK: Duration = Duration::from_secs(5);
 /// How much longer it may be, when the connection's last call was a wait.
 const PATIENCE_SPARE: Duration = Duration::from_secs(60);
 
@@ -393,13 +398,26 @@ impl Client {
 
     /// Tells whether a hub answers, whatever it says, without starting one.
     pub async fn is_hub_there(home: &Home) -> bool {
+        Self::answers(home, LOOK).await
+    }
+
+    /// Returns what is to be said about a hub that takes connections and answers none. `None`: it
+    /// answers, or there is none.
+    pub async fn hanging_hub(home: &Home) -> Option<ErrorView> {
+        if Self::answers(home, LONG_LOOK).await || sock::connect(&home.socket()).await.is_err() {
+            return None;
+        }
+        lock::holder_pid(&home.hub_lock()).ok().flatten().map(|pid| silent_hub(home, pid))
+    }
+
+    async fn answers(home: &Home, limit: Duration) -> bool {
         let look = async {
             let mut connection = connect(&home.socket()).await?;
             let request = Request::post(format!("/api/v1/{}", GetHub::NAME)).header("host", "adj").header("content-type", "application/json");
             let request = request.body(Full::new(Bytes::from_static(b"{}"))).map_err(io::Error::other)?;
             connection.send_request(request).await.map_err(io::Error::other)
         };
-        matches!(tokio::time::timeout(Duration::from_secs(2), look).await, Ok(Ok(_)))
+        matches!(tokio::time::timeout(limit, look).await, Ok(Ok(_)))
     }
 }
 
@@ -438,6 +456,10 @@ fn internal(error: &dyn std::fmt::Display) -> ErrorView {
 }
 
 fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
+    if let Ok(Some(pid)) = lock::holder_pid(&home.hub_lock()) {
+        tracing::debug!(%message, "the hub does not answer");
+        return silent_hub(home, pid);
+    }
     ErrorView {
         code: codes::UNREACHABLE.to_owned(),
         message: format!("the hub of {} cannot be reached: {message}", home.dir.display()),
@@ -446,6 +468,19 @@ fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
         } else {
             "set ADJ_HOME to a directory that you can write to, or run: adj doctor".to_owned()
         }),
+    }
+}
+
+/// What is said about a hub that lives and does not answer.
+fn silent_hub(home: &Home, pid: rustix::process::Pid) -> ErrorView {
+    let pid = pid.as_raw_nonzero();
+    ErrorView {
+        code: codes::UNREACHABLE.to_owned(),
+        message: format!("the hub of {} (pid {pid}) does not answer", home.dir.display()),
+        hint: Some(format!(
+            "is it stopped, or its disk stuck? Unless it comes back: kill -9 {pid}; nothing acknowledged is lost, and runs go on; its log: {}",
+            home.hub_log().display()
+        )),
     }
 }
 
@@ -515,6 +550,20 @@ mod tests {
         assert_eq!(wait_of(&body("\"wait_ms\":99", 5)), Duration::from_millis(5));
         assert_eq!(wait_of(br#"{"wait_ms": 7, "x": 1}"#), Duration::from_millis(7));
         assert_eq!(wait_of(br#"{"x":1}"#), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_hub_that_holds_its_home_is_named_when_it_cannot_be_reached() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(&dir.path().join("home")).expect("a home");
+        home.ensure().expect("a home");
+        assert!(unreachable_hub(&home, "no socket").message.ends_with("cannot be reached: no socket"));
+        let held = crate::process::Lock::try_take(&home.hub_lock()).expect("takes").expect("free");
+        held.write_pid(rustix::process::getpid()).expect("writes");
+        let told = unreachable_hub(&home, "no socket");
+        let pid = std::process::id();
+        assert!(told.message.ends_with(&format!("(pid {pid}) does not answer")), "{told:?}");
+        assert!(told.hint.is_some_and(|hint| hint.contains(&format!("kill -9 {pid}"))));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::client::{VERSION, ensure_hub};
 use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::ops::Ops;
-use crate::process::{Lock, ReadyPipe, hygiene, watch};
+use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
 use crate::sock;
 use crate::store::Store;
 use adjutant_core::Time;
@@ -143,7 +143,10 @@ async fn take_home(home: &Home) -> Result<Lock, String> {
         }
         match tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&path)).await {
             Ok(released) => released.map_err(failed)?,
-            Err(_) => return Err(format!("another hub holds {}", home.dir.display())),
+            Err(_) => {
+                let pid = lock::written_pid(&path).ok().flatten().map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_nonzero()));
+                return Err(format!("another hub{pid} holds {} and does not end", home.dir.display()));
+            }
         }
     }
 }

@@ -415,6 +415,24 @@ fn a_run_that_fills_the_disk_can_be_paused_and_cancelled() {
     assert_eq!(home.finished("eater")["outcome"], "cancelled");
 }
 
+#[test]
+fn a_hub_that_hangs_is_named_with_the_way_out() {
+    let home = TestHome::new();
+    home.start("asker", "ask \"Go on?\"");
+    home.until_status("asker", "waiting_parent_reply");
+    let hub = home.hub_pid();
+    let pid = i32::try_from(hub).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is stopped");
+    let doctor = home.adj(&["doctor"]);
+    kill(hub);
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    for told in [format!("(pid {hub}) does not answer"), format!("kill -9 {hub}; nothing acknowledged is lost")] {
+        assert!(doctor.out.contains(&told), "{told}: {doctor:?}");
+    }
+    home.ok(&["reply", "asker", "yes"]);
+    assert_eq!(home.finished("asker")["outcome"], "succeeded");
+}
+
 fn fill(path: &Path) {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a file on the small disk");
     for size in [65_536, 4096, 512, 1] {
