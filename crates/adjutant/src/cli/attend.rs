@@ -8,7 +8,9 @@ use super::style::Style;
 use super::table::{Cell, painted, plain, render};
 use super::{age, decide, look};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, Answered, ListMentions, ListRequests, Mentions, ReadRequest, RequestList, RequestView, codes};
+use crate::view::{
+    AnswerOne, AnswerRequests, Answered, ListMentions, ListRequests, Mentions, ReadRequest, RequestList, RequestView, codes, unread_text,
+};
 use adjutant_core::{RequestId, RequestNo};
 use std::io::{BufRead, Write};
 
@@ -55,7 +57,7 @@ fn named_in(mentions: &Mentions, cx: &Context) -> Result<(), Stop> {
         .map(|mention| {
             let message = &mention.message;
             let what = if message.kind == "flag" { format!("flag: {}", message.text) } else { message.text.clone() };
-            let unread = if mention.unread > 1 { format!("{} unread", mention.unread) } else { String::new() };
+            let unread = if mention.unread > 1 { format!("{} unread", unread_text(mention.unread)) } else { String::new() };
             let number = painted(&message.message_id, Style::Attention);
             vec![
                 number,

@@ -12,6 +12,7 @@ use crate::config;
 use crate::text;
 use crate::view::{
     Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, GetChatStats, ListChats, ReadAnswers, Say, ShowChat, StartChat, SummariseChat,
+    unread_text,
 };
 
 const CHATS_SHOWN_MAX: u32 = 100;
@@ -93,8 +94,8 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> Ended {
 fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
     let unread = match (chat.unread, chat.mentioned) {
         (0, _) => plain(""),
-        (unread, true) => painted(&format!("{unread}, names you"), Style::Attention),
-        (unread, false) => plain(&unread.to_string()),
+        (unread, true) => painted(&format!("{}, names you", unread_text(unread)), Style::Attention),
+        (unread, false) => plain(&unread_text(unread)),
     };
     let marks = [
         (chat.imported, "from a file"),
@@ -167,7 +168,7 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
 fn earlier(page: &ChatPage, cx: &Context) -> Result<(), Stop> {
     match page.unread_before {
         0 => Ok(()),
-        unread => cx.out.say(&format!("{unread} earlier unread: adj chat show {} --after {}", page.chat.chat_id, page.read_to)),
+        unread => cx.out.say(&format!("{} earlier unread: adj chat show {} --after {}", unread_text(unread), page.chat.chat_id, page.read_to)),
     }
 }
 

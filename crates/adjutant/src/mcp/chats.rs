@@ -10,6 +10,7 @@ use super::text::{barred, cut, line, quoted};
 use crate::config;
 use crate::view::{
     Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, Search, SearchHit, ShowChat, StartChat,
+    unread_text,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -71,7 +72,7 @@ fn chat_line(chat: &ChatView) -> String {
         line(&chat.last_at, 40)
     );
     if chat.unread > 0 {
-        out.push_str(&format!(", {} unread", chat.unread));
+        out.push_str(&format!(", {} unread", unread_text(chat.unread)));
     }
     for (is, what) in [
         (chat.mentioned, ", names you"),
@@ -287,7 +288,7 @@ pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> E
     let first = page.messages.first().map_or(0, |entry| entry.seq);
     let id = page.chat.chat_id;
     if page.unread_before > 0 {
-        shown = shown.line(format!("{} earlier ones are unread: after={} shows them", page.unread_before, page.read_to));
+        shown = shown.line(format!("{} earlier ones are unread: after={} shows them", unread_text(page.unread_before), page.read_to));
     }
     done(shown.next(match page.more {
         0 if first > 1 && args.integer("after").is_none() => format!("send_message chat_id={id}; after=0 shows it from the beginning"),

@@ -2,6 +2,7 @@
 
 use super::Call;
 use adjutant_core::chat::{FileEntry, FileHead, FileMember, FileRevision};
+use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -75,6 +76,12 @@ pub struct MentionView {
     pub unread: i64,
     /// The newest one that is for them.
     pub message: ChatEntryView,
+}
+
+/// Writes a number of unread messages for a reader. Where counting ended, there may be more.
+#[must_use]
+pub fn unread_text(unread: i64) -> String {
+    if unread < UNREAD_COUNTED_MAX { unread.to_string() } else { format!("{UNREAD_COUNTED_MAX}+") }
 }
 
 /// Reads a chat, waiting for something new where there is nothing. Reading moves the reader's

@@ -3,11 +3,9 @@
 use super::{Chat, ChatEntry, Member, Revision};
 use crate::store::StoreError;
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
+use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use adjutant_core::{Principal, RunId, Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-
-/// Unread entries beyond this are not counted one by one.
-const UNREAD_COUNTED_MAX: i64 = 1_000;
 
 const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
   started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens, importing IS NOT NULL FROM chats c";

@@ -51,6 +51,25 @@ fn a_file_speaks_for_nobody_and_lets_nobody_in() {
 }
 
 #[test]
+fn unread_messages_beyond_those_that_are_counted_are_told_as_more() {
+    let home = home_with(&[], "");
+    let mut lines = exported();
+    let last = lines.last().expect("entries").clone();
+    let seq = last["seq"].as_i64().expect("a number");
+    lines.extend((1..=1_100).map(|n| {
+        let mut entry = last.clone();
+        entry["seq"] = json!(seq + n);
+        entry
+    }));
+    let file = write(&home, &lines);
+    home.ok(&["chat", "import", &file]);
+    assert_eq!(home.json(&["chat", "ls"])[0]["unread"], 1_000);
+    assert!(home.ok(&["chat", "ls"]).contains("1000+"));
+    let shown = home.adj(&["chat", "show", "1"]);
+    assert!(shown.err.contains("1000+ earlier unread"), "{shown:?}");
+}
+
+#[test]
 fn a_file_that_cannot_be_used_is_refused_whole() {
     let good = exported();
     let change = |line: usize, change: &dyn Fn(&mut Value)| {
