@@ -265,7 +265,11 @@ pub(super) async fn get_subagent_logs(server: &Server, _caller: &Caller, args: A
     let read = ReadLogs { run: args.word("run_id"), after: args.count("after")?, max_bytes: Some(max), grep: args.owned("grep"), wait_ms: 0 };
     let page = server.client().call(&read).await?;
     let at_end = page.next >= page.total;
-    let state = if page.ended { "complete" } else { "still growing" };
+    let state = match (at_end, page.ended) {
+        (false, _) => "with more behind",
+        (true, false) => "still growing",
+        (true, true) => "complete",
+    };
     let shown = Shown::new(json!({
         "run_id": page.run_id,
         "name": page.name,

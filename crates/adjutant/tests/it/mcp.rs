@@ -385,6 +385,18 @@ fn a_wait_returns_at_its_cap_with_a_cursor_and_no_error() {
 }
 
 #[test]
+fn a_page_of_a_log_says_that_there_is_more_or_that_it_is_complete() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], true);
+    let run = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nsay one two three four\ndone", "wait_s": 30})));
+    home.finished(&run);
+    let first = session.tool("get_subagent_logs", json!({"run_id": run, "after": 1, "max_chars": 7}));
+    assert!(text(&first).contains("with more behind") && first["structuredContent"]["ended"] == false, "{first}");
+    let all = session.tool("get_subagent_logs", json!({"run_id": run, "after": 0}));
+    assert!(text(&all).contains(", complete") && all["structuredContent"]["ended"] == true, "{all}");
+}
+
+#[test]
 fn patience_ends_a_check_and_never_the_question() {
     let home = TestHome::with_config("[agents.hasty]\nharness = \"echo\"\npatience = \"1s\"\n");
     let mut session = Session::open(&home.home.dir, &home.work(), &[], true);
