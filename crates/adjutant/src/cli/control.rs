@@ -163,7 +163,10 @@ pub async fn no_hub_there() -> Ended {
 pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Stop> {
     let hub = match Client::running_hub(home).call(&StopHub {}).await {
         Ok(hub) => hub,
-        Err(error) if error.code == codes::UNREACHABLE => return Ok(None),
+        Err(error) if error.code == codes::UNREACHABLE => match Client::hanging_hub(home).await {
+            Some(hanging) => return Err(hanging.into()),
+            None => return Ok(None),
+        },
         Err(error) => return Err(error.into()),
     };
     let path = home.hub_lock();
