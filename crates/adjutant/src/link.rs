@@ -94,7 +94,8 @@ impl AttemptDir {
         self.0.join("guard.lock")
     }
 
-    /// Created with `O_EXCL` just before the agent is started: without it, nothing ever ran.
+    /// Created with `O_EXCL` and filled just before the agent is started: without it, or with an empty one,
+    /// nothing ever ran.
     #[must_use]
     pub fn started_marker(&self) -> PathBuf {
         self.0.join("started")

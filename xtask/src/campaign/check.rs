@@ -33,7 +33,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
             problems.push(format!("{} was acknowledged and is lost", one.run));
             continue;
         };
-        problems.extend(wrong_state(&view, &lock(ledger)));
+        problems.extend(wrong_state(&view, &lock(ledger)).map(|problem| problem + &logs_of(lab, &view)));
         let again = client.call_with_key(&one.order, key).await;
         if again.as_ref().map(|view| &view.run_id) != Ok(&one.run) {
             problems.push(format!("{key} repeated gave {:?} and not {}", again.map(|view| view.run_id), one.run));
@@ -48,7 +48,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
         let end = view.outcome.clone().unwrap_or_else(|| view.state.clone());
         *ends.entry((one.plan.kind, end)).or_default() += 1;
         for child in children {
-            problems.extend(wrong_state(&child, &lock(ledger)));
+            problems.extend(wrong_state(&child, &lock(ledger)).map(|problem| problem + &logs_of(lab, &child)));
             stored.insert(child.run_id.clone(), child);
         }
         stored.insert(one.run.clone(), view);
@@ -156,6 +156,21 @@ fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
         format!("{} {} ({})", kind.word(), mine.iter().map(|(_, count)| **count).sum::<usize>(), parts.join(", "))
     };
     format!("runs: {}", Kind::ALL.map(of).join("; "))
+}
+
+/// What its supervisors and the hub have logged about a run, since its home goes.
+fn logs_of(lab: &Lab, view: &RunView) -> String {
+    let mut out = String::new();
+    for attempt in 1..=view.attempt {
+        let dir = lab.attempt_dir(&view.run_id, attempt);
+        for file in [dir.0.join("supervisor.log"), dir.facts()] {
+            let text = std::fs::read_to_string(&file).unwrap_or_else(|error| error.to_string());
+            out.push_str(&format!("\n--- {}\n{text}", file.display()));
+        }
+    }
+    let hub = std::fs::read_to_string(lab.home.hub_log()).unwrap_or_default();
+    let about = hub.lines().filter(|line| line.contains(&view.run_id) || line.contains("ready") || line.contains("ERROR"));
+    format!("{out}\n--- hub.log\n{}", about.collect::<Vec<_>>().join("\n"))
 }
 
 /// What is wrong with the state in which a run ended, given what was done to it.

@@ -313,7 +313,11 @@ impl Ops {
         // Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing.
         let never_started = match std::fs::OpenOptions::new().write(true).create_new(true).open(dir.started_marker()) {
             Ok(_) => true,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+            // Empty, it is that of a hub which died over this, or of a supervisor that died before it started
+            // anything.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                std::fs::metadata(dir.started_marker()).map_err(failed)?.len() == 0 && read_facts(&dir)?.is_empty()
+            }
             Err(error) => return Err(failed(error)),
         };
         let terms = self.terms();

@@ -183,10 +183,12 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Makes the marker after which the attempt is never begun again, durable before it returns.
+/// Makes the marker after which the attempt is never begun again, durable before it returns. What is in
+/// it says that something may have been started: an empty one says that nothing was.
 fn mark_started(dir: &AttemptDir) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let marker = File::from(rustix::fs::open(dir.started_marker(), flags, Mode::RUSR | Mode::WUSR)?);
+    let mut marker = File::from(rustix::fs::open(dir.started_marker(), flags, Mode::RUSR | Mode::WUSR)?);
+    marker.write_all(b"begun\n")?;
     marker.sync_all()?;
     File::open(&dir.0)?.sync_all()
 }
