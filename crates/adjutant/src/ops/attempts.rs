@@ -310,16 +310,7 @@ impl Ops {
         let dir = self.attempt_dir(id);
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", dir.0.display()));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir.0).map_err(failed)?;
-        // Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing.
-        let never_started = match std::fs::OpenOptions::new().write(true).create_new(true).open(dir.started_marker()) {
-            Ok(_) => true,
-            // Empty, it is that of a hub which died over this, or of a supervisor that died before it started
-            // anything.
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                std::fs::metadata(dir.started_marker()).map_err(failed)?.len() == 0 && read_facts(&dir)?.is_empty()
-            }
-            Err(error) => return Err(failed(error)),
-        };
+        let never_started = rule_out(&dir).map_err(failed)?;
         let terms = self.terms();
         self.current(id, move |tx, run| {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
@@ -411,6 +402,22 @@ impl Ops {
         })?;
         orders.version = version(&orders)?;
         Ok(orders)
+    }
+}
+
+/// Makes sure that an attempt without processes never starts anything, and tells whether it never did.
+///
+/// Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing. One
+/// that is empty is that of a hub which died over this, or of a supervisor that died before it started
+/// anything.
+fn rule_out(dir: &AttemptDir) -> std::io::Result<bool> {
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(dir.started_marker()) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let has_facts = std::fs::metadata(dir.facts()).is_ok_and(|facts| facts.len() > 0);
+            Ok(std::fs::metadata(dir.started_marker())?.len() == 0 && !has_facts)
+        }
+        Err(error) => Err(error),
     }
 }
 
