@@ -17,6 +17,7 @@ use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
@@ -32,6 +33,8 @@ use tokio::sync::Notify;
 
 /// Largest body of a call, in bytes: a prompt of the longest kind, written in JSON.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Room for a usual reply, so that it need not grow.
+const REPLY_BYTES: usize = 2048;
 /// How much is told of what is wrong with the configuration.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
@@ -233,7 +236,13 @@ fn failed(view: &ErrorView) -> Response {
 
 fn reply<T: Serialize>(result: Result<T, OpError>) -> Response {
     match result {
-        Ok(value) => axum::Json(value).into_response(),
+        Ok(value) => {
+            let mut body = Vec::with_capacity(REPLY_BYTES);
+            match serde_json::to_writer(&mut body, &value) {
+                Ok(()) => ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response(),
+                Err(error) => failed(&OpError::Io(error.to_string()).view()),
+            }
+        }
         Err(error) => {
             let view = error.view();
             if view.code == codes::INTERNAL {

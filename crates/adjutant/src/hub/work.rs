@@ -1,6 +1,7 @@
 //! What the hub does by itself: start runs, watch attempts, keep deadlines, render copies, end.
 
 use super::Hub;
+use crate::clock;
 use crate::failpoint::failpoint;
 use crate::ops::{AttemptId, Caller, Launch, OpError, Uncounted, until};
 use crate::process::foreground::own_filtered;
@@ -158,18 +159,21 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
 
 /// Settles what is due, when it is due.
 pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
-    let bell = hub.ops.store().bells().listen(vec![Topic::Deadline]);
+    let bells = hub.ops.store().bells();
+    let bell = bells.listen(vec![Topic::Deadline]);
     loop {
+        bells.next_look(None);
         let nap = match hub.ops.settle_due().await {
-            Ok(next) => next.map(until),
+            Ok(next) => next.map_or(NAP_MAX, until).min(NAP_MAX),
             Err(error) => {
                 tracing::error!(%error, "deadlines cannot be kept");
-                Some(NAP_MAX)
+                NAP_MAX
             }
         };
+        bells.next_look(Some(clock::now().plus_ms(i64::try_from(nap.as_millis()).unwrap_or(i64::MAX))));
         tokio::select! {
             () = bell.heard() => {}
-            () = tokio::time::sleep(nap.unwrap_or(NAP_MAX).min(NAP_MAX)) => {}
+            () = tokio::time::sleep(nap) => {}
         }
     }
 }

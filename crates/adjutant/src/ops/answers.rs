@@ -5,7 +5,7 @@ use crate::clock;
 use crate::config::Home;
 use crate::store::{
     Connection, Key, NewRequest, Request, Run, StoreError, Topic, Tx, is_key_used, messages_by_id, open_requests, queued_messages, request_by_id,
-    requests_of, requests_together,
+    requests_of, requests_together, run_by_id,
 };
 use crate::view::{
     AnswerOne, AnswerRequests, Answered, Ask, AskTogether, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, ReadTogether,
@@ -283,7 +283,7 @@ impl Ops {
             let child = self.child_of(&caller.who, &one, &decision)?;
             answers.push((decision, child, one));
         }
-        let (home, again_home, retention) = (self.home.clone(), self.home.clone(), self.retention());
+        let retention = self.retention();
         let bells = Arc::clone(self.store.bells());
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
             if answers.len() > 1 {
@@ -328,14 +328,12 @@ impl Ops {
                 tx.hand_over(&request, retention)?;
                 requests.push(request);
             }
-            told(tx, &home, &requests)
+            Ok(requests)
         };
-        let receipt = |answered: &Answered| answered.requests.iter().map(|request| request.message_id.clone()).collect::<Vec<_>>();
-        let as_answered = move |tx: &mut Tx<'_>, ids: Vec<String>| {
-            let requests = ids.iter().map(|id| Ok(as_answered(asked(tx, id)?))).collect::<Result<Vec<_>, StoreError>>()?;
-            told(tx, &again_home, &requests)
-        };
-        self.write_with_receipt(caller, settle, receipt, as_answered).await
+        let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
+        let again = |tx: &mut Tx<'_>, ids: Vec<String>| ids.iter().map(|id| Ok(as_answered(asked(tx, id)?))).collect::<Result<Vec<_>, StoreError>>();
+        let requests = self.write_with_receipt(caller, settle, receipt, again).await?;
+        Ok(self.store.read(|connection| told(connection, &self.home, &requests))?)
     }
 }
 
@@ -384,9 +382,14 @@ fn as_answered(request: Request) -> Request {
 }
 
 /// Shows answered requests, and the runs concerned as they are now.
-fn told(tx: &Tx<'_>, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
-    let runs: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
-    let runs = runs.into_values().map(|run| render::run(tx.connection(), home, &tx.run(run)?)).collect::<Result<_, StoreError>>()?;
+fn told(connection: &Connection, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
+    let concerned: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
+    let mut runs = Vec::with_capacity(concerned.len());
+    for run in concerned.into_values() {
+        if let Some(run) = run_by_id(connection, run)? {
+            runs.push(render::run(connection, home, &run)?);
+        }
+    }
     Ok(Answered { requests: requests.iter().map(render::request).collect(), runs })
 }
 

@@ -2,8 +2,9 @@
 //! again. A listener hangs its bell up before it looks, so no ring is ever missed.
 
 use adjutant_core::chat::ChatId;
-use adjutant_core::{RequestId, RunId};
+use adjutant_core::{RequestId, RunId, Time};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -24,7 +25,7 @@ pub enum Topic {
     All,
     /// A place may have come free, or a run was queued.
     Queue,
-    /// A deadline was set that may be the next.
+    /// A deadline was set before the next look at them.
     Deadline,
     /// Anything about one chat.
     Chat(ChatId),
@@ -34,9 +35,17 @@ pub enum Topic {
     Turns,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Bells {
     hung: Mutex<Hung>,
+    /// When the deadlines will be looked at anyway, in Unix milliseconds.
+    next_look: AtomicI64,
+}
+
+impl Default for Bells {
+    fn default() -> Self {
+        Self { hung: Mutex::default(), next_look: AtomicI64::new(i64::MAX) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +73,19 @@ impl Bells {
     #[must_use]
     pub fn hangs(&self, topic: &Topic) -> bool {
         self.hung.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
+    }
+
+    /// Says when the deadlines will be looked at anyway; `None`: now, so that whatever is set from
+    /// here on is news.
+    pub fn next_look(&self, at: Option<Time>) {
+        self.next_look.store(at.map_or(i64::MAX, |at| at.0), Ordering::SeqCst);
+    }
+
+    /// Rings for a deadline that was committed, unless it will be seen in time.
+    pub(super) fn look_by(&self, due: Time) {
+        if due.0 < self.next_look.load(Ordering::SeqCst) {
+            self.ring([&Topic::Deadline]);
+        }
     }
 
     /// Rings every bell under these topics.
@@ -104,5 +126,26 @@ impl Drop for Listener {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn a_deadline_rings_only_when_it_comes_before_the_next_look() {
+        let bells = Arc::new(Bells::default());
+        let bell = bells.listen(vec![Topic::Deadline]);
+        let rings = |due| {
+            bells.look_by(Time(due));
+            bell.heard().now_or_never().is_some()
+        };
+        assert!(rings(5), "nobody has looked yet");
+        bells.next_look(Some(Time(5)));
+        assert!(rings(4) && !rings(5) && !rings(6));
+        bells.next_look(None);
+        assert!(rings(6), "it may not be seen by the look under way");
     }
 }

@@ -44,6 +44,7 @@ pub fn append(
         tx.signal().map(|(_, source)| source)
     ])?;
     let seq = EventSeq(tx.connection().last_insert_rowid());
+    tx.tell_webhooks(seq, kind)?;
     tx.ring(Topic::Run(run));
     if kind.changes_orders() {
         tx.ring(Topic::Orders(run));

@@ -4,13 +4,14 @@ use super::StoreError;
 use crate::config::Home;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     concat!(include_str!("schema.sql"), include_str!("chats.sql")),
     concat!(
         include_str!("schema2_requests.sql"),
@@ -23,9 +24,13 @@ const MIGRATIONS: [&str; 3] = [
         include_str!("schema2_changes.sql")
     ),
     concat!(include_str!("schema3_search.sql"), include_str!("schema3_entries.sql"), include_str!("schema3_imports.sql")),
+    include_str!("schema4.sql"),
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
+/// What the log of the database has room for: as many pages as a checkpoint waits for (see the pragma),
+/// and those of the commit that reaches them.
+const LOG_BYTES: u64 = 32 + (1000 + 100) * (24 + 4096);
 /// Set free when the disk is so full that not even the wal-index can grow, or that nothing can be
 /// stopped any more.
 const BALLAST_BYTES: u64 = 4 * 1024 * 1024;
@@ -46,6 +51,7 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
         }
         Ok(connection) => {
             lay_ballast(home);
+            lay_log(home);
             Ok(connection)
         }
         Err(error) => Err(error),
@@ -82,7 +88,7 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
-             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY;",
+             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 1000; PRAGMA temp_store = MEMORY;",
         )
         .map_err(opening)?;
     prepare_once(&connection, 256)?;
@@ -152,6 +158,27 @@ fn keep_room(file: &std::fs::File) -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn keep_room(_file: &std::fs::File) -> std::io::Result<()> {
     Ok(())
+}
+
+/// Gives the log of the database the size that it has between two checkpoints: a commit then overwrites
+/// what is there, where a file that grows has its new size written too. For SQLite the zeros behind the
+/// last frame are no frame.
+fn lay_log(home: &Home) {
+    if let Err(error) = lengthen_log(home) {
+        tracing::warn!(%error, "the log of the database grows as it is written");
+    }
+}
+
+fn lengthen_log(home: &Home) -> std::io::Result<()> {
+    // SQLite's locks are on other files.
+    let mut log = std::fs::OpenOptions::new().append(true).open(home.database_log())?;
+    let end = log.metadata()?.len();
+    let zeros = vec![0; usize::try_from(LOG_BYTES.saturating_sub(end)).unwrap_or(0)];
+    let written = log.write_all(&zeros);
+    if written.is_err() {
+        log.set_len(end)?;
+    }
+    written
 }
 
 fn load_ballast(home: &Home) -> std::io::Result<()> {
@@ -264,6 +291,28 @@ mod tests {
         };
         assert_eq!(found("数据库"), ["把|数据库|迁移完", "把|数据库|迁移完"]);
         assert_eq!(found("migrate"), ["|migrate| it"]);
+    }
+
+    #[test]
+    fn a_commit_overwrites_the_log_and_what_is_behind_it_is_no_part_of_it() {
+        let (dir, home) = first_schema();
+        let connection = writable(&home).expect("it opens");
+        let log = || std::fs::metadata(home.database_log()).expect("there is a log").len();
+        assert_eq!(log(), LOG_BYTES);
+        connection.execute("UPDATE runs SET task = 'renamed'", []).expect("a commit");
+        assert_eq!(log(), LOG_BYTES);
+        // As it is found after a kill, the zeros included.
+        let copy = Home { dir: dir.path().join("copy") };
+        copy.ensure().expect("a home");
+        for (from, to) in [(home.database(), copy.database()), (home.database_log(), copy.database_log())] {
+            std::fs::copy(from, to).expect("copied");
+        }
+        let found = writable(&copy).expect("it opens");
+        let task: String = found.query_row("SELECT task FROM runs", [], |row| row.get(0)).expect("the run");
+        assert_eq!(task, "renamed");
+        found.execute("UPDATE runs SET task = 'again'", []).expect("it goes on");
+        let intact: String = found.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
+        assert_eq!(intact, "ok");
     }
 
     /// Without SQLite's lock another program would take the database for abandoned, and its log with it.

@@ -376,11 +376,7 @@ impl Tx<'_> {
         if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
             return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
         }
-        // Whoever keeps the deadlines knows of the next, so only an earlier one is news.
-        let next: Option<i64> = self.prepare("SELECT min(expires_at) FROM requests WHERE status = 'pending'")?.query_row([], |row| row.get(0))?;
-        if next.is_none_or(|next| new.expires_at.0 < next) {
-            self.ring(Topic::Deadline);
-        }
+        self.look_by(new.expires_at);
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
         let fallback = new.default.as_ref().map(Decision::to_text);
@@ -535,15 +531,14 @@ impl Tx<'_> {
         }
         let was_pending = i64::from(request.state == RequestState::Pending);
         let was_blocking = i64::from(request.blocking && was_pending == 1);
-        let waits_for_nothing: bool = self
-            .prepare(
-                "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6
-                 WHERE id = ?1 RETURNING state = 'stopped' AND blocking_pending = 0 AND holding = 0",
-            )?
-            .query_row(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0], |row| row.get(0))?;
+        self.prepare(
+            "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6
+             WHERE id = ?1",
+        )?
+        .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
         self.ring(Topic::Request(request.id));
         self.ring(Topic::Answer(request.run, request.id));
-        if was_blocking == 1 && waits_for_nothing && !matches!(last, RequestState::Withdrawn { .. }) {
+        if was_blocking == 1 && !matches!(last, RequestState::Withdrawn { .. }) {
             self.wake_parked(request.run)?;
         }
         Ok(Request { state: last.clone(), ..request.clone() })
@@ -590,7 +585,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn settle_due(&mut self) -> Result<Vec<Request>, StoreError> {
         let due: Vec<_> = self
-            .prepare(&format!("{COLUMNS} {FROM} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
+            .prepare(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
             .query_map([self.now().0], read)?
             .collect::<Result<Vec<_>, _>>()?;
         due.into_iter().map(|request| self.settle(&request?, RequestEvent::Deadline)).collect()

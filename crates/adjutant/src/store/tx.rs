@@ -10,6 +10,8 @@ pub struct Tx<'a> {
     connection: &'a Connection,
     now: Time,
     topics: Vec<Topic>,
+    /// The earliest deadline that it sets.
+    due: Option<Time>,
     /// It is the only call of its transaction.
     alone: bool,
     /// It can be undone without the others of its transaction.
@@ -20,7 +22,7 @@ pub struct Tx<'a> {
 
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection, now: Time, alone: bool) -> Self {
-        Self { connection, now, topics: Vec::new(), alone, has_savepoint: false, signal: None }
+        Self { connection, now, topics: Vec::new(), due: None, alone, has_savepoint: false, signal: None }
     }
 
     /// Makes it possible to refuse after something was written. To be called before that, by work
@@ -60,6 +62,11 @@ impl<'a> Tx<'a> {
         self.topics.push(topic);
     }
 
+    /// Has whoever keeps the deadlines look by then.
+    pub(super) fn look_by(&mut self, due: Time) {
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+    }
+
     /// Marks the events that `work` appends as effects of a signal, and by what it came.
     ///
     /// # Errors
@@ -80,8 +87,9 @@ impl<'a> Tx<'a> {
         self.signal
     }
 
-    pub(super) fn into_topics(self) -> Vec<Topic> {
-        self.topics
+    /// Returns the bells to ring, and the earliest deadline that was set.
+    pub(super) fn into_news(self) -> (Vec<Topic>, Option<Time>) {
+        (self.topics, self.due)
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, StoreError> {

@@ -1,9 +1,9 @@
-//! The outbox of webhooks: what has to be told to whom, and how often that was tried. It is filled by
-//! the schema's triggers, in the transaction of what is told.
+//! The outbox of webhooks: what has to be told to whom, and how often that was tried. It is filled in
+//! the transaction of what is told.
 
 use super::{StoreError, Topic, Tx};
 use adjutant_core::webhook::{Fate, after_failure};
-use adjutant_core::{RequestId, RunId, Time};
+use adjutant_core::{EventKind, EventSeq, RequestId, RunId, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// Most deliveries that wait for one receiver, and most that are kept of those that failed: beyond,
@@ -113,6 +113,29 @@ impl Tx<'_> {
                 self.prepare("INSERT OR IGNORE INTO webhook_events (kind, url) VALUES (?1, ?2)")?.execute([kind, url])?;
             }
         }
+        Ok(())
+    }
+
+    /// Puts an event into the outbox for every receiver that wants its kind.
+    pub(super) fn tell_webhooks(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
+             SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.run, e.request, e.by, e.text
+             FROM webhook_events w CROSS JOIN events e WHERE w.kind = ?1 AND e.seq = ?2",
+        )?
+        .execute(params![kind.word(), event.0])?;
+        Ok(())
+    }
+
+    /// Puts a new entry of a chat into the outbox for every receiver that wants those.
+    pub(super) fn tell_webhooks_of_entry(&self, entry: i64) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO outbox (id, url, kind, at, entry, by, text)
+             SELECT lower(hex(randomblob(16))), w.url, w.kind, m.at, m.id, m.author, ''
+             FROM webhook_events w CROSS JOIN chat_messages m JOIN chats c ON c.id = m.chat
+             WHERE w.kind = 'chat.message' AND m.id = ?1 AND c.imported = 0",
+        )?
+        .execute([entry])?;
         Ok(())
     }
 

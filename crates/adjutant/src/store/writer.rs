@@ -5,6 +5,7 @@ use super::{Bells, StoreError, Topic, Tx, open};
 use crate::clock;
 use crate::config::Home;
 use crate::failpoint::failpoint;
+use adjutant_core::Time;
 use rusqlite::Connection;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -181,6 +182,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
     }
     let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
     let mut rung: HashSet<Topic> = HashSet::new();
+    let mut due: Option<Time> = None;
     let mut broken: Option<rusqlite::Error> = None;
     // A call that has the transaction for itself is undone with it.
     let alone = batch.len() == 1;
@@ -202,7 +204,9 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         let has_savepoint = tx.has_savepoint();
         match done {
             Done::Keep(reply) => {
-                rung.extend(tx.into_topics());
+                let (topics, set) = tx.into_news();
+                rung.extend(topics);
+                due = [due, set].into_iter().flatten().min();
                 replies.push(reply);
                 broken = if has_savepoint { step(connection, "RELEASE call").err() } else { None };
             }
@@ -231,6 +235,9 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         Ok(()) => {
             failpoint!("store.after_commit");
             bells.ring(&rung);
+            if let Some(due) = due {
+                bells.look_by(due);
+            }
             for reply in replies {
                 reply(Ok(()));
             }

@@ -103,7 +103,7 @@ impl Tx<'_> {
             key
         ])?;
         let id = self.connection().last_insert_rowid();
-        self.index_now_and_then(id)?;
+        self.note_entry(id, *at)?;
         for Revision { revision, author, name, text, at } in revisions {
             self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                 .execute(params![id, revision, author, name, text, at.0])?;

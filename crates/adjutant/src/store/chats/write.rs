@@ -96,12 +96,17 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn join_chat(&mut self, chat: ChatId, who: &Participant, name: &str) -> Result<(), StoreError> {
+        let who = who.to_string();
+        let is_one = "SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2 AND name = ?3 AND joined_at IS NOT NULL";
+        if self.prepare(is_one)?.exists(params![chat.0, who, name])? {
+            return Ok(());
+        }
         self.prepare(
             "INSERT INTO chat_members (chat, who, name, joined_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (chat, who) DO UPDATE SET name = excluded.name, joined_at = coalesce(joined_at, excluded.joined_at)
              WHERE name <> excluded.name OR joined_at IS NULL",
         )?
-        .execute(params![chat.0, who.to_string(), name, self.now().0])?;
+        .execute(params![chat.0, who, name, self.now().0])?;
         Ok(())
     }
 
@@ -114,9 +119,9 @@ impl Tx<'_> {
         let now = self.now().0;
         let who = new.author.to_string();
         let said = i64::from(new.kind.is_said());
-        let seq: i64 = self
-            .prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1 RETURNING last_seq")?
-            .query_row(params![chat.0, now, said], |row| row.get(0))?;
+        self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?
+            .execute(params![chat.0, now, said])?;
+        let seq: i64 = self.prepare("SELECT last_seq FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?;
         self.prepare(
             "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, key)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
@@ -136,7 +141,8 @@ impl Tx<'_> {
             new.key
         ])?;
         let id = self.connection().last_insert_rowid();
-        self.index_now_and_then(id)?;
+        self.note_entry(id, self.now())?;
+        self.tell_webhooks_of_entry(id)?;
         if new.kind == EntryKind::Summary {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }

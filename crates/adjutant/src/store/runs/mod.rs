@@ -499,7 +499,7 @@ pub fn is_work_ahead(connection: &Connection) -> Result<bool, StoreError> {
 pub fn next_until(connection: &Connection) -> Result<Option<Time>, StoreError> {
     let due: Option<i64> = connection
         .prepare_cached(
-            "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM requests WHERE status = 'pending'
+            "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM requests INDEXED BY requests_inbox WHERE status = 'pending'
              UNION ALL SELECT min(until_at) FROM runs WHERE state = 'stopped')",
         )?
         .query_row([], |row| row.get(0))?;

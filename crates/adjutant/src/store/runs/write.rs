@@ -184,8 +184,8 @@ impl Tx<'_> {
         if run.state.is_live() && !next.is_live() || next == RunState::Queued {
             self.ring(Topic::Queue);
         }
-        if matches!(next, RunState::Stopped { .. }) {
-            self.ring(Topic::Deadline);
+        if let RunState::Stopped { until, .. } = next {
+            self.look_by(until);
         }
         if ends {
             self.ring(Topic::Turns);

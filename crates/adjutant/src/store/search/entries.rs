@@ -38,8 +38,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Does so when an entry was just written that is the last of as many as are indexed together.
-    pub(in crate::store) fn index_now_and_then(&mut self, entry: i64) -> Result<(), StoreError> {
+    /// Notes in which hour an entry lies that was just written; the last of as many as are indexed
+    /// together has them indexed.
+    pub(in crate::store) fn note_entry(&mut self, entry: i64, at: Time) -> Result<(), StoreError> {
+        let hour = at.0.div_euclid(HOUR_MS);
+        if self.prepare("UPDATE chat_hours SET last = ?2 WHERE hour = ?1")?.execute([hour, entry])? == 0 {
+            self.prepare("INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2)")?.execute([hour, entry])?;
+        }
         if entry % INDEXED_AT_ONCE == 0 { self.index_entries() } else { Ok(()) }
     }
 
