@@ -53,6 +53,9 @@ pub enum Denied {
     /// A field has no usable value.
     #[error("{field}: {problem}")]
     Invalid { field: &'static str, problem: String },
+    /// One of several that were to be done together; so none was.
+    #[error("{which}: {why}; nothing was done for the others either")]
+    OneOf { which: String, why: Box<Denied> },
 }
 
 impl Denied {
@@ -60,6 +63,12 @@ impl Denied {
     #[must_use]
     pub fn not_found(what: &'static str, given: &str) -> Self {
         Self::NotFound { what, given: shown(given) }
+    }
+
+    /// Says which of several it is that is refused.
+    #[must_use]
+    pub fn one_of(which: &str, why: Self) -> Self {
+        Self::OneOf { which: shown(which), why: Box::new(why) }
     }
 
     /// Makes the refusal for something that is not as the caller takes it to be.

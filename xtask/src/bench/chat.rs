@@ -67,17 +67,23 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Waits for the file that an agent writes at its end.
+/// Waits for the file that an agent writes at its end. The hub is asked only now and then whether the agent
+/// is still there: what it does for that would be measured, too.
 pub async fn read_when_there<T: serde::de::DeserializeOwned>(lab: &Lab, client: &Client, run: &RunView, out: &Path, limit: Duration) -> Result<T> {
     let start = Instant::now();
-    while !out.exists() {
-        let view = client.call(&adjutant::view::GetRun { run: run.run_id.clone() }).await?;
-        if view.state == "finished" && !out.exists() {
-            let log = std::fs::read_to_string(&view.log_path).unwrap_or_else(|error| error.to_string());
-            return Err(format!("{} ended ({:?} {:?}) without its measurements: {log}", view.name, view.outcome, view.reason).into());
+    for look in 1_u32.. {
+        if out.exists() {
+            break;
+        }
+        if look.is_multiple_of(100) {
+            let view = client.call(&adjutant::view::GetRun { run: run.run_id.clone() }).await?;
+            if view.state == "finished" && !out.exists() {
+                let log = std::fs::read_to_string(&view.log_path).unwrap_or_else(|error| error.to_string());
+                return Err(format!("{} ended ({:?} {:?}) without its measurements: {log}", view.name, view.outcome, view.reason).into());
+            }
         }
         if start.elapsed() > limit {
-            return Err(format!("{} has measured nothing in {limit:?}; {:?}", view.name, lab.hub().await).into());
+            return Err(format!("{} has measured nothing in {limit:?}; {:?}", run.name, lab.hub().await).into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -203,11 +203,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
     } else {
         broken("hub", format!("is version {}, this is {VERSION}", view.version), "adj stop, then any command starts the right one")
     }];
-    if view.problems.is_empty() {
-        checks.push(good("store", format!("SQLite {}, no problems", view.sqlite_version)));
-    } else {
-        checks.extend(view.problems.iter().map(|problem| broken("store", problem.clone(), format!("look at {}", cx.home.hub_log().display()))));
-    }
+    checks.push(good("store", format!("SQLite {} reads it", view.sqlite_version)));
     checks.extend(view.webhooks.iter().map(webhook));
     match cx.hub.call(&ListAgents { env: crate::config::dispatch_env(), ..ListAgents::default() }).await {
         Ok(list) => {
@@ -220,6 +216,8 @@ async fn hub(cx: &Context) -> Vec<Check> {
             }));
             checks.extend(list.warnings.iter().map(|warning| note("config", warning.clone(), "adj config path says which file it is")));
         }
+        // Said above.
+        Err(_) if !view.problems.is_empty() => checks.push(note("agents", "not known while the configuration cannot be used", "see config")),
         Err(error) => checks.push(broken("agents", error.message, error.hint.unwrap_or_else(|| "adj config show".to_owned()))),
     }
     checks.push(clock(cx).await);

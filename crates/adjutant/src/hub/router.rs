@@ -292,7 +292,7 @@ fn look(hub: &Hub) -> Result<HubView, OpError> {
     let counts = hub.ops.store().read(counts)?;
     let (live_runs_max, problems) = match hub.ops.config() {
         Ok(config) => (config.live_runs_max, Vec::new()),
-        Err(error) => (0, vec![error.to_string()]),
+        Err(error) => (crate::config::Config::builtin(hub.ops.home()).live_runs_max, vec![error.to_string()]),
     };
     Ok(HubView {
         version: hub.version.clone(),

@@ -1,11 +1,12 @@
 //! Asking, answering and reading answers.
 
+use super::delegations::Child;
 use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
 use crate::config::Home;
 use crate::store::{
-    Connection, Key, NewRequest, Request, Run, StoreError, Topic, Tx, is_key_used, messages_by_id, open_requests, queued_messages, request_by_id,
-    requests_of, requests_together, run_by_id,
+    Bells, Connection, Key, NewRequest, Request, Run, StoreError, Topic, Tx, is_key_used, messages_by_id, open_requests, queued_messages,
+    request_by_id, requests_of, requests_together, run_by_id,
 };
 use crate::view::{
     AnswerOne, AnswerRequests, Answered, Ask, AskTogether, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, ReadTogether,
@@ -277,54 +278,28 @@ impl Ops {
         if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {
             return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
         }
+        let several = call.answers.len() > 1;
         let mut answers = Vec::with_capacity(call.answers.len());
         for one in call.answers {
-            let decision = decision(&one)?;
-            let child = self.child_of(&caller.who, &one, &decision)?;
-            answers.push((decision, child, one));
+            let which = if several { one.message_id.clone().or_else(|| one.run.clone()) } else { None };
+            let given = self.given(&caller.who, one).map_err(|error| match (error, &which) {
+                (OpError::Store(StoreError::Denied(why)), Some(which)) => Denied::one_of(which, why).into(),
+                (error, _) => error,
+            })?;
+            answers.push((which, given));
         }
         let retention = self.retention();
         let bells = Arc::clone(self.store.bells());
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
-            if answers.len() > 1 {
+            if several {
                 tx.may_refuse_late()?;
             }
             let mut requests = Vec::with_capacity(answers.len());
-            for (decision, child, AnswerOne { run, message_id, content_hash, .. }) in answers {
-                let request = match (message_id, run) {
-                    (Some(id), within) => {
-                        let request = pick::request(tx.connection(), who, Action::Answer, &id)?;
-                        if let Some(within) = within
-                            && pick::run(tx.connection(), who, Action::Answer, &within)?.id != request.run
-                        {
-                            return Err(Denied::not_found("question", &id).into());
-                        }
-                        request
-                    }
-                    (None, Some(run)) => pick::only_request(tx.connection(), &pick::run(tx.connection(), who, Action::Answer, &run)?)?,
-                    (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
-                };
-                if requests.iter().any(|answered: &Request| answered.id == request.id) {
-                    return Err(Denied::invalid("answers", format!("{} is answered twice: give one answer for each", request.no)).into());
-                }
-                if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
-                    return Err(Denied::NotAsShown.into());
-                }
-                // Whoever comes too late is told so, whatever they said.
-                let decision = if request.state == RequestState::Pending { meant(&request, decision)? } else { decision };
-                if request.by_block {
-                    tx.may_refuse_late()?;
-                }
-                let given = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
-                let request = match &request.matter {
-                    Matter::Delegation(_) => {
-                        tx.may_refuse_late()?;
-                        super::delegations::decide(tx, who, &request, decision, child)?
-                    }
-                    // An approval can be taken back until it was read, so nothing else reads it.
-                    Matter::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
-                    Matter::Question | Matter::Approval { .. } => tx.settle(&request, given)?,
-                };
+            for (which, given) in answers {
+                let request = given.settle(tx, who, &bells, &requests).map_err(|error| match (error, &which) {
+                    (StoreError::Denied(why), Some(which)) => Denied::one_of(which, why).into(),
+                    (error, _) => error,
+                })?;
                 tx.hand_over(&request, retention)?;
                 requests.push(request);
             }
@@ -334,6 +309,62 @@ impl Ops {
         let again = |tx: &mut Tx<'_>, ids: Vec<String>| ids.iter().map(|id| Ok(as_answered(asked(tx, id)?))).collect::<Result<Vec<_>, StoreError>>();
         let requests = self.write_with_receipt(caller, settle, receipt, again).await?;
         Ok(self.store.read(|connection| told(connection, &self.home, &requests))?)
+    }
+
+    /// Reads one answer, as far as that needs no transaction.
+    fn given(&self, who: &Principal, one: AnswerOne) -> Result<Given, OpError> {
+        let decision = decision(&one)?;
+        let child = self.child_of(who, &one, &decision)?;
+        Ok(Given { decision, child, one })
+    }
+}
+
+/// One answer that is to be given, with the run that it would start.
+#[derive(Debug)]
+struct Given {
+    decision: Decision,
+    child: Option<Child>,
+    one: AnswerOne,
+}
+
+impl Given {
+    /// Answers the request that is meant. `before`: those that the same call has answered.
+    fn settle(self, tx: &mut Tx<'_>, who: &Principal, bells: &Bells, before: &[Request]) -> Result<Request, StoreError> {
+        let Self { decision, child, one: AnswerOne { run, message_id, content_hash, .. } } = self;
+        let request = match (message_id, run) {
+            (Some(id), within) => {
+                let request = pick::request(tx.connection(), who, Action::Answer, &id)?;
+                if let Some(within) = within
+                    && pick::run(tx.connection(), who, Action::Answer, &within)?.id != request.run
+                {
+                    return Err(Denied::not_found("question", &id).into());
+                }
+                request
+            }
+            (None, Some(run)) => pick::only_request(tx.connection(), &pick::run(tx.connection(), who, Action::Answer, &run)?)?,
+            (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
+        };
+        if before.iter().any(|answered| answered.id == request.id) {
+            return Err(Denied::invalid("answers", format!("{} is answered twice: give one answer for each", request.no)).into());
+        }
+        if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
+            return Err(Denied::NotAsShown.into());
+        }
+        // Whoever comes too late is told so, whatever they said.
+        let decision = if request.state == RequestState::Pending { meant(&request, decision)? } else { decision };
+        if request.by_block {
+            tx.may_refuse_late()?;
+        }
+        let given = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
+        Ok(match &request.matter {
+            Matter::Delegation(_) => {
+                tx.may_refuse_late()?;
+                super::delegations::decide(tx, who, &request, decision, child)?
+            }
+            // An approval can be taken back until it was read, so nothing else reads it.
+            Matter::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
+            Matter::Question | Matter::Approval { .. } => tx.settle(&request, given)?,
+        })
     }
 }
 

@@ -3,9 +3,11 @@
 use crate::mcp::{Session, text};
 use crate::support::{Ran, TestHome};
 use adjutant::preset;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// Makes a program of a shell script.
 fn program(path: &Path, script: &str) {
@@ -310,5 +312,20 @@ fn an_agent_that_does_nothing_fails_its_test() {
     assert_eq!(failed, ["blocks", "question", "report"], "{ran:?}");
     for name in ["nobody", "no such name"] {
         assert_eq!(home.adj(&["--json", "agents", "test", name]).code, 127);
+    }
+}
+
+#[test]
+fn a_test_that_is_ended_leaves_nothing() {
+    let home = TestHome::with_config("[agents.slow]\nharness = \"plain\"\ncommand = [\"/bin/sleep\", \"1000\"]\n");
+    for signal in [Signal::HUP, Signal::TERM] {
+        let mut command = home.command(&["--json", "agents", "test", "slow", "--yes"]);
+        let mut test = command.env("TMPDIR", home.work()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("adj can be started");
+        let run = home.until("its run is at work", || home.json(&["ps"])[0]["run_id"].as_str().map(ToOwned::to_owned));
+        let pid = Pid::from_raw(test.id().cast_signed()).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("it is there");
+        assert_eq!(test.wait().expect("it ends").code(), Some(130));
+        assert_eq!(home.finished(&run)["outcome"], "cancelled");
+        assert_eq!(std::fs::read_dir(home.work()).expect("a directory").count(), 0, "its directory is gone");
     }
 }

@@ -383,7 +383,9 @@ fn a_broken_configuration_is_named_and_the_rest_goes_on() {
     std::fs::write(home.home.dir.join("config.toml"), "colour = 1\n").expect("the configuration can be written");
     let ran = home.adj(&["--json", "run", "-a", "echo", "x"]);
     assert!(ran.code != 0 && ran.err.contains("config.toml"), "{ran:?}");
-    assert_eq!(home.adj(&["doctor"]).code, 1);
+    let doctor = home.adj(&["doctor"]);
+    assert_eq!((doctor.code, doctor.out.matches('✗').count()), (1, 1), "only the configuration is broken: {doctor:?}");
+    assert!(doctor.out.contains("✗ config") && !doctor.out.contains("at most 0"), "{doctor:?}");
     home.fine(&["reply", &number, "yes"]);
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
 }

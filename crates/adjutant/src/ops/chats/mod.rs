@@ -171,21 +171,12 @@ impl Ops {
         };
         let cursor = entries.last().map_or_else(|| after.unwrap_or(0), |entry| entry.seq);
         let first = entries.first().map_or(cursor, |entry| entry.seq);
-        let unread_before = self.store.read(|connection| unread_before(connection, chat.id, &who.to_string(), first))?;
-        if !call.peek && !entries.is_empty() && cursor > read_seq {
-            let (id, name, reader) = (chat.id, seat.name.clone(), seat.participant());
-            let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
-            // Who waited for news gets it before the disk has the cursor.
-            match waiting.take() {
-                Some(_) => self.store.write_later(mark),
-                None => self.store.write(mark).await?,
-            }
-        }
-        Ok(self.store.read(|connection| {
+        let waited = waiting.take().is_some();
+        let page = |connection: &Connection, unread_before| {
             let chat = seat.chat(connection, call.chat_id)?;
             let view = render::full(connection, &seat, &self.presence, &chat)?;
             let more = (chat.last_seq - cursor).max(0);
-            Ok(ChatPage {
+            Ok::<_, StoreError>(ChatPage {
                 chat: view,
                 messages: entries.iter().map(render::entry).collect(),
                 changed: changed.iter().map(render::entry).collect(),
@@ -195,7 +186,25 @@ impl Ops {
                 unread_before,
                 read_to: read_seq,
             })
-        })?)
+        };
+        let before = |connection: &Connection| unread_before(connection, chat.id, &who.to_string(), first);
+        if call.peek || entries.is_empty() || cursor <= read_seq {
+            return Ok(self.store.read(|connection| page(connection, before(connection)?))?);
+        }
+        let (id, name, reader) = (chat.id, seat.name.clone(), seat.participant());
+        let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
+        if waited {
+            // Who waited for news gets it before the disk has the cursor.
+            let mut page = self.store.read(|connection| page(connection, before(connection)?))?;
+            self.store.write_later(mark);
+            if page.more == 0 {
+                page.chat.unread = 0;
+            }
+            return Ok(page);
+        }
+        let before = self.store.read(before)?;
+        self.store.write(mark).await?;
+        Ok(self.store.read(|connection| page(connection, before))?)
     }
 
     /// Puts a chat away, or takes it back. Where the configuration wants a summary then, an agent is

@@ -5,7 +5,7 @@ use super::note;
 use super::seat::{Seat, can_see};
 use crate::config::Config;
 use crate::store::{
-    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, exchanges, members, open_turns, open_turns_below, run_by_id, run_by_ref,
+    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, exchanges, members, open_turns, open_turns_below, run_by_id, run_by_ref,
 };
 use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
@@ -56,13 +56,19 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let hops = entry.hops;
     let author = entry.author.clone();
     let mut notes = Vec::new();
+    if !to.is_empty() {
+        tx.may_refuse_late()?;
+    }
     for (who, name) in &to {
         tx.join_chat(chat.id, who, name)?;
     }
     let takes_part = |member: &Member| member.joined_at.is_some() && !matches!(member.who, Participant::FromFile(_));
-    let all: Vec<Member> = members(tx.connection(), chat.id)?.into_iter().filter(takes_part).collect();
+    let names_in_text = mentions(&entry.text);
+    let is_for_all = names_in_text.is_empty() && chat.kind != ChatKind::Direct;
+    let there = if is_for_all { agents_in(tx.connection(), chat.id)? } else { members(tx.connection(), chat.id)? };
+    let all: Vec<Member> = there.into_iter().filter(takes_part).collect();
     let mut named = to;
-    for name in mentions(&entry.text) {
+    for name in names_in_text {
         match resolve(tx, config, seat, chat, &all, name)? {
             Some(found) if !named.contains(&found) => named.push(found),
             Some(_) => {}
@@ -81,6 +87,9 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let is_open = chat.kind == ChatKind::Chat && answering.is_empty() && addressees.is_empty() && agents.is_empty();
     if is_open && said_by_agent.is_none() {
         answering.extend(responder);
+    }
+    if !is_for_all || !answering.is_empty() {
+        tx.may_refuse_late()?;
     }
     let entry = tx.add_entry(chat.id, &entry)?;
     if chat.kind == ChatKind::Direct {
@@ -111,7 +120,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
         notes.push(text);
         answering.clear();
     }
-    let mut free = free_turns(tx, by, chat)?;
+    let mut free = if answering.is_empty() { 0 } else { free_turns(tx, by, chat)? };
     for agent in &answering {
         if free == 0 {
             let text = format!("{agent} could not answer: too many answers are open here already; wait for them, or cancel some");

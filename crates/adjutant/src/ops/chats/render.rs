@@ -3,7 +3,7 @@
 use super::presence::Presence;
 use super::seat::Seat;
 use crate::clock::rfc3339;
-use crate::store::{Chat, ChatEntry, Connection, StoreError, TurnState, branches_of, member, members, turns_to_answer, unread};
+use crate::store::{Chat, ChatEntry, Connection, StoreError, TurnState, branches_of, member, members, participant_count, turns_to_answer, unread};
 use crate::view::{ChatEntryView, ChatView, ParticipantView};
 use adjutant_core::chat::{Participant, shown_name};
 
@@ -32,7 +32,6 @@ pub(super) fn brief(connection: &Connection, seat: &Seat, chat: &Chat) -> Result
     let who = seat.viewer.who.to_string();
     let own = member(connection, chat.id, &who)?;
     let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
-    let participants = members(connection, chat.id)?.iter().filter(|member| member.joined_at.is_some()).count();
     Ok(ChatView {
         chat_id: chat.id.0,
         kind: chat.kind.word().to_owned(),
@@ -45,7 +44,7 @@ pub(super) fn brief(connection: &Connection, seat: &Seat, chat: &Chat) -> Result
         started_at: rfc3339(chat.started_at),
         last_at: rfc3339(chat.last_at),
         last_seq: chat.last_seq,
-        participant_count: participants as u64,
+        participant_count: participant_count(connection, chat.id)?,
         unread: if read_seq >= chat.last_seq { 0 } else { unread(connection, chat.id, &who, read_seq)? },
         mentioned: own.is_some_and(|own| own.mention_seq > own.read_seq),
         template: chat.template.clone(),

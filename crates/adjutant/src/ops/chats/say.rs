@@ -32,11 +32,11 @@ impl Ops {
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
         let config = self.config()?;
         let ground = self.ground(&caller.who, &call.cwd, &call.env)?;
-        self.write(caller, move |tx, who| {
+        let say = move |tx: &mut Tx<'_>, who: &Principal| {
             let seat = Seat::of(tx.connection(), who)?;
             say(tx, &config, &seat, call, ground)
-        })
-        .await
+        };
+        self.write_with_receipt(caller, say, Said::clone, |_, said| Ok(said)).await
     }
 
     /// Where a run would work that answers this: a run's words are answered where it works.
@@ -184,6 +184,9 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
         (None, Some(given)) => Some(entry_no("edit_of", None, given)?.0),
         (given, _) => given,
     };
+    if chat_id.is_none() || edit_of.is_some() || key.is_some() {
+        tx.may_refuse_late()?;
+    }
     let is_board = chat_id.is_none() && to.iter().map(String::as_str).eq([BOARD]);
     let (chat, to) = match chat_id {
         Some(id) => {

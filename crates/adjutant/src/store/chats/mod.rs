@@ -13,9 +13,9 @@ pub use carry::{Export, Imported, export_of};
 pub use mentions::{Mention, mentions_of};
 pub(super) use read::read_entry;
 pub use read::{
-    branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed, entries_last,
-    entry_by_id, entry_by_key, entry_by_seq, member, members, newest_summary, past_author, pinned_entries, revisions_of, tokens_of, unread,
-    unread_before,
+    agents_in, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed,
+    entries_last, entry_by_id, entry_by_key, entry_by_seq, member, members, newest_summary, participant_count, past_author, pinned_entries,
+    revisions_of, tokens_of, unread, unread_before,
 };
 pub use stats::{Stats, stats_of};
 pub use turns::{

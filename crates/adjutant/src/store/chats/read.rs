@@ -283,10 +283,34 @@ fn read_member(row: &Row<'_>) -> rusqlite::Result<Result<Member, StoreError>> {
 /// # Errors
 /// A failure of the store.
 pub fn members(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, StoreError> {
+    members_where(connection, chat, "")
+}
+
+/// Reads which agents take part in a chat, or have read it, in the order of joining.
+///
+/// # Errors
+/// A failure of the store.
+pub fn agents_in(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, StoreError> {
+    // All that begin with `agent:`, by the table's own order.
+    members_where(connection, chat, "AND who >= 'agent:' AND who < 'agent;'")
+}
+
+/// Returns how many take part in a chat.
+///
+/// # Errors
+/// A failure of the store.
+pub fn participant_count(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
+    let count = "SELECT count(*) FROM chat_members WHERE chat = ?1 AND joined_at IS NOT NULL";
+    let count: i64 = connection.prepare_cached(count)?.query_row([chat.0], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+fn members_where(connection: &Connection, chat: ChatId, which: &str) -> Result<Vec<Member>, StoreError> {
     connection
-        .prepare_cached(
-            "SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 ORDER BY joined_at IS NULL, joined_at, who LIMIT 1000",
-        )?
+        .prepare_cached(&format!(
+            "SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 {which}
+             ORDER BY joined_at IS NULL, joined_at, who LIMIT 1000"
+        ))?
         .query_map([chat.0], read_member)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()

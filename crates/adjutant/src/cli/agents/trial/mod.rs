@@ -24,6 +24,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use verdict::{Cancelled, Verdict, Worked};
 
@@ -61,10 +62,14 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> Ended {
     let dir = std::env::temp_dir().join(format!("adj-test-{}", random_hex::<8>()));
     DirBuilder::new().mode(0o700).create(&dir).map_err(|e| fail(crate::cli::exit::words::IO, format!("{}: {e}", dir.display())))?;
     let mut trial = Trial { cx, agent: &agent, kind, dir: dir.clone(), limit: args.timeout, runs: Vec::new() };
-    let mut interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    // Whoever ends this, or closes its terminal, ends what it has started.
+    let (mut interrupts, mut hangups) = (signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    let mut terminations = signal(SignalKind::terminate())?;
     let tried = tokio::select! {
         tried = trial.tried() => tried,
         _ = interrupts.recv() => Err(Stop::Quiet(Exit::Interrupted)),
+        _ = hangups.recv() => Err(Stop::Quiet(Exit::Interrupted)),
+        _ = terminations.recv() => Err(Stop::Quiet(Exit::Interrupted)),
     };
     let runs = trial.runs;
     for run in &runs {
