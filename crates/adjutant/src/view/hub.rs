@@ -1,0 +1,136 @@
+//! The hub itself, and what only its user or its clients ask of it.
+
+use super::{Call, RunList};
+use serde::{Deserialize, Serialize};
+
+/// Moves runs (with everything under them) to another client, so that a parent which came back
+/// under another name finds them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adopt {
+    pub runs: Vec<String>,
+    /// The new client's name; empty: the person.
+    #[serde(default)]
+    pub client: String,
+}
+call!(Adopt = "adopt", writes true -> RunList);
+
+/// Removes finished runs and their files.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clean {
+    /// Only those that ended at least this long ago.
+    pub older_than_s: u64,
+    #[serde(default)]
+    pub dry_run: bool,
+}
+call!(Clean = "clean", writes true -> Cleaned);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Cleaned {
+    pub runs: Vec<String>,
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetHub {}
+call!(GetHub = "hub", writes false -> HubView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct HubView {
+    pub version: String,
+    pub pid: u32,
+    pub home: String,
+    pub started_at: String,
+    pub live_runs: u64,
+    pub queued_runs: u64,
+    pub live_runs_max: u64,
+    pub pending_requests: u64,
+    pub sqlite_version: String,
+    /// What is wrong at the moment, for instance a full disk.
+    #[serde(default)]
+    pub problems: Vec<String>,
+    /// For the person only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<WebhookView>,
+}
+
+/// Lists the configured webhooks. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListWebhooks {}
+call!(ListWebhooks = "webhooks", writes false -> WebhookList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct WebhookList {
+    pub webhooks: Vec<WebhookView>,
+}
+
+/// Has webhooks told again what failed too often, and at once what waits for its next try. Only for
+/// the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryWebhooks {
+    /// The address of one of them, or the beginning of it; all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+call!(RetryWebhooks = "webhooks-retry", writes true -> WebhooksRetried);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct WebhooksRetried {
+    /// So many are sent again.
+    pub deliveries: u64,
+}
+
+/// How things stand with one webhook.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct WebhookView {
+    /// The beginning of its address.
+    pub place: String,
+    /// What it is told.
+    #[serde(default)]
+    pub events: Vec<String>,
+    pub waiting: i64,
+    /// Failed too often, and no longer tried.
+    pub parked: i64,
+    /// Given up because too many waited.
+    pub dropped: i64,
+    /// The first of those that wait has failed, and is tried again then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_try_at: Option<String>,
+    /// What went wrong last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl WebhookView {
+    /// Says how many deliveries wait, have failed, or were given up.
+    #[must_use]
+    pub fn standing(&self) -> String {
+        let mut shown = format!("{} waiting", self.waiting);
+        for (count, what) in [(self.parked, "failed for good"), (self.dropped, "given up, too many waited")] {
+            if count > 0 {
+                shown.push_str(&format!(", {count} {what}"));
+            }
+        }
+        shown
+    }
+}
+
+/// Ends the hub. Runs go on; the next command starts a hub again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopHub {}
+call!(StopHub = "stop", writes false -> HubView);
+
+/// Asks the hub to hand over to another binary: it stops taking calls, lets go of the home and
+/// becomes `exe`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
+    pub exe: String,
+    pub version: String,
+}
+call!(HandOver = "hand-over", writes false -> HubView);

@@ -1,0 +1,317 @@
+//! Requests of runs: asking, answering, reading.
+
+use super::{Call, MessageView, RunView};
+use serde::{Deserialize, Serialize};
+
+/// Asks whoever is responsible for the calling run. Committed before it returns.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    pub question: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// Becomes the answer when nobody gave one by the deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// The run cannot go on without the answer.
+    #[serde(default = "yes")]
+    pub blocking: bool,
+    /// Deadline, in seconds from now. 24 hours when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
+}
+call!(Ask = "ask", writes true -> RequestView);
+
+/// Asks several questions as one group: all of them or none. Committed before it returns.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskTogether {
+    pub questions: Vec<Ask>,
+}
+call!(AskTogether = "ask-together", writes true -> RequestList);
+
+fn yes() -> bool {
+    true
+}
+
+/// Asks for leave to do something. Committed before it returns; [`ReadRequest`] waits for the
+/// decision. Nothing else than what is shown here is approved by a yes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestApproval {
+    /// One line that says what would be done.
+    pub action: String,
+    /// What exactly: a text, a command, a diff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<String>,
+    /// Why it is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// Ways to say yes; the one that was chosen comes back as the decision's `reason`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// What counts when nobody has decided by the deadline. A no, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<DecisionWord>,
+    /// The run cannot go on without the decision.
+    #[serde(default = "yes")]
+    pub blocking: bool,
+    /// Deadline, in seconds from now. 24 hours when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
+}
+call!(RequestApproval = "request-approval", writes true -> RequestView);
+
+/// Asks that somebody else does a task. Committed before it returns; [`ReadRequest`] waits for the
+/// decision, and where the run waits for the task, for its end.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delegate {
+    /// What is to be done, for an agent that sees nothing else.
+    pub task: String,
+    /// The caller's own agent when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Below the caller's own directory unless absolute; that directory when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// `can_proceed_parallel` (when left out), `blocks_current_work` or `optional`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub independence: Option<String>,
+    /// `P0`, `P1` (when left out) or `P2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What the other agent has to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_required: Option<String>,
+    /// How the two are to keep out of each other's way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_duration: Option<String>,
+    /// Deadline of the decision, in seconds from now. 24 hours when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
+}
+call!(Delegate = "delegate", writes true -> RequestView);
+
+/// What a delegation says beside its task, and what it was approved with instead.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelegationView {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// `blocks_current_work`, `can_proceed_parallel` or `optional`.
+    pub independence: String,
+    /// `P0`, `P1` or `P2`.
+    pub priority: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_required: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_duration: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<ChangesView>,
+}
+
+/// A decision about an approval or a delegation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionWord {
+    Approve,
+    Deny,
+}
+
+/// Reads one request. The asker's own read of an answered one marks it retrieved; the answer stays
+/// readable. With `wait_ms` the call returns as soon as the request is settled.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadRequest {
+    /// A request's id or short number (`Q12`).
+    pub message_id: String,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadRequest = "request", writes true -> RequestView);
+
+/// Reads the calling run's own group of questions. With `wait_ms` the call returns as soon as no
+/// blocking one of them is open; no answer counts as read before it returns.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadTogether {
+    /// Any of them.
+    pub message_id: String,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadTogether = "request-together", writes true -> RequestList);
+
+/// Lists open requests that the caller may answer, oldest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListRequests {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Settled ones too.
+    #[serde(default)]
+    pub all: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ListRequests = "requests", writes false -> RequestList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RequestList {
+    pub requests: Vec<RequestView>,
+    #[serde(default)]
+    pub more: u64,
+}
+
+/// Answers one or several requests, each by `message_id`, or by `run` when that run has exactly one
+/// open: a question in words, an approval or a delegation by a decision. All are answered or none.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerRequests {
+    pub answers: Vec<AnswerOne>,
+}
+call!(AnswerRequests = "answer", writes true -> Answered);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerOne {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// To a question.
+    #[serde(default)]
+    pub answer: String,
+    /// About an approval or a delegation. A no to an approval that was approved and has not been
+    /// used yet takes the yes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<DecisionWord>,
+    /// Why not; needed for a no. With a yes: a note, for instance which of the options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What a delegation is approved with instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<ChangesView>,
+    /// The request's `content_hash` as it was shown to whoever decided: another content is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+}
+
+/// How a delegated task is to be done otherwise than it was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangesView {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// `P0`, `P1` or `P2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Answered {
+    pub requests: Vec<RequestView>,
+    /// The runs concerned, as they are now.
+    pub runs: Vec<RunView>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestView {
+    pub message_id: String,
+    /// `Q12`.
+    pub number: String,
+    pub run_id: String,
+    pub run_name: String,
+    /// `question`, `approval` or `delegation`.
+    pub kind: String,
+    /// The question, the action that needs leave, or the task for somebody else.
+    pub question: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    pub blocking: bool,
+    /// `pending`, `answered`, `retrieved`, `expired` or `withdrawn`.
+    pub status: String,
+    /// The original protocol's word: `pending_parent_reply`, `parent_replied`, `acknowledged_by_subagent`, …
+    pub message_status: String,
+    /// Where several were asked together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupView>,
+    /// Of an approval: what exactly would be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<DelegationView>,
+    /// The run that an approved delegation has started, and its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_name: Option<String>,
+    /// How that run ended, with its last words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_result: Option<String>,
+    /// The asker waits until that run has ended.
+    #[serde(default)]
+    pub held: bool,
+    /// Stands for everything that is decided about, see [`AnswerOne::content_hash`].
+    #[serde(default)]
+    pub content_hash: String,
+    /// `approved` or `denied`, once decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Why not, or what was said along with a yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The answer, or the decision with its reason, as one text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// `person`, `client:<name>`, `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
+    pub asked_at: String,
+    pub expires_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieved_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// How long one wait of the asker for this answer may go on, in milliseconds.
+    pub patience_ms: u64,
+    /// Messages for the asker that came along with this read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageView>,
+}
+
+/// The place of a request among those that were asked together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupView {
+    /// The number of the first of them, which stands for all.
+    pub first: String,
+    /// From 1.
+    pub place: u32,
+    pub size: u32,
+}

@@ -1,0 +1,510 @@
+//! Runs: what is asked of them, and how they are shown.
+
+use super::{Call, RequestView};
+use serde::{Deserialize, Serialize};
+
+/// Starts a run (or queues it).
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dispatch {
+    pub agent: String,
+    pub prompt: String,
+    /// Absolute. Must exist and be a directory.
+    pub cwd: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Active time after which the attempt is stopped, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u64>,
+    /// What success means, in words: told to the run, and shown beside its report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<String>,
+    /// The acceptance command, a program and its arguments, run in the run's directory when its agent
+    /// has ended. No shell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<String>,
+    /// What it may do without approval: `read`, `edit` or `full`. Left out: the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<String>,
+    /// What the directory says about agents (servers, hooks, settings) is honoured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trust_repo: bool,
+    /// Variables for the agent beside the allow-list, from the dispatcher.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
+}
+call!(Dispatch = "dispatch", writes true -> RunView);
+
+/// Lists runs that the caller may see, newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListRuns {
+    /// Finished ones too.
+    #[serde(default)]
+    pub all: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ListRuns = "runs", writes false -> RunList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RunList {
+    pub runs: Vec<RunView>,
+    /// How many more there are beyond `limit`.
+    #[serde(default)]
+    pub more: u64,
+}
+
+/// Looks at one run; a run that looks at itself takes its messages. `run` is an id, a name, a unique prefix of either, or `@last`; a worker may
+/// leave it empty for itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetRun {
+    #[serde(default)]
+    pub run: String,
+}
+call!(GetRun = "run", writes true -> RunView);
+
+/// Ends a run: its attempt is stopped and everything it started with it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cancel {
+    pub run: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+call!(Cancel = "cancel", writes true -> RunView);
+
+/// Makes a new run of an ended one, with `retry_of` pointing back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    pub run: String,
+    /// Replaces the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+call!(Retry = "retry", writes true -> RunView);
+
+/// Stops a run's attempt, to go on later.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {
+    pub run: String,
+}
+call!(Pause = "pause", writes true -> RunView);
+
+/// Begins a new attempt of a stopped run. It is told what it left behind, what was decided since,
+/// and what is said here.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {
+    pub run: String,
+    /// How its blocker was resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
+    /// What to do about what stopped it, where its `choices` offer that: `skip`, `retry`, `delegate` or
+    /// `reduce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<String>,
+}
+call!(Resume = "resume", writes true -> RunView);
+
+/// Sends a message to a live run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendToRun {
+    pub run: String,
+    pub text: String,
+}
+call!(SendToRun = "send", writes true -> MessageView);
+
+/// A message to a run and how it reached it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessageView {
+    pub message_id: String,
+    pub run_id: String,
+    pub run_name: String,
+    pub from: String,
+    pub text: String,
+    pub sent_at: String,
+    /// `queued`, `live` (given to the running process) or `tool_result` (with its next tool call).
+    pub delivery: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<String>,
+}
+
+/// By a run about itself: progress or its report. By a parent: an annotation, which never ends or
+/// revives a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetStatus {
+    /// Empty: the calling run itself.
+    #[serde(default)]
+    pub run: String,
+    /// `running`, or a report: `success`, `completed`, `partial_success`, `failed` or `error`.
+    pub status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// When it thinks that it will be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliverables: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_achieved: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issues_encountered: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommendations: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_duration: Option<String>,
+}
+call!(SetStatus = "status", writes true -> RunView);
+
+/// By a run about itself: it cannot go on (or stops for good), and this is what it leaves behind.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopWork {
+    /// Empty: the calling run itself.
+    #[serde(default)]
+    pub run: String,
+    /// `blocker`, `error` or `completion`.
+    pub stop_reason: String,
+    pub details: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocker_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_requirements: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_recovery: Option<String>,
+}
+call!(StopWork = "stop-work", writes true -> RunView);
+
+/// Signals that did not count.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IgnoredView {
+    pub count: u64,
+    /// Why the last one did not.
+    pub last: String,
+}
+
+impl RunView {
+    /// Tells whether it has finished well, its acceptance command included: one that could not be run has
+    /// not passed.
+    #[must_use]
+    pub fn has_succeeded(&self) -> bool {
+        self.outcome.as_deref() == Some("succeeded") && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed == Some(true))
+    }
+}
+
+/// Everything about a run that an interface shows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RunView {
+    pub run_id: String,
+    pub name: String,
+    pub agent: String,
+    /// The original protocol's word: `queued`, `starting`, `running`,
+    /// `waiting_parent_reply`, `parent_replied`, `stopped`, `success`, `completed`, `error`,
+    /// `cancelled`.
+    pub status: String,
+    /// Our word: `queued`, `starting`, `running`, `stopping`, `stopped`, `finished`.
+    pub state: String,
+    /// `succeeded`, `failed`, `cancelled`, `spawn_failed` or `lost`, once finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Why it is stopping, stopped, failed or could not be started, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When a run goes on by itself that a limit of its model has stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumes_at: Option<String>,
+    /// Since when a run at work has written nothing and called nobody, where that is longer than its
+    /// agent's `stall` allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<String>,
+    /// What the user should know about how its newest attempt was started: what of its directory's own
+    /// agent configuration is honoured, with its hash, or could not be kept out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The first line of the prompt, shortened.
+    pub task: String,
+    pub cwd: String,
+    /// What it may do without approval: `read`, `edit` or `full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<String>,
+    /// The dispatching principal: `person`, `client:<name>` or `run:<id>`.
+    pub owner: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    pub root: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<String>,
+    pub attempt: u32,
+    pub created_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    pub updated_at: String,
+    /// What the run said it achieved, else nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// The agent's last words, once it has finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// When it thinks that it will be done, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<String>,
+    /// What success means, in the dispatcher's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<String>,
+    /// Its completion report, held against what was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<ReportView>,
+    /// What came of the acceptance command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acceptance: Option<AcceptanceView>,
+    /// What git called changed in its directory when its last attempt ended, whoever changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_files: Option<Vec<String>>,
+    /// There are more than those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed_files_more: bool,
+    /// What can be chosen for `resume`, where an error or a limit stopped it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<ChoiceView>,
+    /// A parent's remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotation: Option<String>,
+    /// What looked like signals of the run and had no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored_signals: Option<IgnoredView>,
+    /// What a stopped run left behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointView>,
+    /// Every open request, oldest first; for a run that looks at itself also those that were
+    /// answered and not read yet.
+    #[serde(default)]
+    pub pending: Vec<RequestView>,
+    /// How many there are, should there be more than `pending` carries.
+    #[serde(default)]
+    pub pending_total: u64,
+    /// The newest of its requests that are settled, oldest first, where a run is looked at alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<RequestView>,
+    /// There are more than those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub settled_more: bool,
+    /// How the attempt's processes are held together: `pid_namespace` or `subreaper`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containment: Option<String>,
+    /// Processes that were still there when the agent's own process had ended, and were killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swept: Option<u32>,
+    /// A descendant kept the output open after the end.
+    #[serde(default)]
+    pub output_left_open: bool,
+    /// Time spent at work, waiting excluded.
+    #[serde(default)]
+    pub active_ms: u64,
+    /// The vendor's session that it works in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What all attempts used up together, where the agent tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageView>,
+    /// Place in the queue, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_place: Option<u64>,
+    /// The name of the run that it was delegated by, and of those that it has delegated to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<String>,
+    /// Other live runs in the same directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares_directory_with: Vec<String>,
+    pub log_path: String,
+    /// Position of the newest event about the run; a wait with `after` below it reports its end.
+    #[serde(default)]
+    pub cursor: i64,
+    /// Messages for the run that came along with its own look at itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageView>,
+}
+
+/// What was used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageView {
+    pub input_tokens: u64,
+    /// Read from a cache, beside or within those.
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl std::fmt::Display for UsageView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { input_tokens, cached_tokens, output_tokens, cost_usd } = self;
+        write!(f, "{input_tokens} tokens in, {cached_tokens} cached, {output_tokens} out")?;
+        cost_usd.map_or(Ok(()), |cost| write!(f, ", {cost:.4} USD"))
+    }
+}
+
+/// What a run left behind so that a later attempt can continue.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointView {
+    /// `run`, or `adjutant` where the run left none and this was put together from what was known.
+    #[serde(default)]
+    pub made_by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocker_type: Option<String>,
+    pub details: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_requirements: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_recovery: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// What git called changed there when the attempt ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_files: Vec<String>,
+}
+
+/// One thing that can be chosen for a run that an error or a limit stopped.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChoiceView {
+    /// `skip`, `retry`, `delegate` or `reduce`.
+    pub choice: String,
+    pub about: String,
+}
+
+/// A run's completion report: its claims, and beside them what was seen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReportView {
+    /// `success`, `partial_success` or `failed`, whatever the exit code.
+    pub status: String,
+    /// `verified`, `unverified` or `contradicted`: what all of `checked` comes to.
+    pub verdict: String,
+    pub summary: String,
+    #[serde(default)]
+    pub deliverables: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_achieved: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issues_encountered: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommendations: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_duration: Option<String>,
+    /// The files that the deliverables name, as they were found.
+    #[serde(default)]
+    pub files: Vec<DeliverableView>,
+    /// Requests of the run that nobody has settled.
+    #[serde(default)]
+    pub open_requests: u64,
+    /// A finding for each field.
+    #[serde(default)]
+    pub checked: Vec<FindingView>,
+}
+
+/// What became of one field of a report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FindingView {
+    pub field: String,
+    /// `verified`, `unverified` or `contradicted`.
+    pub verdict: String,
+    pub reason: String,
+}
+
+/// One file that a report names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeliverableView {
+    pub path: String,
+    pub verdict: String,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What came of the acceptance command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AcceptanceView {
+    pub command: Vec<String>,
+    /// Nothing where that is not known.
+    #[serde(default)]
+    pub passed: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Why it was stopped, or why nobody knows what it came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The end of what it wrote.
+    #[serde(default)]
+    pub output: String,
+    #[serde(default)]
+    pub took_ms: u64,
+}
+
+/// Reads a run's log: what the agent said, readable.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadLogs {
+    pub run: String,
+    /// Byte position in the whole output; what is returned begins there. Left out: the last part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    /// Only lines that contain this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grep: Option<String>,
+    /// Wait this long for more when there is none.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadLogs = "logs", writes false -> LogPage);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LogPage {
+    pub run_id: String,
+    pub name: String,
+    pub text: String,
+    /// Where `text` begins in the whole output.
+    pub from: u64,
+    /// Pass as `after` to go on.
+    pub next: u64,
+    /// Length of the whole output so far.
+    pub total: u64,
+    /// Bytes within this page that were dropped because the log's cap was reached.
+    pub omitted: u64,
+    /// Nothing more will ever come.
+    pub ended: bool,
+    pub path: String,
+}

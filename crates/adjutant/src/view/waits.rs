@@ -1,0 +1,138 @@
+//! Waiting for runs, their history, and waits that are kept.
+
+use super::{Call, RequestView, RunView};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitUntil {
+    /// A request is open, or a run stopped, finished or has gone silent.
+    #[default]
+    Attention,
+    /// Any of the runs has finished or stopped.
+    Any,
+    /// All of the runs have finished or stopped.
+    All,
+}
+
+/// Waits for runs. Without `runs`: for all live runs that the caller may see.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    #[serde(default)]
+    pub runs: Vec<String>,
+    #[serde(default)]
+    pub until: WaitUntil,
+    /// A cursor of an earlier wait: ends that were reported by then are not reported again (open
+    /// requests are, for as long as they are open).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
+    /// At most this long; 0 looks and returns.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(Wait = "wait", writes false -> Waited);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Waited {
+    /// `event`: what was waited for has happened; `timeout`: not yet; `idle`: there is nothing to
+    /// wait for.
+    pub outcome: String,
+    /// Open requests of the runs, oldest first.
+    pub needs: Vec<RequestView>,
+    /// Runs that have finished or stopped since `after` (all of them without it), oldest end first.
+    pub ended: Vec<RunView>,
+    /// How many more have ended than `ended` carries.
+    #[serde(default)]
+    pub ended_more: u64,
+    /// The first of those that did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Box<RunView>>,
+    /// Runs still under way.
+    pub working: Vec<RunView>,
+    pub cursor: i64,
+}
+
+/// Reads the event history that the caller may see.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadEvents {
+    #[serde(default)]
+    pub after: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadEvents = "events", writes false -> EventPage);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EventPage {
+    pub events: Vec<EventView>,
+    pub cursor: i64,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EventView {
+    pub seq: i64,
+    pub at: String,
+    /// For instance `request.asked`.
+    pub kind: String,
+    pub run_id: String,
+    pub run_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Who did it: a principal, `hub` or `supervisor`.
+    pub by: String,
+    /// One line for people.
+    pub text: String,
+    /// The type of the signal that it comes from, for instance `STOP_WORK`. It was taken, unless `kind`
+    /// is `signal.malformed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// How that signal came: by a `tool` or in a `block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// Keeps one wait in the store, so that an MCP client can poll it and come back to it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartTask {
+    pub wait: Wait,
+    pub ttl_ms: u64,
+}
+call!(StartTask = "task-start", writes true -> TaskView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetTask {
+    pub task_id: String,
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(GetTask = "task", writes false -> TaskView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CancelTask {
+    pub task_id: String,
+}
+call!(CancelTask = "task-cancel", writes true -> TaskView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TaskView {
+    pub task_id: String,
+    /// `working`, `completed` or `cancelled`.
+    pub status: String,
+    /// One line about how far it is.
+    pub message: String,
+    pub created_at: String,
+    pub updated_at: String,
+    pub ttl_ms: u64,
+    /// What the wait found, once completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Waited>,
+}
