@@ -1,9 +1,11 @@
 //! Kills the hub, supervisors and guards.
 
 use super::ledger::{Shared, lock};
-use crate::lab::{Lab, lock_pid};
+use crate::lab::Lab;
 use crate::random::Random;
-use std::path::PathBuf;
+use adjutant::process::lock::holder_pid;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Kills until each kind had its number. Returns how many there were. Unless `both`, a run loses
@@ -20,7 +22,7 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, b
         if done[kind] >= kills {
             continue;
         }
-        let victim = if kind == 0 { lock_pid(&lab.home.hub_lock()).ok().map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
+        let victim = if kind == 0 { holder(&lab.home.hub_lock()).map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
         let Some((pid, run)) = victim else { continue };
         if !both && let Some(run) = &run {
             let ledger = lock(ledger);
@@ -37,7 +39,7 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, b
                 ledger.guard_killed.insert(run)
             };
         }
-        if is_ours(lab, pid) && kill(pid) {
+        if kill_process(pid, Signal::KILL).is_ok() {
             done[kind] += 1;
         }
     }
@@ -48,16 +50,14 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, b
 }
 
 /// A supervisor (1) or a guard (2) of some attempt that is under way.
-fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(u32, Option<String>)> {
+fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, Option<String>)> {
     let mut found = Vec::new();
     for run in std::fs::read_dir(lab.home.runs_dir()).ok()?.flatten() {
         let Ok(attempts) = std::fs::read_dir(run.path()) else { continue };
         for attempt in attempts.flatten() {
             let dir = adjutant::link::AttemptDir(attempt.path());
             let file: PathBuf = if kind == 1 { dir.supervisor_lock() } else { dir.guard_lock() };
-            if let Ok(pid) = lock_pid(&file)
-                && is_ours(lab, pid)
-            {
+            if let Some(pid) = holder(&file) {
                 found.push((pid, run.file_name().to_string_lossy().into_owned()));
             }
         }
@@ -66,14 +66,7 @@ fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(u32, 
     found.into_iter().nth(at).map(|(pid, run)| (pid, Some(run)))
 }
 
-/// Whether the pid is (still) a process of this home: a lock file outlives its holder.
-fn is_ours(lab: &Lab, pid: u32) -> bool {
-    let mark = lab.home.dir.display().to_string();
-    let has = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&mark));
-    has("cmdline") || has("environ")
-}
-
-fn kill(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    pid.is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok())
+/// Who holds a lock. The file outlives its holder, and in a long campaign the pid in it becomes somebody else's.
+fn holder(file: &Path) -> Option<Pid> {
+    holder_pid(file).ok().flatten()
 }
