@@ -204,6 +204,11 @@ async fn hub(cx: &Context) -> Vec<Check> {
         broken("hub", format!("is version {}, this is {VERSION}", view.version), "adj stop, then any command starts the right one")
     }];
     checks.push(good("store", format!("SQLite {} reads it", view.sqlite_version)));
+    // The hub may have been started with another configuration than this shell names.
+    let seen_here = crate::config::Config::load(&cx.home).err().map(|error| error.to_string());
+    let unseen = view.problems.iter().filter(|problem| seen_here.as_ref() != Some(*problem));
+    checks
+        .extend(unseen.map(|problem| broken("hub", problem.clone(), "correct it; or: adj stop, and the next hub takes this shell's configuration")));
     checks.extend(view.webhooks.iter().map(webhook));
     match cx.hub.call(&ListAgents { env: crate::config::dispatch_env(), ..ListAgents::default() }).await {
         Ok(list) => {
@@ -217,7 +222,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
             checks.extend(list.warnings.iter().map(|warning| note("config", warning.clone(), "adj config path says which file it is")));
         }
         // Said above.
-        Err(_) if !view.problems.is_empty() => checks.push(note("agents", "not known while the configuration cannot be used", "see config")),
+        Err(_) if !view.problems.is_empty() => checks.push(note("agents", "not known while the configuration cannot be used", "see above")),
         Err(error) => checks.push(broken("agents", error.message, error.hint.unwrap_or_else(|| "adj config show".to_owned()))),
     }
     checks.push(clock(cx).await);

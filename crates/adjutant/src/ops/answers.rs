@@ -282,9 +282,9 @@ impl Ops {
         let mut answers = Vec::with_capacity(call.answers.len());
         for one in call.answers {
             let which = if several { one.message_id.clone().or_else(|| one.run.clone()) } else { None };
-            let given = self.given(&caller.who, one).map_err(|error| match (error, &which) {
-                (OpError::Store(StoreError::Denied(why)), Some(which)) => Denied::one_of(which, why).into(),
-                (error, _) => error,
+            let given = self.given(&caller.who, one).map_err(|error| match error {
+                OpError::Store(why) => one_of(which.as_deref(), why).into(),
+                error => error,
             })?;
             answers.push((which, given));
         }
@@ -296,10 +296,7 @@ impl Ops {
             }
             let mut requests = Vec::with_capacity(answers.len());
             for (which, given) in answers {
-                let request = given.settle(tx, who, &bells, &requests).map_err(|error| match (error, &which) {
-                    (StoreError::Denied(why), Some(which)) => Denied::one_of(which, why).into(),
-                    (error, _) => error,
-                })?;
+                let request = given.settle(tx, who, &bells, &requests).map_err(|why| one_of(which.as_deref(), why))?;
                 tx.hand_over(&request, retention)?;
                 requests.push(request);
             }
@@ -316,6 +313,14 @@ impl Ops {
         let decision = decision(&one)?;
         let child = self.child_of(who, &one, &decision)?;
         Ok(Given { decision, child, one })
+    }
+}
+
+/// Says of a refusal which of several answers it is about, where there are several.
+fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
+    match (error, which) {
+        (StoreError::Denied(why), Some(which)) => Denied::one_of(which, why).into(),
+        (error, _) => error,
     }
 }
 

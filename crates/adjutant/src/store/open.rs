@@ -28,9 +28,11 @@ const MIGRATIONS: [&str; 4] = [
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// What the log of the database has room for: as many pages as a checkpoint waits for (see the pragma),
-/// and those of the commit that reaches them.
-const LOG_BYTES: u64 = 32 + (1000 + 100) * (24 + 4096);
+/// So many pages in the log of the database are brought into the database itself.
+const CHECKPOINT_PAGES: u64 = 1000;
+/// What the log has room for: as many pages as a checkpoint waits for, and those of the commit that
+/// reaches them.
+const LOG_BYTES: u64 = 32 + (CHECKPOINT_PAGES + 100) * (24 + 4096);
 /// Set free when the disk is so full that not even the wal-index can grow, or that nothing can be
 /// stopped any more.
 const BALLAST_BYTES: u64 = 4 * 1024 * 1024;
@@ -86,10 +88,10 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     }
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(opening)?;
     connection
-        .execute_batch(
+        .execute_batch(&format!(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
-             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 1000; PRAGMA temp_store = MEMORY;",
-        )
+             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA temp_store = MEMORY;",
+        ))
         .map_err(opening)?;
     prepare_once(&connection, 256)?;
     super::search::register(&connection)?;

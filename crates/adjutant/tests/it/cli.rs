@@ -386,6 +386,10 @@ fn a_broken_configuration_is_named_and_the_rest_goes_on() {
     let doctor = home.adj(&["doctor"]);
     assert_eq!((doctor.code, doctor.out.matches('✗').count()), (1, 1), "only the configuration is broken: {doctor:?}");
     assert!(doctor.out.contains("✗ config") && !doctor.out.contains("at most 0"), "{doctor:?}");
+    // Seen from a shell with another configuration, it is the hub's that is broken.
+    let elsewhere = home.command(&["doctor"]).env("ADJ_CONFIG", home.work().join("none.toml")).output().expect("adj can be started");
+    let told = String::from_utf8_lossy(&elsewhere.stdout);
+    assert!(elsewhere.status.code() == Some(1) && told.contains("✓ config") && told.contains("✗ hub") && told.contains("unknown field"), "{told}");
     home.fine(&["reply", &number, "yes"]);
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
 }

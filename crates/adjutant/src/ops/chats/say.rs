@@ -36,6 +36,7 @@ impl Ops {
             let seat = Seat::of(tx.connection(), who)?;
             say(tx, &config, &seat, call, ground)
         };
+        // The reply is its own receipt: what was said may be edited before it is asked for again.
         self.write_with_receipt(caller, say, Said::clone, |_, said| Ok(said)).await
     }
 
