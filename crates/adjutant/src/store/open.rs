@@ -11,7 +11,7 @@ use std::time::Duration;
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     concat!(include_str!("schema.sql"), include_str!("chats.sql")),
     concat!(
         include_str!("schema2_requests.sql"),
@@ -25,6 +25,13 @@ const MIGRATIONS: [&str; 4] = [
     ),
     concat!(include_str!("schema3_search.sql"), include_str!("schema3_entries.sql"), include_str!("schema3_imports.sql")),
     include_str!("schema4.sql"),
+    concat!(
+        include_str!("schema5_attention.sql"),
+        include_str!("schema5_signals.sql"),
+        include_str!("schema5_stops.sql"),
+        include_str!("schema5_chats.sql"),
+        include_str!("schema5_clock.sql")
+    ),
 ];
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;

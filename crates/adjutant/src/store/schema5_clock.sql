@@ -1,0 +1,1 @@
+-- Schema version 5: clock.
