@@ -1,6 +1,8 @@
 //! A home of its own with a real `adj`, and everything that is needed to look at and to end what
 //! runs in it.
 
+pub use crate::processes::pids;
+use crate::processes::{self, Mark, Process};
 use adjutant::client::Client;
 use adjutant::config::Home;
 use adjutant::view::{Call, Cancel, Dispatch, ErrorView, GetHub, GetRun, HubView, ListRuns, RunView, StopHub, codes};
@@ -42,6 +44,7 @@ impl Lab {
         command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(self.env.iter().cloned());
         command.current_dir(self.dir.path()).stdin(Stdio::null());
+        Mark::of(&self.home.dir).put_on(&mut command);
         command
     }
 
@@ -136,6 +139,10 @@ impl Lab {
         }
         // Before the hub is told to stop: a supervisor whose last word finds no hub waits for one.
         let left = self.left_after_a_second(|process| !process.contains("__hub")).await;
+        let hub = self.hub().await?.pid;
+        if self.processes().iter().all(|process| process.pid != hub) {
+            return Err(format!("the hub (pid {hub}) was not found among the processes, so nothing is known of what is left").into());
+        }
         client.call(&StopHub {}).await?;
         let hubs = self.left_after_a_second(|process| process.contains("__hub")).await;
         Ok(left.into_iter().chain(hubs).collect())
@@ -144,7 +151,8 @@ impl Lab {
     async fn left_after_a_second(&self, counts: impl Fn(&String) -> bool) -> Vec<String> {
         let start = Instant::now();
         loop {
-            let left: Vec<String> = self.processes().into_iter().filter(&counts).collect();
+            let living = self.processes().into_iter().map(|process| format!("{}: {}", process.pid, process.line()));
+            let left: Vec<String> = living.filter(&counts).collect();
             if left.is_empty() || start.elapsed() > Duration::from_secs(1) {
                 return left;
             }
@@ -152,23 +160,22 @@ impl Lab {
         }
     }
 
-    /// Processes that belong to this home, by their arguments, environment or directory.
-    pub fn processes(&self) -> Vec<String> {
-        let mark = self.dir.path().display().to_string();
-        let ours = std::process::id();
-        let mut found = Vec::new();
-        for pid in pids() {
-            if pid == ours {
-                continue;
-            }
-            let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            let (Ok(arguments), environment) = (read("cmdline"), read("environ").unwrap_or_default()) else { continue };
-            let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).map(|path| path.display().to_string()).unwrap_or_default();
-            if !arguments.is_empty() && (arguments.contains(&mark) || environment.contains(&mark) || directory.starts_with(&mark)) {
-                found.push(format!("{pid}: {}", arguments.replace('\0', " ").trim()));
-            }
-        }
+    /// Returns the processes of this home: everything that was started by [`Self::command`], directly or not, and what names the
+    /// home. Panics where these cannot be seen.
+    pub fn processes(&self) -> Vec<Process> {
+        let mut found = Mark::of(&self.home.dir).processes();
+        let others = pids().into_iter().filter(|pid| *pid != std::process::id() && found.iter().all(|process| process.pid != *pid));
+        let others: Vec<Process> = others.filter_map(processes::process).filter(|process| self.is_named_by(process)).collect();
+        found.extend(others);
         found
+    }
+
+    /// Whether a process names the home in its arguments, environment or directory, as far as these can be read.
+    fn is_named_by(&self, process: &Process) -> bool {
+        let mark = self.dir.path().display().to_string();
+        let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
+        process.line().contains(&mark) || String::from_utf8_lossy(&environment).contains(&mark) || directory.starts_with(self.dir.path())
     }
 }
 
@@ -176,12 +183,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         // Whatever a failure left behind: it was started here, and is ended here, by its id.
         for process in self.processes() {
-            if let Some(pid) = process.split(':').next().and_then(|pid| pid.parse().ok()).and_then(rustix::process::Pid::from_raw)
-                && let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::KILL)
-                && error != rustix::io::Errno::SRCH
-            {
-                eprintln!("{process}: {error}");
-            }
+            processes::kill(process.pid);
         }
     }
 }
@@ -192,11 +194,6 @@ pub async fn replied<C: Call>(client: &Client, call: &C, key: &str) -> std::resu
         Ok(result) => result,
         Err(_) => Err(ErrorView { code: "no_reply".to_string(), message: format!("{} was not answered in {REPLY_LIMIT:?}", C::NAME), hint: None }),
     }
-}
-
-pub fn pids() -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Proportional memory of a process, in MB.

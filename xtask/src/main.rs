@@ -9,6 +9,9 @@ mod floor;
 mod fuzz;
 mod lab;
 mod mcp;
+#[path = "../../crates/adjutant/tests/it/processes.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
+mod processes;
 mod random;
 mod standin;
 mod stats;

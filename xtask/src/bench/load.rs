@@ -25,7 +25,9 @@ pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
 fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
     // This program as the hub, so that its supervisors are stand-ins.
     let command = lab.command(&["__hub"]);
-    let hub = std::process::Command::new(std::env::current_exe()?)
+    let mut hub = std::process::Command::new(std::env::current_exe()?);
+    crate::processes::Mark::of(&lab.home.dir).put_on(&mut hub);
+    let hub = hub
         .args(command.get_args())
         .env_clear()
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))

@@ -3,6 +3,7 @@
 mod matrix;
 mod sdk;
 
+use crate::processes::Mark;
 use crate::support::TestHome;
 use adjutant::view::GetHub;
 use serde_json::{Value, json};
@@ -44,16 +45,10 @@ impl Session {
     }
 
     pub fn start(home: &Path, directory: &Path, args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_adj"))
-            .arg("mcp")
-            .args(args)
-            .env("ADJ_HOME", home)
-            .env_remove("ADJ_RUN")
-            .current_dir(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("adj starts");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adj"));
+        command.arg("mcp").args(args).env("ADJ_HOME", home).env_remove("ADJ_RUN").current_dir(directory);
+        Mark::of(home).put_on(&mut command);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("adj starts");
         let output = child.stdout.take().expect("a pipe");
         let (sender, lines) = channel();
         std::thread::spawn(move || {

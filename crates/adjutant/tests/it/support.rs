@@ -1,10 +1,14 @@
 //! A home of its own for each test, and the real binary in it.
 
+pub use crate::processes::kill;
+use crate::processes::{self, Mark, Process};
 use adjutant::client::Client;
 use adjutant::config::Home;
 use adjutant::link::AttemptDir;
+use adjutant::process::lock::holder_pid;
 use adjutant::view::{Call, ErrorView};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// What any condition is given to become true, on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a process may hold a lock before it has to be seen, and still be there after it has let go.
+const UNSEEN_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct TestHome {
@@ -91,6 +98,7 @@ impl TestHome {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adj"));
         command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path()).env("PATH", "/usr/bin:/bin");
         command.current_dir(self.work()).stdin(Stdio::null());
+        Mark::of(&self.home.dir).put_on(&mut command);
         command
     }
 
@@ -202,21 +210,50 @@ impl TestHome {
         self.call(&adjutant::view::GetHub {}, "").expect("a hub runs").pid
     }
 
-    /// Processes of this home, by their arguments, environment or working directory.
+    /// Returns the processes of this home: everything that was started by [`Self::command`], directly or
+    /// not, and what names the home. Panics where these cannot be seen.
     pub fn processes(&self) -> Vec<(u32, String)> {
-        let marks = [self.dir.path().display().to_string(), self.home.dir.display().to_string()];
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir("/proc").expect("there is a /proc").flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            let read = |file: &str| std::fs::read(entry.path().join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            let (arguments, environment) = (read("cmdline").unwrap_or_default(), read("environ").unwrap_or_default());
-            let directory = std::fs::read_link(entry.path().join("cwd")).map(|path| path.display().to_string()).unwrap_or_default();
-            let ours = |text: &String| marks.iter().any(|mark| text.contains(mark.as_str()));
-            if pid != std::process::id() && !arguments.is_empty() && [&arguments, &environment, &directory].into_iter().any(ours) {
-                found.push((pid, arguments.replace('\0', " ")));
+        let living = self.living().unwrap_or_else(|unseen| panic!("{unseen}"));
+        living.into_iter().map(|process| (process.pid, process.line())).collect()
+    }
+
+    fn living(&self) -> Result<Vec<Process>, String> {
+        let start = Instant::now();
+        loop {
+            let mut found = Mark::of(&self.home.dir).processes();
+            found.extend(self.naming_home().into_iter().filter(|one| found.iter().all(|other| one.pid != other.pid)).collect::<Vec<_>>());
+            // Locks say by themselves who lives here.
+            let unseen = self.lock_holders().into_iter().find(|pid| found.iter().all(|process| process.pid != *pid) && Self::is_alive(*pid));
+            match unseen {
+                None => return Ok(found),
+                Some(pid) if start.elapsed() > UNSEEN_MAX => {
+                    return Err(format!("process {pid} holds a lock of the home and was not found: start it by `command`, or put the mark on it"));
+                }
+                Some(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
-        found
+    }
+
+    /// Processes whose arguments, environment or working directory name the home, as far as these can be read.
+    fn naming_home(&self) -> Vec<Process> {
+        let marks = [self.dir.path().display().to_string(), self.home.dir.display().to_string()];
+        let ours = |text: &str| marks.iter().any(|mark| text.contains(mark));
+        let names_home = |process: &Process| {
+            let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+            let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
+            ours(&process.line()) || ours(&String::from_utf8_lossy(&environment)) || ours(&directory.to_string_lossy())
+        };
+        let all = processes::pids().into_iter().filter(|pid| *pid != std::process::id());
+        all.filter_map(processes::process).filter(names_home).collect()
+    }
+
+    /// Who holds the locks of the hub and of each attempt.
+    fn lock_holders(&self) -> Vec<u32> {
+        let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let attempts = entries(&self.home.runs_dir()).flat_map(|run| entries(&run).collect::<Vec<_>>()).map(AttemptDir);
+        let locks = attempts.flat_map(|dir| [dir.guard_lock(), dir.supervisor_lock()]).chain([self.home.hub_lock()]);
+        // Some tests put other things in a lock's place; nobody holds those.
+        locks.filter_map(|lock| holder_pid(&lock).ok().flatten()).filter_map(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).collect()
     }
 
     /// Whether a process is there (and no zombie).
@@ -224,43 +261,77 @@ impl TestHome {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 
-    /// Processes of one run: by their arguments or environment.
+    /// Returns the processes of one run: all of this home except those that are known to be the hub's, the
+    /// test's own or another run's. A process that hides where it comes from is one of every run.
     pub fn processes_of(&self, run_id: &str) -> Vec<(u32, String)> {
-        let has = |pid: u32| {
-            ["cmdline", "environ"]
-                .iter()
-                .any(|file| std::fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(run_id)))
+        let living = self.living().unwrap_or_else(|unseen| panic!("{unseen}"));
+        let parents = processes::parents();
+        let is_of_run = |process: &Process| match self.owner(process.pid, &parents) {
+            Owner::Run(id) => id == run_id,
+            Owner::Hub | Owner::Test => false,
+            Owner::Unknown => Self::is_alive(process.pid),
         };
-        let all = std::fs::read_dir("/proc").expect("there is a /proc").flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(|pid| has(*pid) && Self::is_alive(*pid))
-            .map(|pid: u32| (pid, String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).replace('\0', " ")))
-            .collect()
+        living.into_iter().filter(is_of_run).map(|process| (process.pid, process.line())).collect()
     }
+
+    fn owner(&self, pid: u32, parents: &BTreeMap<u32, u32>) -> Owner {
+        let mut at = pid;
+        // Numbers that are used again could form a circle.
+        for _ in 0..parents.len() {
+            if at == std::process::id() {
+                return Owner::Test;
+            }
+            let arguments = processes::process(at).map(|process| process.arguments).unwrap_or_default();
+            match arguments.get(1).map(String::as_str) {
+                Some("__hub" | "serve") => return Owner::Hub,
+                Some("__guard" | "__supervise") => {
+                    let dir = arguments.get(2).and_then(|dir| Path::new(dir).strip_prefix(self.home.runs_dir()).ok());
+                    if let Some(run) = dir.and_then(|dir| dir.iter().next()) {
+                        return Owner::Run(run.to_string_lossy().into_owned());
+                    }
+                }
+                _ => {}
+            }
+            let Some(parent) = parents.get(&at) else { break };
+            at = *parent;
+        }
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let marked = environment.split(|byte| *byte == 0).find_map(|pair| pair.strip_prefix(b"ADJ_RUN="));
+        let run = marked.and_then(|value| value.split(|byte| *byte == b'/').next());
+        run.map_or(Owner::Unknown, |run| Owner::Run(String::from_utf8_lossy(run).into_owned()))
+    }
+}
+
+/// Who has started a process.
+enum Owner {
+    Run(String),
+    Hub,
+    Test,
+    Unknown,
 }
 
 impl Drop for TestHome {
     fn drop(&mut self) {
         for round in 0..5 {
-            let left = self.processes();
+            let (left, unseen) = match self.living() {
+                Ok(left) => (left, None),
+                Err(unseen) => (Mark::of(&self.home.dir).processes(), Some(unseen)),
+            };
+            left.iter().for_each(|process| kill(process.pid));
+            self.lock_holders().into_iter().filter(|pid| *pid != std::process::id()).for_each(kill);
+            if let Some(unseen) = unseen
+                && !std::thread::panicking()
+            {
+                panic!("{unseen}");
+            }
             if left.is_empty() {
                 return;
             }
             if round == 4 && !std::thread::panicking() {
                 eprintln!("cannot be ended: {left:?}");
             }
-            left.iter().for_each(|(pid, _)| kill(*pid));
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-}
-
-/// SIGKILL.
-pub fn kill(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
-    match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(error) => panic!("kill {pid:?}: {error}"),
     }
 }
 

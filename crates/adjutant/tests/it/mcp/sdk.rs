@@ -1,5 +1,6 @@
 //! The main job by a client that is not ours.
 
+use crate::processes::Mark;
 use crate::support::{TestHome, skip};
 use std::process::Command;
 
@@ -18,6 +19,7 @@ fn the_official_sdk_drives_the_main_job() {
     let home = TestHome::new();
     let mut job = Command::new(python);
     job.arg(SCRIPT).arg(env!("CARGO_BIN_EXE_adj")).arg(&home.home.dir).arg(home.work());
+    Mark::of(&home.home.dir).put_on(&mut job);
     let ended = job.output().expect("the Python of ADJ_SDK_PYTHON starts");
     let (told, failed) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     println!("{told}");

@@ -198,12 +198,7 @@ impl Case {
     /// Waits until nothing of the run is left, within what is promised, and a bit for a loaded machine.
     pub fn nothing_is_left(&self) {
         let run = self.home.run_id(RUN);
-        self.home.until("nothing of the run is left", || {
-            let work = self.home.work().display().to_string();
-            let here = |pid: u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.display().to_string().starts_with(&work));
-            let left = self.home.processes().into_iter().filter(|(pid, _)| TestHome::is_alive(*pid) && here(*pid)).count();
-            (left == 0 && self.home.processes_of(&run).is_empty()).then_some(())
-        });
+        self.home.until("nothing of the run is left", || self.home.processes_of(&run).is_empty().then_some(()));
     }
 
     /// Keeps what the CLI wrote in its latest attempt as a fixture, when `ADJ_RECORD_STREAMS` is set:

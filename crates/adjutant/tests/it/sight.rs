@@ -1,0 +1,57 @@
+//! The tests see the processes that they look for, as every user.
+
+use crate::support::{TestHome, kill, lock_pid};
+use adjutant::process::Lock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An agent that leaves an orphan with another name, in another session and directory, and without an
+/// environment.
+const HIDES: &str = "containment = \"subreaper\"\n[agents.hider]\nharness = \"plain\"\n\
+    command = [\"/bin/bash\", \"-c\", \"(cd / && setsid env -i bash -c 'exec -a hidden sleep 600' > /dev/null 2>&1 < /dev/null &); echo ready; sleep 600\"]\n";
+
+#[test]
+fn orphan_that_hides_is_found_as_one_of_its_run() {
+    let home = TestHome::with_config(HIDES);
+    home.start_agent("hider", "hider", "go");
+    home.until_log("hider", "ready");
+    let (id, dir) = (home.run_id("hider"), home.attempt_dir("hider"));
+    let is_hidden = |processes: Vec<(u32, String)>| processes.iter().any(|(_, line)| line.starts_with("hidden"));
+    home.until("it is seen below its supervisor", || is_hidden(home.processes_of(&id)).then_some(()));
+    home.ok(&["stop"]);
+    let (guard, supervisor) = (lock_pid(&dir.guard_lock()), lock_pid(&dir.supervisor_lock()));
+    kill(guard);
+    kill(supervisor);
+    home.until("both are gone", || (!TestHome::is_alive(guard) && !TestHome::is_alive(supervisor)).then_some(()));
+    assert!(is_hidden(home.processes_of(&id)), "{:?}", home.processes());
+}
+
+#[test]
+fn hub_guard_and_supervisor_are_found_and_attributed() {
+    let home = TestHome::new();
+    home.start("asker", "ask \"Go on?\"");
+    home.start("other", "ask \"Go on?\"");
+    for run in ["asker", "other"] {
+        home.until_status(run, "waiting_parent_reply");
+    }
+    let (id, dir) = (home.run_id("asker"), home.attempt_dir("asker"));
+    let all: Vec<u32> = home.processes().into_iter().map(|(pid, _)| pid).collect();
+    let of_run: Vec<u32> = home.processes_of(&id).into_iter().map(|(pid, _)| pid).collect();
+    for pid in [lock_pid(&dir.guard_lock()), lock_pid(&dir.supervisor_lock())] {
+        assert!(all.contains(&pid) && of_run.contains(&pid), "{pid}: {:?}", home.processes());
+    }
+    let other = lock_pid(&home.attempt_dir("other").supervisor_lock());
+    for pid in [home.hub_pid(), other] {
+        assert!(all.contains(&pid) && !of_run.contains(&pid), "{pid}: {:?}", home.processes());
+    }
+}
+
+#[test]
+fn lock_holder_that_cannot_be_seen_fails_the_test() {
+    let home = TestHome::new();
+    let lock = Lock::try_take(&home.home.hub_lock()).expect("the lock can be opened").expect("the lock is free");
+    lock.write_pid(rustix::process::getpid()).expect("the lock can be written");
+    let looked = catch_unwind(AssertUnwindSafe(|| home.processes()));
+    drop(lock);
+    let message = looked.expect_err("the holder is not among the processes");
+    assert!(message.downcast_ref::<String>().is_some_and(|text| text.contains("was not found")));
+}
