@@ -25,9 +25,9 @@ pub enum StopReason {
     Parked,
     /// Its parent or a person stopped it, to go on later.
     Paused,
-    /// It said that it cannot go on until something is done about it.
+    /// It announced a blocker. It resumes by itself only with an open blocking request of its own.
     Blocker,
-    /// It said that an error keeps it from going on.
+    /// It announced an error. It resumes like after a blocker.
     Error,
     /// Its model is not to be had for a while; it goes on by itself then.
     RateLimited,
@@ -56,6 +56,16 @@ impl StopReason {
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+
+    /// Tells whether the run itself announces such a stop. Its agent may finish what it is doing, and is
+    /// terminated only when it has not exited within its grace.
+    #[must_use]
+    pub fn is_announced(self) -> bool {
+        match self {
+            Self::Blocker | Self::Error => true,
+            Self::Cancelled | Self::ResourceLimit | Self::SupervisorLost | Self::Parked | Self::Paused | Self::RateLimited => false,
+        }
     }
 }
 
@@ -356,6 +366,9 @@ pub fn apply(state: RunState, event: RunEvent, now: Time, retention: Retention) 
 
         (S::Starting | S::Running, E::Ended(end)) => Ok(ended(end, stopped)),
         (S::Stopping(StopReason::Cancelled), E::Ended(_)) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Stopping(reason), E::Ended(end)) if reason.is_announced() && end.blocking_request_open && !end.can_resume => {
+            Ok(S::Finished(Outcome::Failed(Failure::Unanswered)))
+        }
         (S::Stopping(reason), E::Ended(_)) => Ok(stopped(reason)),
         (S::Queued | S::Stopped { .. }, E::Ended(_)) => wrong("ended"),
 
@@ -389,6 +402,32 @@ fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState 
         (None, exit) => Outcome::Failed(Failure::Exit(exit)),
     };
     RunState::Finished(outcome)
+}
+
+/// The blocking requests of a stopped run. A delegation counts until the child ends that the run waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocking {
+    /// One of them is open.
+    pub open: bool,
+    /// One of them was settled after the run announced its stop, or its answer has not been delivered.
+    pub settled: bool,
+}
+
+/// Tells whether a stopped run resumes by itself when its blocking requests are settled. A run that
+/// stopped itself beside a request counts as parked, and keeps the reason and the checkpoint of its stop.
+#[must_use]
+pub fn awaits_requests(state: RunState, blocking: Blocking) -> bool {
+    match state {
+        RunState::Stopped { reason: StopReason::Parked, .. } => true,
+        RunState::Stopped { reason, .. } if reason.is_announced() => blocking.open || blocking.settled,
+        _ => false,
+    }
+}
+
+/// Tells whether a stopped run resumes by itself now.
+#[must_use]
+pub fn resumes_now(state: RunState, blocking: Blocking) -> bool {
+    !blocking.open && awaits_requests(state, blocking)
 }
 
 /// What the open requests of a run say about its status word.
@@ -499,6 +538,32 @@ mod tests {
             let next = apply(RunState::Running, RunEvent::Ended(end), Time(1), KEEP).expect("a running attempt can end");
             prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
         }
+    }
+
+    #[test]
+    fn stop_beside_a_request_resumes_when_the_request_is_settled() {
+        let blocking = |open, settled| Blocking { open, settled };
+        for reason in StopReason::ALL {
+            let state = RunState::Stopped { reason, until: Time(1) };
+            let waits = reason == StopReason::Parked || reason.is_announced();
+            assert_eq!(awaits_requests(state, blocking(true, false)), waits, "{reason:?}");
+            assert_eq!(resumes_now(state, blocking(false, true)), waits, "{reason:?}");
+            assert!(!resumes_now(state, blocking(true, true)), "{reason:?}: another one is open");
+            assert_eq!(resumes_now(state, blocking(false, false)), reason == StopReason::Parked, "{reason:?}");
+        }
+        assert!(!awaits_requests(RunState::Running, blocking(true, true)));
+    }
+
+    #[test]
+    fn announced_stop_fails_like_a_parked_run_where_the_agent_cannot_resume() {
+        let end = AttemptEnd { blocking_request_open: true, can_resume: false, ..end(None) };
+        let unanswered = Ok(RunState::Finished(Outcome::Failed(Failure::Unanswered)));
+        for state in [RunState::Running, RunState::Stopping(StopReason::Blocker), RunState::Stopping(StopReason::Error)] {
+            assert_eq!(apply(state, RunEvent::Ended(end), Time(0), KEEP), unanswered, "{state:?}");
+        }
+        let plain = AttemptEnd { blocking_request_open: false, ..end };
+        let stopped = Ok(RunState::Stopped { reason: StopReason::Blocker, until: Time(1_000) });
+        assert_eq!(apply(RunState::Stopping(StopReason::Blocker), RunEvent::Ended(plain), Time(0), KEEP), stopped);
     }
 
     #[test]

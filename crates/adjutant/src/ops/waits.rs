@@ -6,7 +6,7 @@ use crate::store::{
     runs_newest,
 };
 use crate::view::{EventPage, ReadEvents, RunView, Wait, WaitUntil, Waited};
-use adjutant_core::{Action, Denied, EventSeq, Outcome, Principal, RunId, RunState};
+use adjutant_core::{Action, Denied, EventSeq, Outcome, Principal, RunId, RunState, StopReason};
 use tokio::time::Instant;
 
 /// Most runs that one wait can name.
@@ -47,9 +47,9 @@ impl Look {
     }
 }
 
-/// Its questions need nobody any more.
+/// Its requests need nobody any more. Those of a run that stops to go on later do.
 fn is_stopping(run: &Run) -> bool {
-    matches!(run.state, RunState::Stopping(_))
+    run.state == RunState::Stopping(StopReason::Cancelled)
 }
 
 impl Ops {

@@ -69,7 +69,7 @@ pub fn open_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec
 
 impl Tx<'_> {
     /// Notes that a run is about to be held by what it delegates, before its request is settled:
-    /// else a parked one would be begun anew at once.
+    /// else a stopped run would resume at once.
     ///
     /// # Errors
     /// A failure of the store.
@@ -120,7 +120,7 @@ impl Tx<'_> {
             self.prepare("UPDATE runs SET holding = holding - 1 WHERE id = ?1")?.execute([request.run.to_string()])?;
             self.ring(Topic::Queue);
             self.hand_over(&request, retention)?;
-            return self.wake_parked(request.run);
+            return self.resume_settled(request.run, true);
         }
         let requester = self.run(request.run)?;
         let goes_on = matches!(&request.matter, Matter::Delegation(delegation) if delegation.independence == Independence::Parallel);

@@ -3,10 +3,10 @@
 use super::matter::{self, DecisionRow};
 use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
-use adjutant_core::run::Retention;
+use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::{
     Answer, AnsweredBy, AttemptNo, Decision, Denied, EventKind, EventSeq, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState,
-    RunEvent, RunId, RunState, StopReason, Time, limits,
+    RunEvent, RunId, Time, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -189,7 +189,7 @@ pub(super) fn request_by_child(connection: &Connection, child: RunId) -> Result<
 pub(super) fn requests_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!(
-            "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.status = 'pending' AND r.state <> 'stopping' AND q.run IN (
+            "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.status = 'pending' AND NOT (r.state = 'stopping' AND r.stop_reason = 'cancelled') AND q.run IN (
              WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 UNION SELECT r.id FROM runs r JOIN below b ON r.parent = b.id)
              SELECT id FROM below) ORDER BY q.no LIMIT ?2"
         ))?
@@ -281,6 +281,24 @@ pub fn untold_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
         .collect()
+}
+
+/// Tells whether a run that has announced its stop has a blocking request that was settled since, or
+/// whose answer has not been delivered.
+pub(super) fn is_settled_beside_stop(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM requests WHERE run = ?1 AND blocking = 1 AND held = 0 AND status = 'answered')
+        OR EXISTS (SELECT 1 FROM events e JOIN requests q ON q.id = e.request
+          WHERE e.run = ?1 AND q.blocking = 1 AND e.kind IN (?3, ?4, ?5, ?6)
+          AND e.seq > (SELECT seq FROM events WHERE run = ?1 AND kind = ?2 ORDER BY seq DESC LIMIT 1))";
+    let words = params![
+        run.to_string(),
+        EventKind::RunStopping.word(),
+        EventKind::RequestAnswered.word(),
+        EventKind::RequestExpired.word(),
+        EventKind::RequestWithdrawn.word(),
+        EventKind::DelegationEnded.word()
+    ];
+    Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
 }
 
 /// Reads up to `limit` requests of a run that nothing has come of yet: delegations whose run is at
@@ -538,8 +556,8 @@ impl Tx<'_> {
         .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
         self.ring(Topic::Request(request.id));
         self.ring(Topic::Answer(request.run, request.id));
-        if was_blocking == 1 && !matches!(last, RequestState::Withdrawn { .. }) {
-            self.wake_parked(request.run)?;
+        if was_blocking == 1 {
+            self.resume_settled(request.run, true)?;
         }
         Ok(Request { state: last.clone(), ..request.clone() })
     }
@@ -553,8 +571,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Begins a parked run anew when nothing that it waits for is open any more.
-    pub(super) fn wake_parked(&mut self, run: RunId) -> Result<(), StoreError> {
+    /// Resumes a stopped run that waits for its blocking requests when none of them is open any more.
+    /// `settled`: see [`Blocking`].
+    pub(super) fn resume_settled(&mut self, run: RunId, settled: bool) -> Result<(), StoreError> {
         let stopped: bool = self
             .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0 AND holding = 0)")?
             .query_row([run.to_string()], |row| row.get(0))?;
@@ -562,7 +581,7 @@ impl Tx<'_> {
             return Ok(());
         }
         let run = self.run(run)?;
-        if !run.is_waiting() && matches!(run.state, RunState::Stopped { reason: StopReason::Parked, .. }) {
+        if resumes_now(run.state, Blocking { open: run.is_waiting(), settled }) {
             self.advance(&run, RunEvent::Resumed, Retention { stopped_ms: 0 }, "hub", "its questions are settled")?;
         }
         Ok(())

@@ -18,6 +18,7 @@ use crate::harness::dialogue::{Decision, Dialogue, Step};
 use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders};
 use crate::signal::Found;
 use crate::view::MessageView;
+use adjutant_core::StopReason;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -182,7 +183,7 @@ impl Attempt {
         }
         let active_ms = self.clock.active_ms(Instant::now());
         // Who still holds the output after an end that nobody ordered gets a moment to finish it.
-        let left_open = self.stop == Stop::Not && !self.drained(&mut bytes, &mut signals).await;
+        let left_open = !self.stop.is_asked() && !self.drained(&mut bytes, &mut signals).await;
         let swept = self.worker.sweep().await;
         self.drained(&mut bytes, &mut signals).await;
         cut.cancel();
@@ -245,7 +246,7 @@ impl Attempt {
 
     /// Waits for the next event. Dropping it loses nothing.
     async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> Event {
-        let limit_at = if self.stop == Stop::Not { self.clock.limit_at() } else { None };
+        let limit_at = if self.stop.is_asked() { None } else { self.clock.limit_at() };
         let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
         let output_came = async {
             taken.await;
@@ -277,7 +278,7 @@ impl Attempt {
     fn apply(&mut self, event: Event) -> ControlFlow<()> {
         match event {
             // An end by itself is followed by a sweep at once; a stop gives everything its grace.
-            Event::Processes(seen) if seen.none_left || (seen.exit.is_some() && self.stop == Stop::Not) => return ControlFlow::Break(()),
+            Event::Processes(seen) if seen.none_left || (seen.exit.is_some() && !self.stop.is_asked()) => return ControlFlow::Break(()),
             Event::Processes(_) => {}
             Event::Orders(orders) => self.follow(orders),
             Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
@@ -305,6 +306,7 @@ impl Attempt {
                 self.journal.state(FactKind::LimitReached { active_ms: self.clock.active_ms(now) });
                 self.begin_stop(now);
             }
+            Event::StopStepDue if matches!(self.stop, Stop::Announced { .. }) => self.begin_stop(Instant::now()),
             Event::StopStepDue => match self.stop.next(&self.worker) {
                 Some(next) => self.stop = next,
                 None => return ControlFlow::Break(()),
@@ -372,11 +374,18 @@ impl Attempt {
             self.pulse.beat();
         }
         self.deliver(&orders.messages);
-        if let Some(reason) = orders.stop
-            && self.stop == Stop::Not
-        {
-            tracing::info!(reason, "the attempt is being stopped");
-            self.begin_stop(now);
+        let Some(reason) = orders.stop else { return };
+        let is_announced = StopReason::from_word(&reason).is_some_and(StopReason::is_announced);
+        match (self.stop, is_announced) {
+            (Stop::Not, true) => {
+                tracing::info!(reason, "the agent announced that it stops");
+                self.stop = Stop::Announced { until: now + self.grace };
+            }
+            (Stop::Not | Stop::Announced { .. }, false) => {
+                tracing::info!(reason, "the attempt is being stopped");
+                self.begin_stop(now);
+            }
+            _ => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! The stop ladder: the agent's own cancel, its signal (INT to itself, or TERM and CONT to
 //! everything), grace, KILL to everything. One step after the other, each with its deadline; the whole lasts the grace and what
-//! killing takes.
+//! killing takes. Before it, an agent that announced its stop itself has its grace to exit.
 
 use super::worker::{Line, Worker};
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ const CANCEL_MAX: Duration = Duration::from_secs(2);
 pub enum Stop {
     /// Nobody wants it stopped.
     Not,
+    /// The agent announced that it stops, and may finish what it is doing until then.
+    Announced { until: Instant },
     /// The agent was asked in its own words.
     Asked { until: Instant, kill_at: Instant },
     /// The agent was sent its signal.
@@ -35,21 +37,30 @@ impl Stop {
         Self::Terminating { kill_at }
     }
 
+    /// Tells whether the agent was asked to end. Until then an exit is its own.
+    #[must_use]
+    pub fn is_asked(self) -> bool {
+        match self {
+            Self::Not | Self::Announced { .. } => false,
+            Self::Asked { .. } | Self::Terminating { .. } => true,
+        }
+    }
+
     /// Returns when the next step is due.
     #[must_use]
     pub fn due(self) -> Option<Instant> {
         match self {
             Self::Not => None,
-            Self::Asked { until, .. } => Some(until),
+            Self::Announced { until } | Self::Asked { until, .. } => Some(until),
             Self::Terminating { kill_at } => Some(kill_at),
         }
     }
 
-    /// Takes the next step. `None`: everything is to be killed now.
+    /// Takes the next step of a stop that was begun. `None`: everything is to be killed now.
     #[must_use]
     pub fn next(self, worker: &Worker) -> Option<Self> {
         match self {
-            Self::Not => Some(Self::Not),
+            Self::Not | Self::Announced { .. } => Some(self),
             Self::Asked { kill_at, .. } => {
                 worker.ask_to_end();
                 Some(Self::Terminating { kill_at })

@@ -29,6 +29,7 @@ mod sight;
 mod signals;
 mod speaking;
 mod stall;
+mod stops;
 mod supervise;
 mod support;
 mod terminal;

@@ -188,7 +188,7 @@ fn a_stopped_run_goes_on_with_the_files_that_it_changed() {
     let home = TestHome::new();
     git(&home.work(), &["init", "-q"]);
     let stop = json!({"stop_reason": "blocker", "details": "no network"});
-    let script = format!("write half.md x\ntool stop_work {stop}\nhang\nresume-here\nsay on\n");
+    let script = format!("write half.md x\ntool stop_work {stop}\nfail 0\nresume-here\nsay on\n");
     let mut command = home.command(&["run", "--detach", "--agent", "echo", "--name", "stops", "--accept", "true", &script]);
     command.env("PATH", std::env::var_os("PATH").expect("a PATH"));
     assert!(command.output().expect("adj runs").status.success());

@@ -191,7 +191,7 @@ fn a_parked_run_survives_the_hubs_death() {
 fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
     let home = TestHome::new();
     let stop = json!({"stop_reason": "error", "blocker_type": "error", "details": "TypeError in analysis.js:142", "completed_work": "46 files", "state": "47/120"});
-    home.start("broken", &format!("progress 38 counting\ntool stop_work {stop}\nhang\nresume-here\ntool update_subagent_status {{\"status\": \"success\", \"summary\": \"went on\"}}"));
+    home.start("broken", &format!("progress 38 counting\ntool stop_work {stop}\nfail 0\nresume-here\ntool update_subagent_status {{\"status\": \"success\", \"summary\": \"went on\"}}"));
     let view = home.until_status("broken", "stopped");
     assert_eq!(
         (&view["reason"], &view["checkpoint"]["state_snapshot"], &view["checkpoint"]["made_by"]),
@@ -230,7 +230,7 @@ fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
 #[test]
 fn a_run_that_an_error_stopped_recovers_from_it_also_without_a_choice() {
     let home = TestHome::new();
-    home.start("broken", "tool stop_work {\"stop_reason\": \"error\", \"details\": \"npm missing\"}\nhang\nresume-here\nhang");
+    home.start("broken", "tool stop_work {\"stop_reason\": \"error\", \"details\": \"npm missing\"}\nfail 0\nresume-here\nhang");
     home.until_status("broken", "stopped");
     home.ok(&["resume", "broken"]);
     let log = home.until_log("broken", "## RESUME INSTRUCTIONS");
@@ -274,7 +274,7 @@ fn a_failure_behind_a_checkpoint_can_be_gone_on_with() {
 #[test]
 fn a_stopped_run_that_nobody_resumes_is_given_up() {
     let home = TestHome::with_config("stopped_retention = \"1s\"\n");
-    home.start("forgotten", "tool stop_work {\"stop_reason\": \"blocker\", \"details\": \"no network\"}\nhang");
+    home.start("forgotten", "tool stop_work {\"stop_reason\": \"blocker\", \"details\": \"no network\"}\nfail 0");
     let view = home.finished("forgotten");
     assert_eq!(view["outcome"], "failed");
     assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("stopped (blocker) and not resumed")), "{view}");

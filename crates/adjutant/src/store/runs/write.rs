@@ -2,11 +2,12 @@
 
 use super::spec::{CheckpointRow, SpecRow};
 use super::{NewRun, Run, StateRow, prompt_word, run_by_id};
+use crate::store::requests::is_settled_beside_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
-use adjutant_core::run::{Retention, apply};
+use adjutant_core::run::{Blocking, Retention, apply, awaits_requests};
 use adjutant_core::tree::has_room;
-use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, StopReason};
+use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState};
 use rusqlite::params;
 
 /// Most names that are drawn before a dispatch gives up.
@@ -143,8 +144,9 @@ impl Tx<'_> {
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &described)?;
         let row = StateRow::of(next);
         let ended_at = next.is_finished().then_some(self.now().0);
-        // A parked run has not ended: it goes on by itself with the answer.
-        let ends = next.is_finished() || matches!(next, RunState::Stopped { reason, .. } if reason != StopReason::Parked);
+        let stopped = if matches!(next, RunState::Stopped { .. }) { Some(self.blocking_at_stop(run)?) } else { None };
+        // A run that waits for its requests has not ended: it resumes by itself.
+        let ends = next.is_finished() || stopped.is_some_and(|blocking| !awaits_requests(next, blocking));
         let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.now().0);
         let changed = self
             .prepare(
@@ -178,8 +180,8 @@ impl Tx<'_> {
                 self.child_ended(&ended, retention)?;
             }
         }
-        if matches!(next, RunState::Stopped { reason: StopReason::Parked, .. }) {
-            self.wake_parked(run.id)?;
+        if let Some(Blocking { settled, .. }) = stopped {
+            self.resume_settled(run.id, settled)?;
         }
         if run.state.is_live() && !next.is_live() || next == RunState::Queued {
             self.ring(Topic::Queue);
@@ -191,6 +193,13 @@ impl Tx<'_> {
             self.ring(Topic::Turns);
         }
         self.run(run.id)
+    }
+
+    /// Reads the blocking requests of a run that stops now. `before` is the run until now.
+    fn blocking_at_stop(&self, before: &Run) -> Result<Blocking, StoreError> {
+        let was_announced = matches!(before.state, RunState::Stopping(reason) if reason.is_announced());
+        let settled = was_announced && is_settled_beside_stop(self.connection(), before.id)?;
+        Ok(Blocking { open: self.run(before.id)?.is_waiting(), settled })
     }
 
     /// Keeps what a run's attempt left behind.

@@ -28,7 +28,7 @@ pub fn work(kind: Kind) -> String {
         Kind::Echo => {
             return format!(
                 "progress 10 {NOTE}\nask \"{QUESTION}\"\n\
-                 tool stop_work {{\"stop_reason\": \"blocker\", \"details\": \"waits for the second word\"}}\nhang\n\
+                 tool stop_work {{\"stop_reason\": \"blocker\", \"details\": \"waits for the second word\"}}\nfail 0\n\
                  resume-here\nreport success the words came\n"
             );
         }
