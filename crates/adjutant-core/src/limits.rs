@@ -22,6 +22,9 @@ pub const UNREAD_COUNTED_MAX: i64 = 1_000;
 pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;
 /// Longest expiry that can be asked for: 30 days.
 pub const EXPIRY_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
+/// The shortest time that an asker may leave for an approval or a delegation to be decided: 60 s, or
+/// the configured expiry where that is shorter.
+pub const DECISION_EXPIRY_MS_MIN: i64 = 60 * 1000;
 /// How long one `check_answer` wait goes on before it fails as stalled: 300 s.
 pub const PATIENCE_MS_DEFAULT: i64 = 300 * 1000;
 /// How long an agent may write nothing and call nobody before it is reported as silent: 10 minutes.

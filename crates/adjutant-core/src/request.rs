@@ -149,9 +149,9 @@ pub struct RequestTerms {
     pub asker: RunId,
     pub kind: RequestKind,
     pub expires_at: Time,
-    /// Becomes the answer at the deadline. Without it a question expires, and anything else is
-    /// denied.
-    pub default: Option<Decision>,
+    /// The answer to a question that is still open at the deadline; without it the question expires.
+    /// An approval or delegation has none: it is denied at the deadline.
+    pub default: Option<String>,
     /// An attempt that is under way was told the answer with its prompt.
     pub told: bool,
     /// Its run is held until what was approved is done.
@@ -219,14 +219,14 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
         },
         RequestEvent::Deadline => match state {
             RequestState::Pending if now < terms.expires_at => Err(Denied::invalid("deadline", "not reached yet")),
-            RequestState::Pending => Ok(match (&terms.default, terms.kind) {
-                (Some(decision), _) => RequestState::Answered(Answer { decision: decision.clone(), by: AnsweredBy::Default, at: now }),
-                (None, RequestKind::Question) => RequestState::Expired { at: now },
-                (None, RequestKind::Approval | RequestKind::Delegation) => {
-                    let decision = Decision::Denied { reason: NOBODY_DECIDED.to_owned() };
-                    RequestState::Answered(Answer { decision, by: AnsweredBy::Default, at: now })
-                }
-            }),
+            RequestState::Pending => {
+                let by_default = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Default, at: now });
+                Ok(match (terms.kind, &terms.default) {
+                    (RequestKind::Question, Some(text)) => by_default(Decision::Text(text.clone())),
+                    (RequestKind::Question, None) => RequestState::Expired { at: now },
+                    (RequestKind::Approval | RequestKind::Delegation, _) => by_default(Decision::Denied { reason: NOBODY_DECIDED.to_owned() }),
+                })
+            }
             settled => Err(refusal(settled)),
         },
         RequestEvent::Withdraw => match state {
@@ -284,7 +284,6 @@ mod tests {
             default in proptest::option::of("[a-z]{0,3}"),
             told in any::<bool>(),
         ) {
-            let default = default.filter(|_| kind == RequestKind::Question).map(Decision::Text);
             let terms = RequestTerms { default, told, ..terms(kind) };
             let mut state = RequestState::Pending;
             let mut accepted: Option<Answer> = None;
@@ -340,15 +339,17 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_yes_unless_the_request_says_so() {
+    fn silence_never_approves() {
         let text = |kind, default| {
             let settled = apply(&RequestState::Pending, &RequestTerms { default, ..terms(kind) }, RequestEvent::Deadline, Time(100));
             settled.expect("the deadline has come").answer().map(|answer| (answer.decision.to_text(), answer.by.to_string()))
         };
         let denied = Some(("denied: nobody decided in time".to_owned(), "default".to_owned()));
-        assert_eq!((text(RequestKind::Approval, None), text(RequestKind::Delegation, None)), (denied.clone(), denied));
-        assert_eq!(text(RequestKind::Approval, Some(Decision::approved())), Some(("approved".to_owned(), "default".to_owned())));
+        for default in [None, Some("approve".to_owned()), Some("approved".to_owned())] {
+            assert_eq!((text(RequestKind::Approval, default.clone()), text(RequestKind::Delegation, default)), (denied.clone(), denied.clone()));
+        }
         assert_eq!(text(RequestKind::Question, None), None);
+        assert_eq!(text(RequestKind::Question, Some("b".to_owned())), Some(("b".to_owned(), "default".to_owned())));
     }
 
     #[test]

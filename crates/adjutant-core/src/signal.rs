@@ -220,12 +220,33 @@ pub struct Delegation {
 /// A well-formed signal of the run itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
-    Clarification { reason: Option<String>, blocked_at: Option<String>, resume_with: Option<String>, state: Option<String>, questions: Vec<Question> },
-    Stop { cause: StopCause, checkpoint: Checkpoint },
+    Clarification {
+        reason: Option<String>,
+        blocked_at: Option<String>,
+        resume_with: Option<String>,
+        state: Option<String>,
+        questions: Vec<Question>,
+    },
+    Stop {
+        cause: StopCause,
+        checkpoint: Checkpoint,
+    },
     Delegation(Delegation),
     Completion(Report),
-    Progress { percent: Option<u8>, note: Option<String>, eta: Option<String> },
-    Approval { action: String, reason: Option<String>, preview: Option<String>, risk: Option<String>, options: Vec<String> },
+    Progress {
+        percent: Option<u8>,
+        note: Option<String>,
+        eta: Option<String>,
+    },
+    Approval {
+        action: String,
+        reason: Option<String>,
+        preview: Option<String>,
+        risk: Option<String>,
+        options: Vec<String>,
+        /// The decision that the block wants to count when nobody decides. Only a denial does.
+        default: Option<String>,
+    },
 }
 
 /// Why a block does not count. It is recorded, shown to the parent, and has no effect.
@@ -291,6 +312,7 @@ pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Malf
             preview: optional(fields, "preview"),
             risk: optional(fields, "risk"),
             options: fields.get("options").map(Field::to_texts).unwrap_or_default(),
+            default: optional(fields, "default"),
         }),
     }
 }

@@ -22,7 +22,6 @@ pub fn ask(question: &Question) -> ToolCall {
 /// The call that asks for leave.
 pub fn approve(leave: &Leave) -> ToolCall {
     let mut arguments = shown(leave);
-    text(&mut arguments, "default", leave.default.as_ref());
     if let Some(expires_s) = leave.expires_s {
         arguments.insert("expires_s".into(), json!(expires_s));
     }

@@ -137,7 +137,6 @@ pub struct Leave {
     pub preview: Option<String>,
     pub risk: Option<String>,
     pub options: Vec<String>,
-    pub default: Option<String>,
     pub expires_s: Option<u64>,
     pub nowait: bool,
 }
@@ -281,7 +280,7 @@ pub fn parse(line: &str) -> Result<Command, String> {
 
 const ASK: &str = r#"ask "QUESTION" [options: a|b|c] [default: x] [expires: 5s] [nonblocking]"#;
 
-const APPROVE: &str = r#"approve "ACTION" [preview: x] [risk: x] [options: a|b] [default: approve] [expires: 5s] [nowait]"#;
+const APPROVE: &str = r#"approve "ACTION" [preview: x] [risk: x] [options: a|b] [expires: 5s] [nowait]"#;
 
 /// Reads `"QUESTION" [options: a|b] [default: x] [expires: 5s] [nonblocking]`, the parts with or
 /// without their brackets.
@@ -301,14 +300,13 @@ fn question(text: &str) -> Option<Question> {
 
 /// Reads `"ACTION" [preview: x] …` in the same way.
 fn leave(text: &str) -> Option<Leave> {
-    let (action, parts) = described(text, &["preview:", "risk:", "options:", "default:", "expires:", "nowait"])?;
+    let (action, parts) = described(text, &["preview:", "risk:", "options:", "expires:", "nowait"])?;
     let mut leave = Leave { action, ..Leave::default() };
     for (key, value) in parts {
         match key {
             "preview:" => leave.preview = Some(unescape(&value)),
             "risk:" => leave.risk = Some(value),
             "options:" => leave.options = alternatives(&value),
-            "default:" => leave.default = Some(value),
             "expires:" => leave.expires_s = Some(seconds(&value)?),
             _ => leave.nowait = true,
         }

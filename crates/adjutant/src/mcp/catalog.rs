@@ -369,7 +369,7 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("context", Kind::Text).compat_only(),
             Param::new("blocking", Kind::Bool).compat_only(),
             Param::new("options", Kind::Texts),
-            Param::new("default", Kind::Word(DECISIONS)).about("If nobody decides; default deny"),
+            Param::new("default", Kind::Word(DECISIONS)).compat_only(),
             Param::new("expires_s", Kind::Integer).compat_only(),
             WAIT,
             KEY.compat_only(),

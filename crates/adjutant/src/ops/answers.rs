@@ -48,7 +48,7 @@ fn checked(ask: &Ask) -> Result<(), Denied> {
     bounded("context", ask.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     bounded("default", ask.default.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     checked_options(&ask.options)?;
-    checked_expiry(ask.expires_s)
+    checked_expiry(ask.expires_s, 1)
 }
 
 pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
@@ -64,11 +64,12 @@ pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
     Ok(())
 }
 
-pub(super) fn checked_expiry(expires_s: Option<u64>) -> Result<(), Denied> {
+/// Refuses a deadline that is nearer than `min_s` seconds, or too far.
+pub(super) fn checked_expiry(expires_s: Option<u64>, min_s: i64) -> Result<(), Denied> {
     if let Some(expires_s) = expires_s
-        && !(1..=limits::EXPIRY_MS_MAX / 1000).contains(&i64::try_from(expires_s).unwrap_or(i64::MAX))
+        && !(min_s..=limits::EXPIRY_MS_MAX / 1000).contains(&i64::try_from(expires_s).unwrap_or(i64::MAX))
     {
-        return Err(Denied::invalid("expires_s", format!("use 1 to {}", limits::EXPIRY_MS_MAX / 1000)));
+        return Err(Denied::invalid("expires_s", format!("use {min_s} to {}", limits::EXPIRY_MS_MAX / 1000)));
     }
     Ok(())
 }
@@ -161,6 +162,12 @@ impl Ops {
             Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000),
             None => self.config().map_or(limits::EXPIRY_MS_DEFAULT, |config| config.expiry_ms),
         }
+    }
+
+    /// The shortest deadline, in seconds, that a run may set for a decision about an approval or a
+    /// delegation.
+    pub(super) fn decision_expiry_s_min(&self) -> i64 {
+        (self.expiry_ms(None).min(limits::DECISION_EXPIRY_MS_MIN) / 1000).max(1)
     }
 
     /// Reads one request, waiting until it is settled or the wait is over. The asker's read of an
@@ -380,7 +387,7 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: Time) -> NewRequ
         question: ask.question,
         context: ask.context,
         options: ask.options,
-        default: ask.default.map(Decision::Text),
+        default: ask.default,
         blocking: ask.blocking,
         by_block: false,
         patience_ms: run.patience_ms,

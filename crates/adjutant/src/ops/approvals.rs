@@ -6,9 +6,9 @@ use crate::clock;
 use crate::store::NewRequest;
 use crate::view::{DecisionWord, RequestApproval, RequestView};
 use adjutant_core::signal::{SignalKind, Source};
-use adjutant_core::{Action, Decision, Denied, Matter, RequestId, limits};
+use adjutant_core::{Action, Denied, Matter, RequestId, limits};
 
-fn checked(call: &RequestApproval) -> Result<(), Denied> {
+fn checked(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     if call.action.trim().is_empty() {
         return Err(Denied::invalid("action", "is empty: say what you want to do"));
     }
@@ -16,8 +16,11 @@ fn checked(call: &RequestApproval) -> Result<(), Denied> {
     bounded("preview", call.preview.as_deref().unwrap_or(""), limits::PREVIEW_BYTES_MAX)?;
     bounded("risk", call.risk.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     bounded("context", call.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    if call.default == Some(DecisionWord::Approve) {
+        return Err(Denied::invalid("default", "approve is not possible: an approval that nobody decides is denied; leave default out"));
+    }
     checked_options(&call.options)?;
-    checked_expiry(call.expires_s)
+    checked_expiry(call.expires_s, expiry_s_min)
 }
 
 impl Ops {
@@ -27,19 +30,19 @@ impl Ops {
     /// The caller is no run, the run is not live, or a field is unusable.
     pub async fn request_approval(&self, caller: Caller, call: RequestApproval) -> Result<RequestView, OpError> {
         Self::check(&caller.who, Action::Ask)?;
-        checked(&call)?;
+        checked(&call, self.decision_expiry_s_min())?;
         let id = RequestId::new(clock::now(), super::runs::random());
         let expiry_ms = self.expiry_ms(call.expires_s);
         self.write(caller, move |tx, who| {
             let run = pick::run(tx.connection(), who, Action::Ask, "")?;
-            let RequestApproval { action, preview, risk, context, options, default, blocking, expires_s: _ } = call;
+            let RequestApproval { action, preview, risk, context, options, default: _, blocking, expires_s: _ } = call;
             let new = NewRequest {
                 id,
                 matter: Matter::Approval { preview, risk },
                 question: action,
                 context,
                 options,
-                default: default.filter(|word| *word == DecisionWord::Approve).map(|_| Decision::approved()),
+                default: None,
                 blocking,
                 by_block: false,
                 patience_ms: run.patience_ms,

@@ -49,7 +49,7 @@ impl Ops {
     /// The caller is no run, the run is not live, or a field is unusable.
     pub async fn delegate(&self, caller: Caller, call: Delegate) -> Result<RequestView, OpError> {
         Self::check(&caller.who, Action::Ask)?;
-        checked_expiry(call.expires_s)?;
+        checked_expiry(call.expires_s, self.decision_expiry_s_min())?;
         let expiry_ms = self.expiry_ms(call.expires_s);
         let delegation = read(call)?;
         let id = RequestId::new(clock::now(), random());

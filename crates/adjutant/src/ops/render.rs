@@ -199,11 +199,7 @@ pub(super) fn request(request: &Request) -> RequestView {
         question: request.question.clone(),
         context: request.context.clone(),
         options: request.options.clone(),
-        default: request.default.as_ref().map(|default| match default {
-            Decision::Text(text) => text.clone(),
-            Decision::Approved { .. } => "approve".to_owned(),
-            Decision::Denied { .. } => "deny".to_owned(),
-        }),
+        default: request.default.clone(),
         blocking: request.blocking,
         status: request.state.word().to_owned(),
         message_status: request.state.message_status().to_owned(),

@@ -6,7 +6,7 @@ use crate::signal::{Found, fields_of, interpret};
 use crate::store::{NewRequest, Run, StoreError, Tx};
 use adjutant_core::report::Claim;
 use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
-use adjutant_core::{Decision, Matter, RequestId, RunId, limits};
+use adjutant_core::{Matter, RequestId, RunId, limits};
 
 /// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
 pub(super) fn take(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: Terms) -> Result<(), StoreError> {
@@ -29,7 +29,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                     question: question.text,
                     context: Some(context).filter(|context| !context.is_empty()),
                     options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                    default: question.assumption.map(Decision::Text),
+                    default: question.assumption,
                     blocking: question.blocking,
                     by_block: true,
                     patience_ms: run.patience_ms,
@@ -40,7 +40,11 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
             tx.ask_together(run, &news).map(|_| ())
         }
         Ok(Signal::Stop { cause, checkpoint }) => super::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
-        Ok(Signal::Approval { action, reason, preview, risk, options }) => {
+        Ok(Signal::Approval { action, reason, preview, risk, options, default }) => {
+            // The request is opened all the same: without it nobody would decide.
+            if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
+                tx.malformed_signal(run, &format!("{tag}: default: {default} is ignored: an approval that nobody decides is denied"))?;
+            }
             let new = NewRequest {
                 id: RequestId::new(tx.now(), super::runs::random()),
                 matter: Matter::Approval { preview, risk },

@@ -78,7 +78,7 @@ fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewReq
         question: "which?".to_owned(),
         context: Some("both are there".to_owned()),
         options: vec!["a".to_owned(), "b".to_owned()],
-        default: default.map(|text| Decision::Text(text.to_owned())),
+        default: default.map(ToOwned::to_owned),
         blocking,
         by_block: false,
         patience_ms: 1,

@@ -5,8 +5,8 @@ use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
 use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::{
-    Answer, AnsweredBy, AttemptNo, Decision, Denied, EventKind, EventSeq, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState,
-    RunEvent, RunId, Time, limits,
+    Answer, AnsweredBy, AttemptNo, Denied, EventKind, EventSeq, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId,
+    Time, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -24,7 +24,8 @@ pub struct Request {
     pub question: String,
     pub context: Option<String>,
     pub options: Vec<String>,
-    pub default: Option<Decision>,
+    /// Of a question: the answer that counts at the deadline.
+    pub default: Option<String>,
     pub blocking: bool,
     /// It was asked by a block in the run's output, so no call of the run waits for the answer.
     pub by_block: bool,
@@ -61,7 +62,8 @@ pub struct NewRequest {
     pub question: String,
     pub context: Option<String>,
     pub options: Vec<String>,
-    pub default: Option<Decision>,
+    /// Of a question: the answer that counts at the deadline.
+    pub default: Option<String>,
     pub blocking: bool,
     pub by_block: bool,
     pub patience_ms: i64,
@@ -136,7 +138,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             _ => return None,
         };
         let matter = matter::read(&question, raw.matter.as_deref())?;
-        let default = raw.default.map(|text| if matter == Matter::Question { Decision::Text(text) } else { Decision::approved() });
+        // Versions before 0.2 kept a default for approvals, too. It does not count.
+        let default = raw.default.filter(|_| matter == Matter::Question);
         let child = match raw.child {
             None => None,
             Some((child, name)) => Some((RunId::parse(&child).ok()?, name)),
@@ -397,7 +400,6 @@ impl Tx<'_> {
         self.look_by(new.expires_at);
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
-        let fallback = new.default.as_ref().map(Decision::to_text);
         self.prepare(
             "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter)
              VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13)",
@@ -408,7 +410,7 @@ impl Tx<'_> {
             new.question,
             new.context,
             options,
-            fallback,
+            new.default,
             new.blocking,
             new.patience_ms,
             self.now().0,

@@ -54,13 +54,13 @@ pub struct RequestApproval {
     /// Ways to say yes; the one that was chosen comes back as the decision's `reason`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// What counts when nobody has decided by the deadline. A no, when left out.
+    /// `deny` is what happens anyway when nobody has decided by the deadline; `approve` is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DecisionWord>,
     /// The run cannot go on without the decision.
     #[serde(default = "yes")]
     pub blocking: bool,
-    /// Deadline, in seconds from now. 24 hours when left out.
+    /// Deadline, in seconds from now, at least 60. 24 hours when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
 }

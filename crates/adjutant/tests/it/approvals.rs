@@ -78,12 +78,38 @@ fn a_yes_is_taken_back_until_it_is_used() {
 }
 
 #[test]
-fn silence_is_a_no_unless_the_run_said_otherwise() {
-    let home = TestHome::new();
-    home.start("silent", "approve \"drop it\" [expires: 1s]\napprove \"tidy up\" [default: approve] [expires: 1s]");
+fn silence_never_approves() {
+    let home = TestHome::with_config("expiry = \"1s\"\n");
+    let with_default = |word: &str| format!("tool request_approval {}", json!({"action": "tidy up", "default": word}));
+    let script = format!("{}\n{}\napprove \"push\" [expires: 1s]\ndelegate \"say x\" [blocks]", with_default("deny"), with_default("approve"));
+    home.start("silent", &script);
     home.finished("silent");
-    assert_eq!(answers(&home, "silent"), ["denied: nobody decided in time", "approved"]);
-    assert!(home.inbox(&["--all"]).as_array().is_some_and(|all| all.iter().all(|request| request["answered_by"] == "default")));
+    let log = home.log("silent");
+    assert!(log.contains("default: approve is not possible: an approval that nobody decides is denied"), "{log}");
+    assert!(!log.contains("\"approved\"") && log.matches("denied: nobody decided in time").count() >= 3, "{log}");
+    let all = home.inbox(&["--all"]);
+    assert!(all.as_array().is_some_and(|all| all.len() == 3 && all.iter().all(|request| request["answered_by"] == "default")), "{all}");
+}
+
+#[test]
+fn run_cannot_set_a_near_deadline_for_a_decision() {
+    let home = TestHome::new();
+    let approval = json!({"action": "push", "expires_s": 59});
+    let delegation = json!({"new_task_description": "say x", "expires_s": 1});
+    home.start("hasty", &format!("tool request_approval {approval}\ntool delegate_work {delegation}\nhang"));
+    home.until("both are refused", || (home.log("hasty").matches("use 60 to 2592000").count() == 2).then_some(()));
+    assert_eq!(home.inbox(&["--all"]), json!([]));
+}
+
+#[test]
+fn block_cannot_ask_for_approval_by_default() {
+    let home = TestHome::with_config("expiry = \"2s\"\n");
+    home.start("asks", "block APPROVAL_NEEDED {\"action\": \"drop the table\", \"default\": \"approve\"}\nresume-here\nsay after");
+    assert_eq!(home.finished("asks")["attempt"], 2);
+    let log = home.log("asks");
+    assert!(log.contains("## APPROVAL DENIED") && !log.contains("## APPROVAL GRANTED"), "{log}");
+    let events = home.ok(&["events", "asks"]);
+    assert!(events.contains("default: approve is ignored"), "{events}");
 }
 
 #[test]
