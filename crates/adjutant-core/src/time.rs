@@ -11,6 +11,13 @@ impl Time {
         Self(self.0.saturating_add(ms))
     }
 
+    /// Returns this instant where it lies between two others, else the nearer one. `latest` counts should
+    /// they be in the wrong order.
+    #[must_use]
+    pub fn between(self, earliest: Self, latest: Self) -> Self {
+        self.max(earliest).min(latest)
+    }
+
     /// Returns the milliseconds from `earlier` to this instant, never negative: a wall clock that
     /// was set back makes nothing younger than zero.
     #[must_use]

@@ -11,6 +11,7 @@ use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -21,6 +22,8 @@ const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
 /// What could not be watched (no descriptor is left) or recorded (the disk is full) is tried again
 /// after this long.
 const SETTLE_AGAIN: Duration = Duration::from_secs(5);
+/// The first call is answered at the latest this long after the start, whatever there is to settle.
+const SETTLE_FIRST: Duration = Duration::from_secs(3);
 /// A run's rendered copy is written at most this often, and less often when that takes long: copies
 /// get a small part of the hub's time.
 const RENDER_EVERY: Duration = Duration::from_secs(1);
@@ -40,12 +43,31 @@ const INDEX_SHARE: u32 = 20;
 /// How far back a new hub looks for copies that the one before it may not have rendered.
 const RENDER_BACK: i64 = 1_000;
 
-/// Watches the attempts that were alive under the hub before this one.
+/// Watches the attempts that were alive under the hub before this one. What ended meanwhile is on record
+/// when it returns, unless that takes long.
 pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), OpError> {
+    let mut settled = Vec::new();
     for id in hub.ops.live_attempts()? {
-        loops.spawn(watch_attempt(Arc::clone(hub), id));
+        let (settling, done) = oneshot::channel();
+        loops.spawn(adopt_attempt(Arc::clone(hub), id, settling));
+        settled.push(done);
+    }
+    // A sender that is dropped has said all that it has to.
+    if tokio::time::timeout(SETTLE_FIRST, futures::future::join_all(settled)).await.is_err() {
+        tracing::warn!("calls are answered before all attempts that ended without a hub are settled");
     }
     Ok(())
+}
+
+/// Watches an attempt. `settling` is dropped when it is settled, or found alive.
+async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<()>) {
+    let is_over = watch::is_over(&hub.ops.attempt_dir(id)).unwrap_or_else(|error| {
+        tracing::error!(attempt = %id, %error, "it cannot be told whether an attempt lives");
+        false
+    });
+    let settling = is_over.then_some(settling);
+    watch_attempt(hub, id).await;
+    drop(settling);
 }
 
 /// Starts queued runs whenever a place is free, and watches them.

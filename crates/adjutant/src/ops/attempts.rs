@@ -270,7 +270,8 @@ impl Ops {
                     if fact.n != cursor + 1 {
                         continue;
                     }
-                    take(tx, id, fact.what, terms)?;
+                    let at = Time(fact.at_ms).between(row.claimed_at, tx.now());
+                    tx.dated(at, |tx| take(tx, id, fact.what, terms))?;
                     cursor = fact.n;
                 }
                 if cursor > row.fact {
@@ -314,9 +315,9 @@ impl Ops {
         let terms = self.terms();
         self.current(id, move |tx, run| {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
-            if let Some(end) = row.and_then(|row| row.agent_end) {
+            if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
                 let end = serde_json::from_str(&end).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
-                return settle_unlooked(tx, id, end, terms);
+                return tx.dated(at.unwrap_or(tx.now()), |tx| settle_unlooked(tx, id, end, terms));
             }
             if never_started {
                 tx.set_fruitless(id.run, id.n)?;

@@ -24,6 +24,14 @@ pub async fn attempt_over(dir: &AttemptDir) -> io::Result<()> {
     released(&dir.supervisor_lock()).await
 }
 
+/// Tells whether neither guard nor supervisor of the attempt lives.
+///
+/// # Errors
+/// The locks cannot be looked at.
+pub fn is_over(dir: &AttemptDir) -> io::Result<bool> {
+    Ok(!lock::is_held(&dir.guard_lock())? && !lock::is_held(&dir.supervisor_lock())?)
+}
+
 /// Returns when nobody holds the lock.
 ///
 /// # Errors

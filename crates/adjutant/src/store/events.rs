@@ -34,7 +34,7 @@ pub fn append(
     text: &str,
 ) -> Result<EventSeq, StoreError> {
     tx.prepare("INSERT INTO events (at, kind, run, request, by, text, signal, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
-        tx.now().0,
+        tx.happened_at().0,
         kind.word(),
         run.to_string(),
         request.map(|id| id.to_string()),

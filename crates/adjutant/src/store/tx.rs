@@ -16,13 +16,15 @@ pub struct Tx<'a> {
     alone: bool,
     /// It can be undone without the others of its transaction.
     has_savepoint: bool,
+    /// When what is being recorded happened, if that was before `now`.
+    happened_at: Option<Time>,
     /// The signal whose effects are being recorded.
     signal: Option<(&'static str, &'static str)>,
 }
 
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection, now: Time, alone: bool) -> Self {
-        Self { connection, now, topics: Vec::new(), due: None, alone, has_savepoint: false, signal: None }
+        Self { connection, now, topics: Vec::new(), due: None, alone, has_savepoint: false, happened_at: None, signal: None }
     }
 
     /// Makes it possible to refuse after something was written. To be called before that, by work
@@ -55,6 +57,23 @@ impl<'a> Tx<'a> {
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Dates what `work` records: it happened at `at`, before the hub learned of it.
+    ///
+    /// # Errors
+    /// What `work` returns.
+    pub fn dated<T>(&mut self, at: Time, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let before = self.happened_at.replace(at.min(self.now));
+        let done = work(self);
+        self.happened_at = before;
+        done
+    }
+
+    /// Returns when what is being recorded happened: now, except within [`Tx::dated`].
+    #[must_use]
+    pub fn happened_at(&self) -> Time {
+        self.happened_at.unwrap_or(self.now)
     }
 
     /// Has a bell rung after the commit.

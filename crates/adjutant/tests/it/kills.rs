@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn an_open_question_survives_the_hubs_death_as_one_call() {
@@ -494,4 +495,27 @@ impl Drop for Disk {
             eprintln!("{} stays mounted", self.path().display());
         }
     }
+}
+
+#[test]
+fn run_that_ends_without_a_hub_is_settled_first_and_dated_by_its_end() {
+    let home = TestHome::new();
+    home.start("late", "say ready\nsleep 1\nsay done");
+    home.until_log("late", "ready");
+    let dir = home.attempt_dir("late");
+    let supervisor = lock_pid(&dir.supervisor_lock());
+    home.ok(&["stop"]);
+    home.until("nothing of it is left", || (!TestHome::is_alive(supervisor) && !TestHome::is_alive(lock_pid(&dir.guard_lock()))).then_some(()));
+    let facts = std::fs::read_to_string(dir.facts()).expect("its facts");
+    let last: Value = serde_json::from_str(facts.lines().last().expect("a last fact")).expect("a fact");
+    // Long enough after its end to tell the two apart.
+    let later = Instant::now() + Duration::from_millis(1_500);
+    home.until("time has passed", || (Instant::now() >= later).then_some(()));
+    let view = home.json(&["ps", "-a"])[0].clone();
+    assert_eq!((&view["state"], &view["outcome"]), (&json!("finished"), &json!("succeeded")), "the first answer is true");
+    let ended = adjutant::clock::parse_rfc3339(view["ended_at"].as_str().expect("an end")).expect("a time");
+    assert_eq!(Some(ended.0), last["at_ms"].as_i64(), "{view}");
+    let events = home.json(&["events", "late"]);
+    let finished = events.as_array().and_then(|all| all.iter().find(|event| event["kind"] == "run.finished")).cloned().expect("its end");
+    assert_eq!(finished["at"], view["ended_at"]);
 }

@@ -19,6 +19,8 @@ pub struct AttemptRow {
     pub fact: u64,
     /// How its agent ended, while its supervisor still looks at what it left behind.
     pub agent_end: Option<String>,
+    /// When it did.
+    pub agent_end_at: Option<Time>,
 }
 
 /// How an attempt's process ended and what it left behind.
@@ -37,7 +39,7 @@ pub struct EndRow {
 /// A failure of the store.
 pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<AttemptRow>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end, claimed_at FROM attempts WHERE run = ?1 AND n = ?2")?
+        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end, claimed_at, agent_end_at FROM attempts WHERE run = ?1 AND n = ?2")?
         .query_row(params![run.to_string(), n.0], |row| {
             Ok(AttemptRow {
                 run,
@@ -48,6 +50,7 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
                 ended_at: row.get::<_, Option<i64>>(2)?.map(Time),
                 fact: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
                 agent_end: row.get(4)?,
+                agent_end_at: row.get::<_, Option<i64>>(6)?.map(Time),
             })
         })
         .optional()?)
@@ -113,7 +116,11 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_containment(&mut self, run: RunId, n: AttemptNo, level: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE runs SET containment = ?2 WHERE id = ?1")?.execute(params![run.to_string(), level])?;
-        self.prepare("UPDATE attempts SET started_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.now().0])?;
+        self.prepare("UPDATE attempts SET started_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![
+            run.to_string(),
+            n.0,
+            self.happened_at().0
+        ])?;
         Ok(())
     }
 
@@ -131,7 +138,7 @@ impl Tx<'_> {
             "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5, active_ms = ?6, result = ?7 WHERE id = ?1",
         )?
         .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result])?;
-        self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.now().0])?;
+        self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.happened_at().0])?;
         Ok(())
     }
 
@@ -140,7 +147,12 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_agent_end(&mut self, run: RunId, n: AttemptNo, end: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE attempts SET agent_end = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, end])?;
+        self.prepare("UPDATE attempts SET agent_end = ?3, agent_end_at = ?4 WHERE run = ?1 AND n = ?2")?.execute(params![
+            run.to_string(),
+            n.0,
+            end,
+            self.happened_at().0
+        ])?;
         Ok(())
     }
 

@@ -143,11 +143,11 @@ impl Tx<'_> {
         };
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &described)?;
         let row = StateRow::of(next);
-        let ended_at = next.is_finished().then_some(self.now().0);
+        let ended_at = next.is_finished().then_some(self.happened_at().0);
         let stopped = if matches!(next, RunState::Stopped { .. }) { Some(self.blocking_at_stop(run)?) } else { None };
         // A run that waits for its requests has not ended: it resumes by itself.
         let ends = next.is_finished() || stopped.is_some_and(|blocking| !awaits_requests(next, blocking));
-        let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.now().0);
+        let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.happened_at().0);
         let changed = self
             .prepare(
                 "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
