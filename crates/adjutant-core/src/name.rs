@@ -18,7 +18,7 @@ const ANIMALS: [&str; 64] = [
 ];
 
 /// Words that mean somebody or something else wherever a name is read.
-const RESERVED: [&str; 10] = ["person", "user", "me", "parent", "hub", "board", "agent", "client", "run", "file"];
+const RESERVED: [&str; 11] = ["person", "user", "me", "parent", "hub", "board", "root-board", "agent", "client", "run", "file"];
 
 /// A run's human name: lower-case ASCII letters, digits and hyphens, 1 to 50 bytes, not beginning
 /// with a hyphen, never shaped like a request number or a UUID, and no word that means somebody else.

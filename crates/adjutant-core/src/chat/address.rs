@@ -11,25 +11,39 @@ const MENTIONS_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Addressee {
     Agent(AgentName),
-    /// Somebody who does not answer by itself.
+    /// Somebody who does not answer by itself, or a name that nobody has.
     Other,
 }
 
-/// Returns the names behind `@` in a text, each once, in order. An `@` within a word (as in an
-/// address) is none.
+/// Returns the names behind `@` in a text, each once, in order. Not a mention: an `@` within a word (as in
+/// an e-mail address), before a path (as in `@types/node`), or in code between backticks.
 #[must_use]
 pub fn mentions(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
+    for part in outside_code(text) {
+        mentions_in(part, &mut found);
+    }
+    found
+}
+
+/// Returns the parts of a text that are not between two backticks.
+fn outside_code(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.matches('`').count() + 1;
+    // The last of an even number of parts stands behind a backtick that nothing closes.
+    text.split('`').enumerate().filter(move |(n, _)| n % 2 == 0 || n + 1 == parts).map(|(_, part)| part)
+}
+
+fn mentions_in<'a>(text: &'a str, found: &mut Vec<&'a str>) {
     for (at, _) in text.match_indices('@') {
         let within_word = text[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || matches!(c, '@' | '_' | '.' | '-' | '/'));
         let rest = &text[at + 1..];
         let len = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
         let name = rest[..len].trim_end_matches(['-', '_']);
-        if !within_word && (1..=NAME_BYTES_MAX).contains(&name.len()) && !found.contains(&name) && found.len() < MENTIONS_MAX {
+        let is_path = rest[len..].starts_with('/');
+        if !within_word && !is_path && (1..=NAME_BYTES_MAX).contains(&name.len()) && !found.contains(&name) && found.len() < MENTIONS_MAX {
             found.push(name);
         }
     }
-    found
 }
 
 /// Decides which agents answer a message. Whom it names answers; a message that names nobody is
@@ -62,6 +76,7 @@ mod tests {
         assert_eq!(mentions("@gemini, ask (@brave-otter) and @gemini again"), ["gemini", "brave-otter"]);
         assert_eq!(mentions("mail a@b.example, see x/@y and @ alone @@z"), Vec::<&str>::new());
         assert_eq!(mentions("@claude-."), ["claude"]);
+        assert_eq!(mentions("`@one` @two ```\n@three\n``` @four ` @five, @types/node"), ["two", "four", "five"]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub enum ChatKind {
     Chat,
     /// Between exactly two.
     Direct,
-    /// The shared notes of a tree of runs: entries with keys.
+    /// Shared notes, entries with keys: of an owner's runs, or of one tree of runs.
     Board,
 }
 
@@ -191,7 +191,7 @@ impl fmt::Display for Participant {
     }
 }
 
-/// Whose a chat is: the owner of the runs under it and, when a run started it, that run's root.
+/// Whose a chat is: the owner of the runs that share it and, when a run started it, that run's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     pub owner: Principal,
@@ -205,17 +205,42 @@ pub struct Viewer {
     pub scope: Scope,
 }
 
-/// Decides whether a chat exists for somebody. Chats are open to everyone of their owner; one that a
-/// run started only to its own root (and the owner); a private one only to who takes part.
+/// Which of an owner's runs a chat is open to. The owner sees it too, unless it is for its participants only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// All runs of the owner: siblings are a team.
+    Team,
+    /// The runs of one tree: its board.
+    Root(RunId),
+    /// The participants: a private chat or a direct one.
+    Participants,
+}
+
+impl Audience {
+    /// Returns the audience of a chat.
+    #[must_use]
+    pub fn of(kind: ChatKind, scope: &Scope, private: bool) -> Self {
+        match (private, kind, scope.root) {
+            (true, ..) => Self::Participants,
+            (false, ChatKind::Board, Some(root)) => Self::Root(root),
+            (false, ..) => Self::Team,
+        }
+    }
+}
+
+/// Decides whether a chat of `owner` exists for somebody. A run sees nothing of another owner, whoever invites it.
 #[must_use]
-pub fn may_see(viewer: &Viewer, scope: &Scope, private: bool, takes_part: bool) -> bool {
+pub fn may_see(viewer: &Viewer, owner: &Principal, audience: Audience, takes_part: bool) -> bool {
     match &viewer.who {
         Principal::Person => true,
-        Principal::Client(_) => takes_part || (scope.owner == viewer.who && !private),
+        Principal::Client(_) => takes_part || (*owner == viewer.who && audience != Audience::Participants),
         Principal::Run(_) => {
-            let same_owner = scope.owner == viewer.scope.owner;
-            let same_root = scope.root.is_none() || scope.root == viewer.scope.root;
-            same_owner && same_root && (takes_part || !private)
+            *owner == viewer.scope.owner
+                && match audience {
+                    Audience::Team => true,
+                    Audience::Root(root) => viewer.scope.root == Some(root),
+                    Audience::Participants => takes_part,
+                }
         }
     }
 }
@@ -310,15 +335,47 @@ mod tests {
         })
     }
 
+    fn audience() -> impl Strategy<Value = Audience> {
+        prop_oneof![Just(Audience::Team), (0..3_u8).prop_map(|root| Audience::Root(run(root))), Just(Audience::Participants)]
+    }
+
+    #[test]
+    fn siblings_see_everything_but_private_chats_and_boards_of_other_trees() {
+        let of = |owner: Principal, root: Option<u8>| Scope { owner, root: root.map(run) };
+        let sibling = |root| Viewer { who: Principal::Run(run(9)), scope: of(client("a"), Some(root)) };
+        let owner = Viewer { who: client("a"), scope: of(client("a"), None) };
+        let stranger = Viewer { who: Principal::Run(run(8)), scope: of(client("b"), Some(1)) };
+        let strange_client = Viewer { who: client("b"), scope: of(client("b"), None) };
+        let person = Viewer { who: Principal::Person, scope: of(Principal::Person, None) };
+        let of_person = Viewer { who: Principal::Run(run(7)), scope: of(Principal::Person, Some(7)) };
+        // Audience; then who sees it without taking part: the root's runs, its siblings, the owner.
+        let rows = [
+            (ChatKind::Chat, Some(1), false, [true, true, true]),
+            (ChatKind::Chat, None, false, [true, true, true]),
+            (ChatKind::Board, None, false, [true, true, true]),
+            (ChatKind::Board, Some(1), false, [true, false, true]),
+            (ChatKind::Chat, Some(1), true, [false, false, false]),
+            (ChatKind::Direct, Some(1), true, [false, false, false]),
+        ];
+        for (kind, root, private, expected) in rows {
+            let audience = Audience::of(kind, &of(client("a"), root), private);
+            let sees = |viewer: &Viewer, takes_part| may_see(viewer, &client("a"), audience, takes_part);
+            assert_eq!([&sibling(1), &sibling(2), &owner].map(|viewer| sees(viewer, false)), expected, "{kind:?} {root:?} {private}");
+            assert_eq!([&stranger, &strange_client, &of_person].map(|viewer| sees(viewer, false)), [false; 3], "{kind:?} {root:?} {private}");
+            assert!(!sees(&stranger, true) && !sees(&of_person, true), "nobody invites a run of another owner");
+            assert!(sees(&person, false), "the person sees all");
+            assert!(sees(&sibling(1), true) && sees(&owner, true));
+        }
+    }
+
     proptest! {
         #[test]
-        fn a_run_never_sees_another_roots_or_owners_chat(viewer in viewer(), other in viewer(), private: bool, member: bool) {
-            let seen = may_see(&viewer, &other.scope, private, member);
+        fn a_run_sees_no_other_owners_chat_and_nobody_a_private_one(viewer in viewer(), other in viewer(), audience in audience(), member: bool) {
+            let seen = may_see(&viewer, &other.scope.owner, audience, member);
             if let Principal::Run(_) = viewer.who {
-                let foreign_root = other.scope.root.is_some() && other.scope.root != viewer.scope.root;
-                prop_assert!(!(seen && (foreign_root || other.scope.owner != viewer.scope.owner)));
+                prop_assert!(!(seen && other.scope.owner != viewer.scope.owner));
             }
-            if private && !member && viewer.who != Principal::Person {
+            if audience == Audience::Participants && !member && viewer.who != Principal::Person {
                 prop_assert!(!seen, "a private chat names its participants");
             }
         }

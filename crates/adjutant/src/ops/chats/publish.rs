@@ -68,21 +68,29 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let there = if is_for_all { agents_in(tx.connection(), chat.id)? } else { members(tx.connection(), chat.id)? };
     let all: Vec<Member> = there.into_iter().filter(takes_part).collect();
     let mut named = to;
+    let mut is_unknown_named = false;
     for name in names_in_text {
         match resolve(tx, config, seat, chat, &all, name)? {
             Some(found) if !named.contains(&found) => named.push(found),
             Some(_) => {}
+            None if chat.kind == ChatKind::Direct => {}
             None => {
-                if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) {
-                    notes.push(format!("{name} takes no part in this chat: send with to={name} to have it answer"));
-                }
+                is_unknown_named = true;
+                notes.push(if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) {
+                    format!("{name} takes no part in this chat: send with to={name} to have it answer")
+                } else {
+                    format!("nobody here is called {name}: @{name} names nobody")
+                });
             }
         }
     }
     named.retain(|(who, _)| *who != author);
+    named = with_access(tx, chat, named, &mut notes)?;
     let agents: Vec<AgentName> = all.iter().filter_map(|member| agent_of(&member.who)).cloned().collect();
-    let addressees: Vec<Addressee> =
+    let mut addressees: Vec<Addressee> =
         named.iter().map(|(who, _)| agent_of(who).map_or(Addressee::Other, |name| Addressee::Agent(name.clone()))).collect();
+    // A message that names somebody is for them, also where the name is wrong.
+    addressees.extend(is_unknown_named.then_some(Addressee::Other));
     let mut answering = addressed(&addressees, &agents, said_by_agent.as_ref());
     let is_open = chat.kind == ChatKind::Chat && answering.is_empty() && addressees.is_empty() && agents.is_empty();
     if is_open && said_by_agent.is_none() {
@@ -95,7 +103,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     if chat.kind == ChatKind::Direct {
         let other = all.into_iter().filter(|member| member.who != author).map(|member| (member.who, member.name));
         let news: Vec<_> = other.filter(|one| !named.contains(one)).collect();
-        named.extend(news);
+        named.extend(with_access(tx, chat, news, &mut notes)?);
     }
     // A file says nothing about what agents may do here.
     let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
@@ -168,7 +176,7 @@ fn is_run(who: &Participant) -> bool {
 }
 
 /// Finds whom a name in a text means: the person, the parent, an agent or somebody else who takes
-/// part, or a run of the same scope by its whole name. In a private chat a text brings nobody in: it
+/// part, or a run of the same owner by its whole name. In a private chat a text brings nobody in: it
 /// names who takes part, and the person, who sees every chat.
 fn resolve(tx: &Tx<'_>, config: &Config, seat: &Seat, chat: &Chat, all: &[Member], name: &str) -> Result<Option<(Participant, String)>, StoreError> {
     let of_member = |member: &Member| (member.who.clone(), member.name.clone());
@@ -188,10 +196,28 @@ fn resolve(tx: &Tx<'_>, config: &Config, seat: &Seat, chat: &Chat, all: &[Member
     }
     let owner = if seat.viewer.who == Principal::Person { None } else { Some(&seat.viewer.scope.owner) };
     let found = run_by_ref(tx.connection(), name, owner).ok().filter(|run| run.name == name);
-    let found = found.filter(|run| seat.viewer.scope.root.is_none_or(|root| root == run.root));
     let Some(run) = found else { return Ok(None) };
     let who = Participant::Principal(Principal::Run(run.id));
     Ok(can_see(tx.connection(), &who, chat)?.then_some((who, run.name)))
+}
+
+/// Keeps of those named who may see the chat: a run that was moved to another owner does not.
+fn with_access(
+    tx: &Tx<'_>,
+    chat: &Chat,
+    named: Vec<(Participant, String)>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(Participant, String)>, StoreError> {
+    let mut kept = Vec::with_capacity(named.len());
+    for (who, name) in named {
+        match can_see(tx.connection(), &who, chat) {
+            Ok(true) => kept.push((who, name)),
+            // Its run may be cleaned away.
+            Ok(false) | Err(StoreError::Denied(_)) => notes.push(format!("{name} no longer has access to this chat")),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(kept)
 }
 
 /// Sends a run the message that names it, as its parent's messages are sent.

@@ -6,7 +6,7 @@ use super::{entry_no, render};
 use crate::config::Config;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    Chat, ChatEntry, NewChat, NewEntry, NewTurn, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, hops_behind, member, members,
+    Chat, ChatEntry, NewChat, NewEntry, NewTurn, Run, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, hops_behind, member, members,
     turn_by_id, turn_of_run, turns_to_answer,
 };
 use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say, SummariseChat};
@@ -16,8 +16,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tokio::time::Instant;
 
-/// The one chat that is addressed by what it is.
+/// The board that all runs of the caller's owner share.
 const BOARD: &str = "board";
+/// The board of the calling run's own tree.
+const ROOT_BOARD: &str = "root-board";
+/// Most characters of a board's entry in a refusal.
+const CURRENT_CHARS_MAX: usize = 2_000;
 
 impl Ops {
     /// Says something. Durable when it returns; who has to answer does so by itself.
@@ -188,15 +192,15 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
     if chat_id.is_none() || edit_of.is_some() || key.is_some() {
         tx.may_refuse_late()?;
     }
-    let is_board = chat_id.is_none() && to.iter().map(String::as_str).eq([BOARD]);
     let (chat, to) = match chat_id {
         Some(id) => {
             let chat = seat.chat(tx.connection(), id)?;
             let to = to.iter().map(|name| seat.addressee(tx.connection(), config, name)).collect::<Result<Vec<_>, _>>()?;
             (chat, to)
         }
-        None if is_board => (board(tx, config, seat)?, Vec::new()),
         None => match to.as_slice() {
+            [one] if one == BOARD => (board(tx, config, seat, None)?, Vec::new()),
+            [one] if one == ROOT_BOARD => (root_board(tx, config, seat)?, Vec::new()),
             [one] => (direct(tx, config, seat, one)?, Vec::new()),
             [] => return Err(Denied::invalid("chat_id", "say which chat, or in `to` whom it is for").into()),
             _ => return Err(Denied::invalid("to", "without chat_id it is for exactly one; start a chat for several").into()),
@@ -233,12 +237,13 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
     }
     if let Some(key) = &key {
         if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Denied::invalid("key", format!("names an entry of the board (to=board), in 1 to {KEY_BYTES_MAX} bytes")).into());
+            return Err(Denied::invalid("key", format!("names an entry of a board (to=board), in 1 to {KEY_BYTES_MAX} bytes")).into());
         }
         let there = entry_by_key(tx.connection(), chat.id, key)?;
         let version = there.as_ref().map_or(0, |entry| entry.revision + 1);
         if let Some(expect) = expect.filter(|expect| *expect != version) {
-            return Err(Denied::conflict("expect", format!("{expect}, but the entry is at {version}: read it again")).into());
+            let now = there.as_ref().map_or_else(String::new, |entry| format!(": {}", current(entry)));
+            return Err(Denied::conflict("expect", format!("{expect}, but the entry is at version {version}{now}")).into());
         }
         if let Some(entry) = there {
             let mut entry = tx.revise_entry(&entry, &text, Some((&seat.participant(), &seat.name)))?;
@@ -303,14 +308,17 @@ fn direct(tx: &mut Tx<'_>, config: &Config, seat: &Seat, to: &str) -> Result<Cha
         return Err(Denied::invalid("to", "is yourself").into());
     }
     let scope = match &other {
-        Participant::Principal(run @ Principal::Run(_)) => Seat::of(tx.connection(), run)?.viewer.scope,
+        Participant::Principal(run @ Principal::Run(_)) => {
+            let theirs = Seat::of(tx.connection(), run)?.viewer.scope;
+            let is_of_tree = seat.run.as_ref().is_none_or(|own| Some(own.root) == theirs.root);
+            Scope { root: theirs.root.filter(|_| is_of_tree), ..theirs }
+        }
         Participant::Principal(client @ Principal::Client(_)) if seat.run.is_none() => Scope { owner: client.clone(), root: None },
         Participant::Principal(_) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => seat.viewer.scope.clone(),
     };
     let mut ends = [seat.participant().to_string(), other.to_string()];
     ends.sort();
-    let root = scope.root.map_or_else(String::new, |root| root.to_string());
-    let pair = format!("{}|{root}|{}|{}", scope.owner, ends[0], ends[1]);
+    let pair = format!("{}||{}|{}", scope.owner, ends[0], ends[1]);
     let chat = match chat_by_pair(tx.connection(), &pair)? {
         Some(chat) => chat,
         None => {
@@ -323,15 +331,33 @@ fn direct(tx: &mut Tx<'_>, config: &Config, seat: &Seat, to: &str) -> Result<Cha
     Ok(chat)
 }
 
-/// Finds or starts the board of the caller's root.
-fn board(tx: &mut Tx<'_>, config: &Config, seat: &Seat) -> Result<Chat, StoreError> {
-    let scope = seat.viewer.scope.clone();
+/// Finds or starts the board that the runs of the caller's owner share, or that of one tree of them.
+fn board(tx: &mut Tx<'_>, config: &Config, seat: &Seat, tree: Option<&Run>) -> Result<Chat, StoreError> {
+    let scope = Scope { owner: seat.viewer.scope.owner.clone(), root: tree.map(|root| root.id) };
     let root = scope.root.map_or_else(String::new, |root| root.to_string());
     let pair = format!("{BOARD}|{}|{root}", scope.owner);
-    match chat_by_pair(tx.connection(), &pair)? {
-        Some(chat) => Ok(chat),
-        None => tx.start_chat(&NewChat { title: "Board".to_owned(), private: false, ..unnamed(config, seat, ChatKind::Board, scope, pair) }),
+    if let Some(chat) = chat_by_pair(tx.connection(), &pair)? {
+        return Ok(chat);
     }
+    let title = tree.map_or_else(|| "Board".to_owned(), |root| format!("Board of {}", root.name));
+    tx.start_chat(&NewChat { title, private: false, ..unnamed(config, seat, ChatKind::Board, scope, pair) })
+}
+
+/// Finds or starts the board of the calling run's tree.
+fn root_board(tx: &mut Tx<'_>, config: &Config, seat: &Seat) -> Result<Chat, StoreError> {
+    let Some(run) = &seat.run else {
+        return Err(Denied::invalid("to", "root-board is a run's own: write to that of another by its chat_id").into());
+    };
+    let root = tx.run(run.root)?;
+    board(tx, config, seat, Some(&root))
+}
+
+/// Writes what a board's entry says now, on one line, for whoever wanted to replace another version.
+fn current(entry: &ChatEntry) -> String {
+    let text: String = entry.text.chars().take(CURRENT_CHARS_MAX).collect();
+    let cut = if text.len() < entry.text.len() { " (cut)" } else { "" };
+    let by = chat::shown_name(&entry.author, &entry.name, None);
+    format!("{:?}{cut} by {by}", chat::harmless(&text))
 }
 
 fn unnamed(config: &Config, seat: &Seat, kind: ChatKind, scope: Scope, pair: String) -> NewChat {

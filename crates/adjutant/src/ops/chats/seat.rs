@@ -45,10 +45,10 @@ impl Seat {
             Some(run) => turn_of_run(connection, run.id)?.is_some_and(|turn| turn.chat == chat.id),
             None => false,
         };
-        Ok(!chat.importing && may_see(&self.viewer, &chat.scope, chat.private, takes_part || answers))
+        Ok(!chat.importing && may_see(&self.viewer, &chat.scope.owner, chat.audience(), takes_part || answers))
     }
 
-    /// Finds whom a name means: an agent, a run that this seat may see, a person, a client.
+    /// Finds whom a name means: an agent, a run of the same owner (for the person: any), a person, a client.
     pub(in crate::ops) fn addressee(&self, connection: &Connection, config: &Config, given: &str) -> Result<(Participant, String), StoreError> {
         let given = given.trim();
         let given = given.strip_prefix('@').unwrap_or(given);
@@ -79,13 +79,10 @@ impl Seat {
         };
         let run = match found {
             Ok(run) => run,
-            Err(StoreError::Denied(Denied::Ambiguous { .. })) if self.run.is_none() => return Err(found.expect_err("it is ambiguous")),
+            Err(error @ StoreError::Denied(Denied::Ambiguous { .. })) => return Err(error),
             Err(StoreError::Denied(_)) => return Err(not_found()),
             Err(error) => return Err(error),
         };
-        if self.viewer.scope.root.is_some_and(|root| root != run.root) {
-            return Err(not_found());
-        }
         let name = run.name.clone();
         Ok((Participant::Principal(Principal::Run(run.id)), name))
     }
@@ -107,14 +104,14 @@ impl Seat {
 /// asked.
 pub(super) fn can_see(connection: &Connection, who: &Participant, chat: &Chat) -> Result<bool, StoreError> {
     let Participant::Principal(principal) = who else { return Ok(true) };
-    Ok(may_see(&Seat::of(connection, principal)?.viewer, &chat.scope, chat.private, true))
+    Ok(may_see(&Seat::of(connection, principal)?.viewer, &chat.scope.owner, chat.audience(), true))
 }
 
 /// Refuses participants who could not see the chat.
 pub(super) fn check_can_see(connection: &Connection, field: &'static str, others: &[(Participant, String)], chat: &Chat) -> Result<(), StoreError> {
     for (who, name) in others {
         if !can_see(connection, who, chat)? {
-            let problem = format!("{name} belongs to somebody else or to another tree of runs, and could not see this chat: write to it directly");
+            let problem = format!("{name} belongs to another owner or another tree of runs, and could not see this chat: write to it directly");
             return Err(Denied::invalid(field, problem).into());
         }
     }

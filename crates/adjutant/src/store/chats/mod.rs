@@ -25,7 +25,7 @@ pub use turns::{
 pub use write::{NewChat, NewEntry};
 
 use adjutant_core::Time;
-use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope};
+use adjutant_core::chat::{Audience, Budget, ChatId, ChatKind, EntryKind, Participant, Scope};
 
 /// One chat.
 #[derive(Debug, Clone)]
@@ -55,6 +55,14 @@ pub struct Chat {
     pub last_seq: i64,
     /// Entries that are part of the conversation.
     pub said: i64,
+}
+
+impl Chat {
+    /// Returns to whom it is open.
+    #[must_use]
+    pub fn audience(&self) -> Audience {
+        Audience::of(self.kind, &self.scope, self.private)
+    }
 }
 
 /// Somebody who takes part in a chat.

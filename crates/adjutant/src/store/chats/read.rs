@@ -118,7 +118,7 @@ pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<b
         }
         Principal::Run(_) => chats(
             connection,
-            &format!("WHERE {state} AND owner = ?2 AND (root IS NULL OR root = ?3) AND (private = 0 OR {MINE}) {order} ?4"),
+            &format!("WHERE {state} AND owner = ?2 AND (kind <> 'board' OR root IS NULL OR root = ?3) AND (private = 0 OR {MINE}) {order} ?4"),
             params![who, viewer.scope.owner.to_string(), viewer.scope.root.map(|root| root.to_string()), limit],
         ),
     }

@@ -135,9 +135,8 @@ fn only_visible(connection: &Connection, viewer: &Viewer, terms: &mut Terms) -> 
             let owner = viewer.scope.owner.to_string();
             let root = viewer.scope.root.map(|root| root.to_string()).unwrap_or_default();
             terms.tags(&[tag('o', &owner)]);
-            terms.tags(&[tag('r', ""), tag('r', &root)]);
             terms.add("c.owner = ?", owner);
-            terms.add("(c.root IS NULL OR c.root = ?)", root);
+            terms.add("(c.kind <> 'board' OR c.root IS NULL OR c.root = ?)", root);
             terms.add(&format!("(c.private = 0 OR {TAKES_PART})"), who);
         }
     }

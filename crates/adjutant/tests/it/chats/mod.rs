@@ -8,6 +8,7 @@ mod keep;
 mod reading;
 mod refused;
 mod scenarios;
+mod siblings;
 mod talk;
 
 use crate::mcp::Session;

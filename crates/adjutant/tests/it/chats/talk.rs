@@ -100,7 +100,7 @@ fn a_chat_exists_only_for_those_whose_it_is() {
     });
     home.finished("two");
     let log = home.log("two");
-    assert!(log.contains("no such chat: 3") && log.contains("run one: from one") && !log.contains("of one") && !log.contains("private"), "{log}");
+    assert!(log.contains("\"of one\"") && log.contains("run one: from one") && !log.contains("private"), "a sibling's chats are open: {log}");
     // Another client sees none of it, and cannot tell foreign from unknown.
     assert_eq!(bob.done("list_chats", json!({"status": "all"}))["chats"], json!([]));
     for tool in ["show_chat", "send_message"] {

@@ -1,0 +1,188 @@
+//! Runs of one owner are a team, whichever tree they belong to; those of another owner are strangers.
+
+use super::{client, home_with, said, start};
+use crate::mcp::{Session, text};
+use crate::support::TestHome;
+use serde_json::{Value, json};
+
+/// Starts a run of a client, which is a tree of its own.
+fn run(session: &mut Session, name: &str, script: &str) {
+    session.done("run_subagent", json!({"agent": "echo", "name": name, "prompt": format!("---\n{script}"), "cwd": "/"}));
+}
+
+/// Writes a line of a script that calls a tool.
+fn tool(name: &str, arguments: Value) -> String {
+    format!("tool {name} {arguments}\n")
+}
+
+/// Lines of a run's log that say what came of its tool calls.
+fn results(home: &TestHome, run: &str) -> Vec<String> {
+    let log = home.log(run);
+    log.lines().filter(|line| line.starts_with("result: ") || line.starts_with("refused: ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn siblings_invite_and_mention_each_other_and_write_directly() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    run(&mut alice, "one", "ask \"ready?\"\nstatus\ndone ok");
+    home.until_status("one", "waiting_parent_reply");
+    let script = tool("start_chat", json!({"title": "plan", "participants": ["one"]}))
+        + &tool("send_message", json!({"chat_id": 1, "message": "@one the parser is mine"}))
+        + &tool("send_message", json!({"to": "one", "message": "and the lexer?"}))
+        + "done ok";
+    run(&mut alice, "two", &script);
+    assert_eq!(home.finished("two")["outcome"], "succeeded", "{}", home.log("two"));
+    home.ok(&["reply", "one", "yes"]);
+    home.finished("one");
+    let log = home.log("one");
+    assert!(log.contains("the parser is mine") && log.contains("and the lexer?"), "{log}");
+    assert_ne!(home.run_id("one"), home.run_id("two"));
+    let direct = home.json(&["chat", "show", "2"]);
+    assert_eq!((&direct["chat"]["kind"], &direct["chat"]["owner"]), (&json!("direct"), &json!("client:alice")), "{direct}");
+}
+
+#[test]
+fn two_siblings_have_one_direct_chat_whoever_writes_first() {
+    let home = TestHome::new();
+    home.start("one", &format!("ask \"ready?\"\n{}done ok", tool("send_message", json!({"to": "two", "message": "back"}))));
+    home.until_status("one", "waiting_parent_reply");
+    home.start("two", &format!("{}ask \"ready?\"\ndone ok", tool("send_message", json!({"to": "one", "message": "there"}))));
+    home.until_status("two", "waiting_parent_reply");
+    home.ok(&["reply", "one", "yes"]);
+    home.finished("one");
+    let all: Vec<String> = said(&home, 1).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(all, ["there", "back"]);
+    assert_eq!(home.json(&["chat", "ls"]).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn runs_of_another_owner_are_strangers() {
+    let home = TestHome::new();
+    let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
+    let open = start(&mut alice, "open", &[]);
+    alice.done("send_message", json!({"chat_id": open, "message": "secret"}));
+    alice.done("send_message", json!({"to": "board", "key": "plan", "message": "secret"}));
+    run(&mut alice, "one", "ask \"ready?\"\ndone ok");
+    home.until_status("one", "waiting_parent_reply");
+    let of = |name: &str, chat: i64| {
+        tool("send_message", json!({"to": name, "message": "x"}))
+            + &tool("start_chat", json!({"title": "t", "participants": [name]}))
+            + &tool("show_chat", json!({"chat_id": chat}))
+            + &tool("send_message", json!({"chat_id": chat, "message": "x"}))
+            + &tool("start_chat", json!({"title": "t", "branch_from": chat.to_string()}))
+    };
+    let script = of("one", open) + &of("nobody", 999) + &tool("list_chats", json!({})) + &tool("list_chats", json!({"query": "secret"})) + "done ok";
+    run(&mut bob, "stranger", &script);
+    home.finished("stranger");
+    let all = results(&home, "stranger");
+    assert_eq!(all.len(), 12, "{all:?}");
+    let anonymous = |line: &String, name: &str, chat: i64| line.replace(name, "NAME").replace(&chat.to_string(), "N");
+    for (foreign, unknown) in all[..5].iter().zip(&all[5..10]) {
+        assert!(foreign.starts_with("refused: ") && foreign.contains("error[not_found]"), "{foreign}");
+        assert_eq!(anonymous(foreign, "one", open), anonymous(unknown, "nobody", 999), "foreign can be told from unknown");
+    }
+    let log = home.log("stranger");
+    assert!(all[10].contains("no chats yet") && !log.contains("secret\"") && !log.contains("one ("), "{log}");
+    // A board of its own.
+    run(&mut bob, "other", &(tool("send_message", json!({"to": "board", "key": "plan", "message": "mine", "expect": 0})) + "done ok"));
+    home.finished("other");
+    assert!(results(&home, "other")[0].starts_with("result: "), "{}", home.log("other"));
+}
+
+#[test]
+fn a_private_chat_stays_private_among_siblings() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    let private = json!({"title": "hidden", "private": true});
+    let script = tool("start_chat", private)
+        + &tool("send_message", json!({"chat_id": 1, "message": "@two a secret word"}))
+        + &tool("send_message", json!({"to": "person", "message": "another secret word"}))
+        + "ask \"ready?\"\n"
+        + &tool("send_message", json!({"chat_id": 1, "to": "two", "message": "come in"}))
+        + "done ok";
+    run(&mut alice, "one", &script);
+    home.until_status("one", "waiting_parent_reply");
+    let look = tool("list_chats", json!({}))
+        + &tool("show_chat", json!({"chat_id": 1}))
+        + &tool("show_chat", json!({"chat_id": 2}))
+        + &tool("list_chats", json!({"query": "secret"}));
+    run(&mut alice, "two", &format!("{look}ask \"again?\"\n{}done ok", tool("show_chat", json!({"chat_id": 1, "after": 0}))));
+    home.until_status("two", "waiting_parent_reply");
+    let log = home.log("two");
+    assert!(!log.contains("hidden") && !log.contains("secret word"), "{log}");
+    assert_eq!(log.matches("error[not_found]").count(), 2, "{log}");
+    // Who takes part may bring a sibling in, on purpose.
+    home.ok(&["reply", "one", "yes"]);
+    home.finished("one");
+    home.ok(&["reply", "two", "yes"]);
+    home.finished("two");
+    assert!(home.log("two").contains("come in"), "{}", home.log("two"));
+    let found = alice.done("list_chats", json!({"query": "secret"}));
+    assert!(found["hits"].as_array().expect("hits").iter().all(|hit| hit["chat_id"].is_null()), "not even the owner finds it: {found}");
+}
+
+#[test]
+fn siblings_share_the_owners_board_and_a_lost_race_shows_the_current_entry() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    let set = |text: &str, expect: u32| tool("send_message", json!({"to": "board", "key": "findings", "message": text, "expect": expect}));
+    run(&mut alice, "one", &format!("{}done ok", set("modules 1-50: two queries scan", 0)));
+    home.finished("one");
+    let script = set("modules 51-100: nothing", 0) + &set("modules 1-50: two queries scan\\nmodules 51-100: nothing", 1) + "done ok";
+    run(&mut alice, "two", &script);
+    home.finished("two");
+    let all = results(&home, "two");
+    assert!(all[0].starts_with("refused: ") && all[0].contains("error[conflict]") && all[0].contains("version 1"), "{all:?}");
+    assert!(all[0].contains("modules 1-50: two queries scan") && all[0].contains("run one"), "{all:?}");
+    assert!(all[1].starts_with("result: "), "{all:?}");
+    // It is the board that each of them sees, and the client's own.
+    let board = alice.done("send_message", json!({"to": "board", "key": "findings", "message": "both halves are done", "expect": 2}));
+    let listed = alice.done("list_chats", json!({}));
+    assert_eq!(listed["chats"].as_array().map(Vec::len), Some(1), "{listed}");
+    let shown = alice.done("show_chat", json!({"chat_id": board["chat_id"]}));
+    assert_eq!((&shown["messages"][0]["message"], &shown["messages"][0]["revision"]), (&json!("both halves are done"), &json!(3)));
+    // The person's board is another one, which the person's own runs share.
+    home.start("mine", &format!("{}done ok", set("other", 0)));
+    home.finished("mine");
+    assert_eq!(home.json(&["chat", "ls"]).as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_trees_board_is_its_own() {
+    let home = TestHome::new();
+    let note = |text: &str| tool("send_message", json!({"to": "root-board", "key": "k", "message": text, "expect": 0}));
+    let child = format!("---\n{}", note("of the child"));
+    home.start("boss", &format!("{}delegate {} blocks\ndone ok", note("of the boss"), Value::from(child)));
+    home.until("it wants a child", || home.inbox(&[]).as_array().filter(|open| !open.is_empty()).map(|_| ()));
+    home.ok(&["approve", "boss", "--agent", "echo"]);
+    home.finished("boss");
+    home.start("sibling", &format!("{}{}{}done ok", tool("list_chats", json!({})), tool("show_chat", json!({"chat_id": 1})), note("of the sibling")));
+    home.finished("sibling");
+    let all = results(&home, "sibling");
+    assert!(all[0].contains("no chats yet") && all[1].contains("error[not_found]") && all[2].starts_with("result: "), "{all:?}");
+    let boards: Vec<(String, Value)> = home
+        .json(&["chat", "ls"])
+        .as_array()
+        .expect("chats")
+        .iter()
+        .map(|chat| (chat["title"].as_str().unwrap_or_default().to_owned(), chat["last_seq"].clone()))
+        .collect();
+    assert_eq!(boards, [("Board of sibling".to_owned(), json!(1)), ("Board of boss".to_owned(), json!(1))], "the child was refused there");
+    let mut alice = client(&home, "alice", &[]);
+    let refused = alice.tool("send_message", json!({"to": "root-board", "key": "k", "message": "x"}));
+    assert!(text(&refused).contains("error[invalid]"), "{refused}");
+}
+
+#[test]
+fn a_mention_of_nobody_wakes_no_agent_and_says_so() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo hello"), ("claude2", "cat > /dev/null; echo hi")], "");
+    home.ok(&["chat", "start", "t", "--with", "gemini", "--with", "claude2"]);
+    let ran = home.adj(&["chat", "post", "1", "@nobody hi"]);
+    assert!(ran.code == 0 && ran.err.contains("nobody here is called nobody"), "{ran:?}");
+    assert_eq!((said(&home, 1).len(), home.json(&["ps", "-a"])), (1, json!([])));
+    let said_to_one = home.json(&["chat", "post", "1", "@gemini and @nobody: hi"]);
+    assert_eq!(said_to_one["answers"].as_array().map(Vec::len), Some(1), "{said_to_one}");
+    let code = home.json(&["chat", "post", "1", "what does `@Override` do? And @types/node?"]);
+    assert_eq!(code["answers"].as_array().map(Vec::len), Some(2), "code and paths name nobody: {code}");
+}
