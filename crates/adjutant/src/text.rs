@@ -84,6 +84,18 @@ pub fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
+/// Counts the terminal columns that a line takes at most: terminals differ over some characters.
+#[must_use]
+pub fn width_max(text: &str) -> usize {
+    text.chars().map(char_width_max).sum()
+}
+
+/// Writes a number with its noun: `1 run`, `3 runs`.
+#[must_use]
+pub fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 fn clean(text: &str, keep_lines: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

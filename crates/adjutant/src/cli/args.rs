@@ -14,6 +14,21 @@ fn duration(text: &str) -> Result<Duration, String> {
     crate::config::duration_ms(text).map(|ms| Duration::from_millis(ms.unsigned_abs()))
 }
 
+/// Parses how many of something are to be shown.
+fn count(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is not a number from 1 to {}", u32::MAX))
+}
+
+/// Parses a chat's number.
+fn chat_number(text: &str) -> Result<i64, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is not the number of a chat, such as 3 (see adj chat ls)"))
+}
+
+/// Parses the number of a message in its chat.
+fn position(text: &str) -> Result<i64, String> {
+    text.parse().ok().filter(|number| *number >= 0).ok_or_else(|| format!("{text:?} is not the number of a message, such as 17, or 0"))
+}
+
 /// Hands tasks to CLI coding agents, supervises them, and stays in contact with them.
 #[derive(Debug, Parser)]
 #[command(name = "adj", version, disable_help_subcommand = true, arg_required_else_help = false, max_term_width = 100)]
@@ -174,7 +189,7 @@ pub struct PsArgs {
     #[arg(short, long)]
     pub quiet: bool,
     /// At most this many
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
 }
 
@@ -184,8 +199,8 @@ pub struct LogsArgs {
     #[arg(short, long)]
     pub follow: bool,
     /// Only the last lines
-    #[arg(short = 'n', long, value_name = "LINES")]
-    pub lines: Option<usize>,
+    #[arg(short = 'n', long, value_name = "LINES", value_parser = count)]
+    pub lines: Option<u32>,
     /// Only lines that contain this text
     #[arg(long, value_name = "TEXT")]
     pub grep: Option<String>,
@@ -378,7 +393,7 @@ pub struct SearchArgs {
     #[arg(required = true)]
     pub words: Vec<String>,
     /// Only in this chat
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = chat_number)]
     pub chat: Option<i64>,
     /// Only what this participant wrote, asked, answered or reported
     #[arg(short, long, value_name = "NAME")]
@@ -396,7 +411,7 @@ pub struct SearchArgs {
     #[arg(short, long)]
     pub best: bool,
     /// At most this many
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
 }
 
@@ -433,6 +448,7 @@ impl SearchIn {
 #[derive(Debug, Args)]
 pub struct ChatSummariseArgs {
     /// The chat's number
+    #[arg(value_parser = chat_number)]
     pub chat: i64,
     /// Default: chats.summariser of the configuration
     #[arg(short, long)]
@@ -442,6 +458,7 @@ pub struct ChatSummariseArgs {
 #[derive(Debug, Args)]
 pub struct ChatExportArgs {
     /// The chat's number
+    #[arg(value_parser = chat_number)]
     pub chat: i64,
     /// md or jsonl
     #[arg(long, value_enum, default_value = "md")]
@@ -463,12 +480,14 @@ pub struct ChatImportArgs {
 #[derive(Debug, Args)]
 pub struct ChatStatsArgs {
     /// The chat's number; all chats when left out
+    #[arg(value_parser = chat_number)]
     pub chat: Option<i64>,
 }
 
 #[derive(Debug, Args)]
 pub struct ChatNoArg {
     /// The chat's number
+    #[arg(value_parser = chat_number)]
     pub chat: i64,
 }
 
@@ -478,7 +497,7 @@ pub struct ChatLsArgs {
     #[arg(short, long)]
     pub all: bool,
     /// At most this many
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
 }
 
@@ -503,12 +522,13 @@ pub struct ChatStartArgs {
 #[derive(Debug, Args)]
 pub struct ChatShowArgs {
     /// The chat's number
+    #[arg(value_parser = chat_number)]
     pub chat: i64,
     /// From the message after this one on; 0 for the whole chat
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = position)]
     pub after: Option<i64>,
     /// At most this many messages
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
 }
 
@@ -564,6 +584,7 @@ pub struct ChatBranchArgs {
 #[derive(Debug, Args)]
 pub struct ChatArchiveArgs {
     /// The chat's number
+    #[arg(value_parser = chat_number)]
     pub chat: i64,
     /// Take it back
     #[arg(long)]
@@ -585,7 +606,7 @@ pub struct EventsArgs {
     #[arg(short, long)]
     pub follow: bool,
     /// Only the last ones
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = count)]
     pub last: u32,
     /// Only of this run
     pub run: Option<String>,

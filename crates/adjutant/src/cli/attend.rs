@@ -5,7 +5,7 @@ use super::context::{Context, now, text_argument};
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
-use super::table::{Cell, painted, plain, render};
+use super::table::{Cell, Column, painted, plain, render};
 use super::{age, decide, look};
 use crate::text;
 use crate::view::{
@@ -69,7 +69,15 @@ fn named_in(mentions: &Mentions, cx: &Context) -> Result<(), Stop> {
             ]
         })
         .collect();
-    cx.out.text(&render(&["MESSAGE", "FROM", "CHAT", "", since, "WHAT"], &rows, cx.out.columns, cx.out.paint))?;
+    let columns = [
+        Column::always("MESSAGE"),
+        Column::optional("FROM", 0),
+        Column::optional("CHAT", 2),
+        Column::optional("", 3),
+        Column::optional(since, 1),
+        Column::always("WHAT"),
+    ];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if mentions.more {
         cx.out.say("… and more: adj chat ls")?;
     }
@@ -87,7 +95,15 @@ fn questions(list: &RequestList, cx: &Context) -> Result<(), Stop> {
             vec![number, run, plain(&request.kind), plain(&request.status), plain(&cx.time(&request.asked_at)), plain(&with_options(request))]
         })
         .collect();
-    cx.out.text(&render(&["NO", "RUN", "KIND", "STATUS", since, "WHAT"], &rows, cx.out.columns, cx.out.paint))?;
+    let columns = [
+        Column::always("NO"),
+        Column::optional("RUN", 0),
+        Column::optional("KIND", 2),
+        Column::optional("STATUS", 3),
+        Column::optional(since, 1),
+        Column::always("WHAT"),
+    ];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.more > 0 {
         cx.out.say(&format!("… {} more", list.more))?;
     }

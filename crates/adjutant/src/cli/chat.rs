@@ -7,7 +7,7 @@ use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail};
 use super::search;
 use super::style::Style;
-use super::table::{Cell, painted, plain, render};
+use super::table::{Cell, Column, painted, plain, render};
 use crate::config;
 use crate::text;
 use crate::view::{
@@ -84,7 +84,15 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> Ended {
     }
     let rows: Vec<Vec<Cell>> = list.chats.iter().map(|chat| row(chat, cx)).collect();
     let since = if cx.out.terminal { "AGE" } else { "LAST" };
-    cx.out.text(&render(&["CHAT", "WITH", "MESSAGES", "UNREAD", since, "TITLE"], &rows, cx.out.columns, cx.out.paint))?;
+    let columns = [
+        Column::always("CHAT"),
+        Column::optional("WITH", 3),
+        Column::optional("MESSAGES", 2),
+        Column::optional("UNREAD", 0),
+        Column::optional(since, 1),
+        Column::always("TITLE"),
+    ];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.more {
         cx.out.say("… and older ones: adj chat ls -n N")?;
     }

@@ -13,6 +13,8 @@ use crate::text;
 use crate::view::{Adopt, Cancel, Clean, ErrorView, GetHub, HubView, Pause, Resume, Retry, RunView, SendToRun, StopHub, codes};
 use std::time::Duration;
 
+/// Columns of a run's name, id or prefix as it was given, where it is repeated.
+const NAME_COLUMNS_MAX: usize = 80;
 /// Names shown of a list of removed runs.
 const NAMES_SHOWN_MAX: usize = 20;
 /// How long a hub may take to end.
@@ -20,10 +22,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// The same where the runs of its home end with it.
 const STOP_ALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Ends runs. Each is tried; the first refusal is the command's failure.
+/// Ends runs. Each is tried, in the order given; the first refusal is the command's failure.
 pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
     let mut ended: Vec<RunView> = Vec::new();
-    let mut refused: Option<ErrorView> = None;
+    let mut refused: Vec<(String, ErrorView)> = Vec::new();
     for run in &args.runs {
         match cx.hub.call(&Cancel { run: run.clone(), reason: args.reason.clone() }).await {
             Ok(run) => {
@@ -33,20 +35,32 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
                 }
                 ended.push(run);
             }
-            Err(error) => match &refused {
-                None => refused = Some(error),
-                Some(_) if cx.out.json => {}
-                Some(_) => cx.out.say(&format!("error[{}]: {}", text::line(&error.code), text::line(&error.message)))?,
-            },
+            Err(error) => {
+                let run = text::cut(run, NAME_COLUMNS_MAX);
+                let error = named(&run, error);
+                if !cx.out.json {
+                    cx.out.error(&error)?;
+                }
+                refused.push((run, error));
+            }
         }
     }
-    if cx.out.json && (refused.is_none() || !ended.is_empty()) {
+    if cx.out.json && (refused.is_empty() || !ended.is_empty()) {
         cx.out.list(&ended, 0, &[])?;
     }
-    match refused {
-        Some(error) => Err(Stop::Error(error)),
-        None => Ok(Exit::Done),
+    let Some((_, first)) = refused.first() else { return Ok(Exit::Done) };
+    let exit = Exit::of(&first.code);
+    match (cx.out.json, args.runs.len()) {
+        (true, 1) => cx.out.error(first)?,
+        (true, _) => cx.out.errors(&refused)?,
+        (false, _) => {}
     }
+    Err(Stop::Quiet(exit))
+}
+
+/// Puts the run before what is said about it, where that does not name it.
+fn named(run: &str, error: ErrorView) -> ErrorView {
+    if run.is_empty() || error.message.contains(run) { error } else { ErrorView { message: format!("{run}: {}", error.message), ..error } }
 }
 
 /// Stops a run's agent, to go on later.
@@ -140,9 +154,9 @@ pub async fn stop(cx: &Context) -> Ended {
         return Ok(Exit::Done);
     }
     let runs = if is_ephemeral {
-        format!("; its home in memory is gone, with {} live runs", hub.live_runs)
+        format!("; its home in memory is gone, with {}", text::count(hub.live_runs, "live run", "live runs"))
     } else if hub.live_runs > 0 {
-        format!("; {} live runs go on, the next command starts a hub for them", hub.live_runs)
+        format!("; {}, and the next command starts a hub again", text::count(hub.live_runs, "run goes on", "runs go on"))
     } else {
         String::new()
     };
@@ -190,15 +204,16 @@ pub async fn clean(args: &CleanArgs, cx: &Context) -> Ended {
     if args.dry_run || would.runs.is_empty() {
         return cleaned(&would, args.dry_run, cx);
     }
+    let count = text::count(would.runs.len() as u64, "finished run", "finished runs");
     if !args.yes {
         if !cx.out.interactive {
             return Err(fail_hint(
                 words::USAGE,
-                format!("this would remove {} finished runs and their files", would.runs.len()),
+                format!("this would remove {count} with all files"),
                 "repeat it with --yes, or look first with --dry-run",
             ));
         }
-        let answer = ask(&format!("Remove {} finished runs and their files? [y/N] ", would.runs.len()))?;
+        let answer = ask(&format!("Remove {count} with all files? [y/N] "))?;
         if !answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
             cx.out.say("nothing removed")?;
             return Ok(Exit::Done);
@@ -216,7 +231,7 @@ fn cleaned(cleaned: &crate::view::Cleaned, dry_run: bool, cx: &Context) -> Ended
         cx.out.say("nothing to remove")?;
         return Ok(Exit::Done);
     }
-    cx.out.line(&format!("{} {} runs", if dry_run { "would remove" } else { "removed" }, cleaned.runs.len()))?;
+    cx.out.line(&format!("{} {}", if dry_run { "would remove" } else { "removed" }, text::count(cleaned.runs.len() as u64, "run", "runs")))?;
     for run in cleaned.runs.iter().take(NAMES_SHOWN_MAX) {
         cx.out.line(&format!("  {}", text::line(run)))?;
     }

@@ -3,13 +3,13 @@
 use super::age;
 use super::context::{Context, now};
 use super::exit::Exit;
-use super::out::Ended;
+use super::out::{Ended, Out};
 use super::style::Style;
 use crate::client::{Client, VERSION};
-use crate::config::Home;
+use crate::config::{ConfigError, Home, HomeError};
 use crate::process::foreground;
 use crate::text;
-use crate::view::{GetHub, ListAgents, ListRuns, WebhookView};
+use crate::view::{ErrorView, GetHub, ListAgents, ListRuns, WebhookView, codes};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -61,19 +61,29 @@ pub async fn doctor(cx: &Context) -> Ended {
     checks.extend(hub(cx).await);
     checks.push(containment());
     checks.push(git().await);
+    report(&checks, &cx.out)
+}
+
+/// Checks what can be checked where there is no home.
+pub async fn without_home(problem: &HomeError, out: &Out) -> Ended {
+    let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory of yours");
+    report(&[binary(), home, containment(), git().await], out)
+}
+
+fn report(checks: &[Check], out: &Out) -> Ended {
     let is_broken = checks.iter().any(|check| check.finding == Finding::Broken);
-    if cx.out.json {
-        cx.out.data(&serde_json::json!({"ok": !is_broken, "checks": checks}))?;
+    if out.json {
+        out.data(&serde_json::json!({"ok": !is_broken, "checks": checks}))?;
     } else {
-        for check in &checks {
+        for check in checks {
             let (glyph, style) = match check.finding {
                 Finding::Good => ("✓", Style::Good),
                 Finding::Note => ("!", Style::Attention),
                 Finding::Broken => ("✗", Style::Bad),
             };
-            cx.out.line(&format!("{} {:<12} {}", cx.out.paint.apply(style, glyph), check.name, text::line(&check.message)))?;
+            out.line(&format!("{} {:<12} {}", out.paint.apply(style, glyph), check.name, text::line(&check.message)))?;
             if let Some(fix) = &check.fix {
-                cx.out.line(&format!("  {:<12} {} {}", "", cx.out.paint.apply(Style::Dim, "fix:"), text::line(fix)))?;
+                out.line(&format!("  {:<12} {} {}", "", out.paint.apply(Style::Dim, "fix:"), text::line(fix)))?;
             }
         }
     }
@@ -175,6 +185,10 @@ fn config(home: &Home) -> Check {
     match crate::config::Config::load(home) {
         Ok(config) if config.exists => good("config", config.path.display().to_string()),
         Ok(config) => good("config", format!("built-in values ({} is not there)", config.path.display())),
+        Err(error @ ConfigError::Io { .. }) => {
+            let path = crate::config::Config::path(home);
+            broken("config", error.to_string(), format!("make {} a file that you can read; new runs are refused until then", path.display()))
+        }
         Err(error) => broken("config", error.to_string(), "correct that line; nothing of the file is used until then"),
     }
 }
@@ -187,7 +201,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
     let view = match cx.hub.call(&GetHub {}).await {
         Ok(view) => view,
         Err(error) => {
-            let fix = error.hint.unwrap_or_else(|| format!("look at {}", cx.home.hub_log().display()));
+            let fix = fix_of(&error, &cx.home);
             return vec![broken("hub", error.message, fix)];
         }
     };
@@ -196,8 +210,11 @@ async fn hub(cx: &Context) -> Vec<Check> {
         good(
             "hub",
             format!(
-                "answers in {ms} ms (pid {}, {} live runs of at most {}, {} queued)",
-                view.pid, view.live_runs, view.live_runs_max, view.queued_runs
+                "answers in {ms} ms (pid {}, {} of at most {}, {} queued)",
+                view.pid,
+                text::count(view.live_runs, "live run", "live runs"),
+                view.live_runs_max,
+                view.queued_runs
             ),
         )
     } else {
@@ -223,10 +240,23 @@ async fn hub(cx: &Context) -> Vec<Check> {
         }
         // Said above.
         Err(_) if !view.problems.is_empty() => checks.push(note("agents", "not known while the configuration cannot be used", "see above")),
-        Err(error) => checks.push(broken("agents", error.message, error.hint.unwrap_or_else(|| "adj config show".to_owned()))),
+        Err(error) => {
+            let fix = fix_of(&error, &cx.home);
+            checks.push(broken("agents", error.message, fix));
+        }
     }
     checks.push(clock(cx).await);
     checks
+}
+
+/// Says how to repair what a call failed over. The hints of these errors lead to this command.
+fn fix_of(error: &ErrorView, home: &Home) -> String {
+    let log = home.hub_log();
+    match (error.code.as_str(), &error.hint) {
+        (codes::UNREACHABLE, _) if !log.exists() => "set ADJ_HOME to a directory that you can write to".to_owned(),
+        (codes::UNREACHABLE | codes::INTERNAL, _) | (_, None) => format!("the hub's log says more: {}", log.display()),
+        (_, Some(hint)) => hint.clone(),
+    }
 }
 
 fn webhook(hook: &WebhookView) -> Check {

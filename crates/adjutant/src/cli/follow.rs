@@ -64,10 +64,12 @@ pub struct Follow<'a> {
 
 impl<'a> Follow<'a> {
     /// Begins to follow a run.
-    pub async fn attach(cx: &'a Context, run: &str, what: What) -> Result<Self, Stop> {
+    /// `is_line_open`: what was printed of its output so far has no line end.
+    pub async fn attach(cx: &'a Context, run: &str, what: What, is_line_open: bool) -> Result<Self, Stop> {
         let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
         let open = run.pending.clone();
         let mut follow = Self::new(cx, run, what)?;
+        follow.line_begun = is_line_open;
         for request in open {
             follow.show_question(request)?;
         }
@@ -293,7 +295,9 @@ impl<'a> Follow<'a> {
     /// Ends with what became of the run.
     async fn end(&mut self) -> Ended {
         self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
-        self.fresh_line()?;
+        if std::mem::take(&mut self.line_begun) && !self.cx.out.json {
+            self.cx.out.line("")?;
+        }
         let exit = state::exit_of(&self.run);
         if matches!(self.what, What::Log { .. }) {
             return Ok(Exit::Done);

@@ -40,6 +40,10 @@ pub fn print(topic: &[String], out: &Out) -> Ended {
     if topic == ["exit-codes"] {
         return exit_codes(out);
     }
+    if topic == ["mcp"] {
+        // Its arguments are read by hand, and so is its help.
+        return out.text(crate::mcp::command::HELP).map(|()| Exit::Done);
+    }
     let mut root = Cli::command();
     root.build();
     let mut command = &mut root;

@@ -5,7 +5,7 @@ use super::context::{Context, now};
 use super::exit::Exit;
 use super::out::Ended;
 use super::style::Style;
-use super::table::{Cell, painted, plain, render};
+use super::table::{Cell, Column, painted, plain, render};
 use super::{decide, state};
 use crate::text;
 use crate::view::{AcceptanceView, CheckpointView, DelegationView, EventView, GetRun, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait};
@@ -20,6 +20,8 @@ const INDENT_TWICE: &str = "    ";
 const LABEL_COLUMNS: usize = 13;
 /// Columns of a question whose answer is told.
 const ASKED_COLUMNS_MAX: usize = 100;
+/// Columns of a run's state in a list; `show` says the rest.
+const STATE_COLUMNS_MAX: usize = 24;
 /// How long one look for more events waits at the hub.
 const EVENTS_WAIT_MS: u64 = 30_000;
 
@@ -45,7 +47,15 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
     }
     let rows: Vec<Vec<Cell>> = tree(&list.runs).into_iter().map(|(depth, run)| row(run, depth, cx)).collect();
     let since = if cx.out.terminal { "AGE" } else { "CREATED" };
-    cx.out.text(&render(&["RUN", "AGENT", "STATE", "PROGRESS", since, "TASK"], &rows, cx.out.columns, cx.out.paint))?;
+    let columns = [
+        Column::always("RUN"),
+        Column::optional("AGENT", 2),
+        Column::always("STATE"),
+        Column::optional("PROGRESS", 3),
+        Column::optional(since, 1),
+        Column::optional("TASK", 0),
+    ];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.more > 0 {
         cx.out.say(&format!("… {} more: adj ps{} -n {}", list.more, if args.all { " -a" } else { "" }, list.more + list.runs.len() as u64))?;
     }
@@ -79,7 +89,7 @@ fn row(run: &RunView, depth: usize, cx: &Context) -> Vec<Cell> {
     vec![
         painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
         plain(&run.agent),
-        painted(&look.text, look.style),
+        painted(&text::cut(&text::line(&look.text), STATE_COLUMNS_MAX), look.style),
         plain(&progress(run.percent.filter(|_| !state::is_over(run)), cx.out.terminal)),
         plain(&cx.time(time)),
         plain(&run.task),
@@ -145,7 +155,8 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("created", when(&Some(run.created_at.clone())).as_deref())?;
     field("started", when(&run.started_at).as_deref())?;
     field("ended", when(&run.ended_at).as_deref())?;
-    field("exit code", run.exit_code.map(|code| code.to_string()).as_deref())?;
+    let whose = if run.acceptance.is_some() { " (the agent's)" } else { "" };
+    field("exit code", run.exit_code.map(|code| format!("{code}{whose}")).as_deref())?;
     field(
         "progress",
         Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()),
@@ -156,11 +167,20 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     let more = if run.changed_files_more { ", …" } else { "" };
     field("changed", run.changed_files.as_ref().map(|files| format!("{}{more}", files.join(", "))).as_deref())?;
     field("remark", run.annotation.as_deref())?;
-    field("ignored", run.ignored_signals.as_ref().map(|it| format!("{} signals without effect; the last: {}", it.count, it.last)).as_deref())?;
+    field(
+        "ignored",
+        run.ignored_signals
+            .as_ref()
+            .map(|it| format!("{} without effect; the last: {}", text::count(it.count, "signal", "signals"), it.last))
+            .as_deref(),
+    )?;
     field("usage", run.usage.as_ref().map(ToString::to_string).as_deref())?;
     field("session", run.session.as_deref())?;
     field("held by", run.containment.as_deref())?;
-    field("swept", run.swept.filter(|n| *n > 0).map(|n| format!("{n} processes that were left behind")).as_deref())?;
+    field(
+        "swept",
+        run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "process that was left behind", "processes that were left behind")).as_deref(),
+    )?;
     field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;
     field("log", Some(&run.log_path))?;
     if let Some(checkpoint) = &run.checkpoint {
@@ -265,13 +285,10 @@ fn reported(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error
 /// Writes what came of the acceptance command.
 fn accepted(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
-    let came = match (acceptance.passed, acceptance.exit_code, &acceptance.reason) {
-        (Some(true), ..) => "passed".to_owned(),
-        (Some(false), Some(code), None) => format!("failed, exit code {code}"),
-        (Some(false), _, reason) => format!("stopped: {}", text::line(reason.as_deref().unwrap_or("unknown"))),
-        (None, _, reason) => format!("not known: {}", text::line(reason.as_deref().unwrap_or("nobody has said"))),
+    let head = match acceptance.problem() {
+        Some(problem) => format!("acceptance: failed: {}", text::line(&problem)),
+        None => format!("acceptance: {}: passed", text::line(&acceptance.command.join(" "))),
     };
-    let head = format!("acceptance: {}: {came}", text::line(&acceptance.command.join(" ")));
     out.push_str(&cx.out.folded(&head, &cx.out.paint.apply(Style::Dim, &head)));
     out.push_str(&indented(&acceptance.output, cx));
     Ok(out)

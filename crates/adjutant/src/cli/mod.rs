@@ -28,7 +28,7 @@ mod typed;
 mod waiting;
 mod webhooks;
 
-use crate::config::text_variable;
+use crate::config::{Home, text_variable};
 use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
@@ -91,10 +91,13 @@ fn told(ended: Result<Ended, Stop>, out: &Out) -> Exit {
 
 fn out_for(global: &Global) -> Out {
     let set = |name: &str| text_variable(name).is_some();
+    let is = |name: &str, value: &str| text_variable(name).as_deref() == Some(value);
     let env = ColorEnv {
-        no_color: set("NO_COLOR"),
-        force: text_variable("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
-        dumb: text_variable("TERM").as_deref() == Some("dumb"),
+        // FORCE_COLOR=0 means none, as the tools that read it have it.
+        no_color: set("NO_COLOR") || is("FORCE_COLOR", "0") || is("FORCE_COLOR", "false"),
+        force: ["CLICOLOR_FORCE", "FORCE_COLOR"].iter().any(|name| set(name) && !is(name, "0") && !is(name, "false")),
+        off: is("CLICOLOR", "0"),
+        dumb: is("TERM", "dumb"),
     };
     let stdout_terminal = std::io::stdout().is_terminal();
     let agent_mode = text_variable("CLAUDECODE").as_deref() == Some("1") || text_variable("ADJ_AGENT_MODE").as_deref() == Some("1");
@@ -125,6 +128,9 @@ async fn run(command: Option<Command>, out: &Out) -> Ended {
         Some(Command::Help { topic }) => help::print(&topic, out),
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
         command => {
+            if let (Some(Command::Doctor), Err(problem)) = (&command, Home::from_env()) {
+                return doctor::without_home(&problem, out).await;
+            }
             let cx = Context::new(out)?;
             let says_it_itself = matches!(command, Some(Command::Doctor));
             let ended = with_hub(command, &cx).await;

@@ -87,6 +87,20 @@ struct ErrorEnvelope<'a> {
     error: &'a ErrorView,
 }
 
+#[derive(Serialize)]
+struct ErrorsEnvelope<'a> {
+    error: &'a ErrorView,
+    errors: &'a [NamedError<'a>],
+}
+
+/// What was refused for one of several runs.
+#[derive(Serialize)]
+struct NamedError<'a> {
+    run: &'a str,
+    #[serde(flatten)]
+    error: &'a ErrorView,
+}
+
 impl Out {
     /// Prints one answer as JSON.
     pub fn data<T: Serialize>(&self, data: &T) -> Result<(), Stop> {
@@ -157,6 +171,16 @@ impl Out {
     /// Names the next useful command, on stderr; silent in JSON mode.
     pub fn next(&self, command: &str) -> Result<(), Stop> {
         self.say(&format!("{} {command}", self.paint_err.apply(Style::Dim, "next:")))
+    }
+
+    /// Tells in one line of JSON what was refused of several: the first as `error`, each with its name
+    /// under `errors`, in the order given.
+    pub fn errors(&self, refused: &[(String, ErrorView)]) -> Result<(), Stop> {
+        let Some((_, first)) = refused.first() else { return Ok(()) };
+        let all: Vec<NamedError<'_>> = refused.iter().map(|(run, error)| NamedError { run, error }).collect();
+        let line =
+            serde_json::to_string(&ErrorsEnvelope { error: first, errors: &all }).map_err(|e| fail(words::IO, format!("cannot write JSON: {e}")))?;
+        Ok(writeln!(io::stderr().lock(), "{line}")?)
     }
 
     /// Tells a failure: for people with its hint, in JSON mode as exactly one line.

@@ -47,7 +47,10 @@ fn command_words(command: &str) -> Result<Vec<String>, Stop> {
     let mut found = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
-    for c in command.chars() {
+    // The unquoted part of the word that is being read.
+    let mut bare = String::new();
+    let mut for_a_shell: Option<String> = None;
+    for c in command.chars().chain([' ']) {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (Some(_), c) => word.get_or_insert_default().push(c),
@@ -55,9 +58,24 @@ fn command_words(command: &str) -> Result<Vec<String>, Stop> {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
-            (None, c) if c.is_whitespace() => found.extend(word.take()),
-            (None, c) => word.get_or_insert_default().push(c),
+            (None, c) if c.is_whitespace() => {
+                found.extend(word.take());
+                if is_for_a_shell(&bare) {
+                    for_a_shell.get_or_insert_with(|| bare.clone());
+                }
+                bare.clear();
+            }
+            (None, c) => {
+                word.get_or_insert_default().push(c);
+                bare.push(c);
+            }
         }
+    }
+    if quote.is_none()
+        && let Some(operator) = for_a_shell
+    {
+        let message = format!("--accept is run without a shell, and {} would be an argument", text::line(&operator));
+        return Err(fail_hint(words::USAGE, message, "for a shell: --accept \"sh -c '…'\"; for an argument, quote it: '|'"));
     }
     if quote.is_some() {
         return Err(fail_hint(words::USAGE, format!("a quote is open in {}", text::line(command)), "close it: --accept \"cargo test 'a name'\""));
@@ -67,6 +85,13 @@ fn command_words(command: &str) -> Result<Vec<String>, Stop> {
         return Err(fail_hint(words::USAGE, "--accept is empty", "name the command, or leave --accept out"));
     }
     Ok(found)
+}
+
+/// Tells whether an unquoted word means something to a shell only: a pipe, a list, a redirection, a
+/// substitution.
+fn is_for_a_shell(word: &str) -> bool {
+    let redirects = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '&');
+    matches!(word, "|" | "||" | "|&" | "&" | "&&" | ";" | ";;") || redirects.starts_with(['<', '>']) || word.contains("$(") || word.contains('`')
 }
 
 fn started(run: &RunView, cx: &Context) -> Ended {
@@ -179,6 +204,10 @@ mod tests {
         let split = |text| command_words(text).expect("closed quotes");
         assert_eq!(split("cargo test  'a b' \"c 'd'\" $HOME *"), ["cargo", "test", "a b", "c 'd'", "$HOME", "*"]);
         assert_eq!(split("x --name='a b' ''"), ["x", "--name=a b", ""]);
+        assert_eq!(split("grep 'a|b' '|' ';' a|b -- $HOME"), ["grep", "a|b", "|", ";", "a|b", "--", "$HOME"]);
+        for shell in ["ls | wc -l", "make && ./x", "a; b ; c", "x > out", "x 2>&1", "x <in", "test $(ls)", "test `ls`"] {
+            assert!(command_words(shell).is_err(), "{shell}");
+        }
         assert!(command_words("  ").is_err());
         assert!(command_words("x 'y").is_err());
     }

@@ -4,6 +4,7 @@ use super::age;
 use super::exit::Exit;
 use super::style::Style;
 use crate::view::RunView;
+use adjutant_core::Cause;
 use jiff::Timestamp;
 
 /// How a run looks in one cell.
@@ -35,18 +36,32 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
         ("running", _) => made("● working".to_owned(), Style::Good, 2),
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),
-        ("finished", Some("succeeded")) if run.acceptance.as_ref().is_some_and(|acceptance| acceptance.passed.is_none()) => {
-            made("✗ not checked".to_owned(), Style::Attention, 4)
-        }
         ("finished", Some("succeeded")) if !run.has_succeeded() => made("✗ not accepted".to_owned(), Style::Bad, 4),
         ("finished", Some("succeeded")) if run.status == "partial_success" => made("✓ partly done".to_owned(), Style::Attention, 4),
         ("finished", Some("succeeded")) => made("✓ done".to_owned(), Style::Good, 4),
         ("finished", Some("cancelled")) => made("× cancelled".to_owned(), Style::Dim, 4),
         ("finished", Some("spawn_failed")) => made("✗ not started".to_owned(), Style::Bad, 4),
         ("finished", Some("lost")) => made("✗ lost".to_owned(), Style::Bad, 4),
-        ("finished", _) => made(because("✗ failed"), Style::Bad, 4),
+        ("finished", _) => made(run.cause.as_deref().and_then(known_cause).map_or_else(|| because("✗ failed"), str::to_owned), Style::Bad, 4),
         (other, _) => made(other.to_owned(), Style::Plain, 2),
     }
+}
+
+/// Returns how a failure looks whose cause is known. What the agent said about it is the run's reason.
+fn known_cause(word: &str) -> Option<&'static str> {
+    Some(match Cause::from_word(word)? {
+        Cause::NotSignedIn => "✗ not signed in",
+        Cause::ModelUnavailable => "✗ model not available",
+        Cause::RateLimited => "✗ rate limited",
+        Cause::NoCredit => "✗ no credit left",
+        Cause::ContextExhausted => "✗ context full",
+        Cause::TooOld => "✗ wrong version",
+        Cause::SessionLost => "✗ session lost",
+        Cause::NotPermitted => "✗ not permitted",
+        Cause::LimitReached => "✗ agent's limit reached",
+        Cause::NoWord => "✗ ended without result",
+        Cause::Agent => "✗ agent error",
+    })
 }
 
 /// Tells whether nothing more happens to the run by itself.
@@ -69,6 +84,14 @@ pub fn exit_of(run: &RunView) -> Exit {
 mod tests {
     use super::*;
     use crate::view::RequestView;
+
+    #[test]
+    fn known_causes_fit_a_cell() {
+        for cause in Cause::ALL {
+            let shown = known_cause(cause.word()).expect("every cause has a text");
+            assert!(crate::text::width_max(shown) <= 24, "{shown}");
+        }
+    }
 
     #[test]
     fn who_needs_you_comes_first() {

@@ -1,4 +1,5 @@
-//! Colours, by one policy: flag, `NO_COLOR`, `CLICOLOR_FORCE`, `TERM=dumb`, terminal.
+//! Colours, by one policy: flag, `NO_COLOR`, `CLICOLOR_FORCE` or `FORCE_COLOR`, `CLICOLOR=0`, `TERM=dumb`,
+//! terminal.
 
 /// What `--color` says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -14,6 +15,8 @@ pub enum ColorChoice {
 pub struct ColorEnv {
     pub no_color: bool,
     pub force: bool,
+    /// `CLICOLOR=0`: none, unless they are forced.
+    pub off: bool,
     pub dumb: bool,
 }
 
@@ -43,7 +46,7 @@ impl Paint {
             ColorChoice::Never => false,
             ColorChoice::Auto if env.no_color => false,
             ColorChoice::Auto if env.force => true,
-            ColorChoice::Auto => is_terminal && !env.dumb,
+            ColorChoice::Auto => is_terminal && !env.dumb && !env.off,
         })
     }
 
@@ -68,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_flag_wins_then_no_color_then_force_then_the_terminal() {
-        let env = |no_color, force, dumb| ColorEnv { no_color, force, dumb };
+        let env = |no_color, force, dumb| ColorEnv { no_color, force, off: false, dumb };
         let on = |choice, env, tty| Paint::decide(choice, env, tty) != Paint::OFF;
         assert!(on(ColorChoice::Always, env(true, false, true), false));
         assert!(!on(ColorChoice::Never, env(false, true, false), true));
@@ -77,5 +80,7 @@ mod tests {
         assert!(!on(ColorChoice::Auto, env(false, false, true), true));
         assert!(on(ColorChoice::Auto, env(false, false, false), true));
         assert!(!on(ColorChoice::Auto, env(false, false, false), false));
+        let off = |force| ColorEnv { off: true, ..env(false, force, false) };
+        assert!(!on(ColorChoice::Auto, off(false), true) && on(ColorChoice::Auto, off(true), false));
     }
 }

@@ -22,38 +22,58 @@ pub fn painted(text: &str, style: Style) -> Cell {
     Cell { text: text::line(text), style }
 }
 
+/// A column: its head, and what happens to it where the terminal is narrow.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    head: &'static str,
+    /// Left out where there is no room, the highest rank first. `None`: always shown, cut if it must be.
+    optional: Option<u8>,
+}
+
+impl Column {
+    /// A column that is always shown.
+    #[must_use]
+    pub const fn always(head: &'static str) -> Self {
+        Self { head, optional: None }
+    }
+
+    /// A column that a narrow terminal goes without, the highest rank first.
+    #[must_use]
+    pub const fn optional(head: &'static str, rank: u8) -> Self {
+        Self { head, optional: Some(rank) }
+    }
+}
+
 /// Columns between two cells.
 const GAP: usize = 2;
-/// The last column is never narrower than this; a narrower terminal goes without it.
-const LAST_COLUMNS_MIN: usize = 8;
+/// The last column is worth leaving out others for up to this width.
+const LAST_COLUMNS_MIN: usize = 16;
+/// No column is cut to less, unless there is nothing else left to cut.
+const CUT_COLUMNS_MIN: usize = 8;
 
-/// Lays out rows under a header. With `columns_max` the last column is cut to fit, or left out; the
-/// others, the ids among them, never are.
+/// Lays out rows under a header. With `columns_max` no line is longer than that: the last column is cut
+/// to fit, then optional columns are left out, then the widest of the others but the first are cut, and
+/// at last the first.
 #[must_use]
-pub fn render(header: &[&str], rows: &[Vec<Cell>], columns_max: Option<usize>, paint: Paint) -> String {
-    let last = header.len().saturating_sub(1);
-    let widths: Vec<usize> = (0..header.len())
+pub fn render(columns: &[Column], rows: &[Vec<Cell>], columns_max: Option<usize>, paint: Paint) -> String {
+    // What is cut may be no wider however a terminal shows it; what is not cut is only lined up.
+    let width = |text: &str| if columns_max.is_some() { text::width_max(text) } else { text::width(text) };
+    let natural: Vec<usize> = (0..columns.len())
         .map(|column| {
-            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| text::width(&cell.text));
-            cells.chain([text::width(header[column])]).max().unwrap_or(0)
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| width(&cell.text));
+            cells.chain([width(columns[column].head)]).max().unwrap_or(0)
         })
         .collect();
-    let before: usize = widths[..last].iter().map(|w| w + GAP).sum();
-    let last_max = columns_max.map(|max| max.saturating_sub(before)).map(|room| if room < LAST_COLUMNS_MIN { 0 } else { room });
+    let shown = fit(columns, &natural, columns_max);
     let mut out = String::new();
-    let heads: Vec<Cell> = header.iter().map(|h| painted(h, Style::Dim)).collect();
+    let heads: Vec<Cell> = columns.iter().map(|column| painted(column.head, Style::Dim)).collect();
     for row in std::iter::once(&heads).chain(rows) {
-        for (column, cell) in row.iter().enumerate() {
-            if column == last {
-                let shown = match last_max {
-                    None => cell.text.clone(),
-                    Some(0) => continue,
-                    Some(max) => text::cut(&cell.text, max),
-                };
-                out.push_str(&paint.apply(cell.style, &shown));
-            } else {
-                out.push_str(&paint.apply(cell.style, &cell.text));
-                out.extend(std::iter::repeat_n(' ', widths[column] + GAP - text::width(&cell.text)));
+        for (n, &(column, width)) in shown.iter().enumerate() {
+            let Some(cell) = row.get(column) else { continue };
+            let text = if columns_max.is_some() { text::cut(&cell.text, width) } else { cell.text.clone() };
+            out.push_str(&paint.apply(cell.style, &text));
+            if n + 1 < shown.len() {
+                out.extend(std::iter::repeat_n(' ', (width + GAP).saturating_sub(text::width(&text))));
             }
         }
         while out.ends_with(' ') {
@@ -64,16 +84,84 @@ pub fn render(header: &[&str], rows: &[Vec<Cell>], columns_max: Option<usize>, p
     out
 }
 
+/// Returns which columns are shown, and how wide.
+fn fit(columns: &[Column], natural: &[usize], columns_max: Option<usize>) -> Vec<(usize, usize)> {
+    let mut shown: Vec<(usize, usize)> = natural.iter().copied().enumerate().collect();
+    let Some(max) = columns_max else { return shown };
+    let last = columns.len().saturating_sub(1);
+    // The last column is cut before any other is left out, down to a width that is still of use.
+    let needed = |shown: &[(usize, usize)]| {
+        let widths = shown.iter().map(|&(column, width)| if column == last { width.min(LAST_COLUMNS_MIN) } else { width });
+        widths.sum::<usize>() + GAP * shown.len().saturating_sub(1)
+    };
+    while needed(&shown) > max {
+        let least = shown.iter().enumerate().filter_map(|(at, &(column, _))| Some((columns[column].optional?, at))).max();
+        let Some((_, at)) = least else { break };
+        shown.remove(at);
+    }
+    let total = |shown: &[(usize, usize)]| shown.iter().map(|(_, width)| width).sum::<usize>() + GAP * shown.len().saturating_sub(1);
+    while total(&shown) > max {
+        let over = total(&shown) - max;
+        let at_end = shown.iter().position(|&(column, _)| column == last).filter(|&at| at > 0 && shown[at].1 > CUT_COLUMNS_MIN);
+        let widest = (1..shown.len()).filter(|&at| shown[at].1 > CUT_COLUMNS_MIN).max_by_key(|&at| shown[at].1);
+        match at_end.or(widest) {
+            Some(at) => shown[at].1 = shown[at].1.saturating_sub(over).max(CUT_COLUMNS_MIN),
+            None if shown.len() > 1 && shown[0].1 <= CUT_COLUMNS_MIN => {
+                shown.pop();
+            }
+            None => {
+                let least = if shown.len() > 1 { CUT_COLUMNS_MIN } else { 1 };
+                let cut = shown[0].1.saturating_sub(over).max(least);
+                if cut == shown[0].1 {
+                    break;
+                }
+                shown[0].1 = cut;
+            }
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_column_is_cut() {
+    fn last_column_is_cut_first() {
+        let columns = [Column::always("RUN"), Column::always("TASK")];
         let rows = vec![vec![plain("brave-otter"), plain("a task that is far too long to fit")], vec![plain("x"), plain("short\nforged")]];
-        let shown = render(&["RUN", "TASK"], &rows, Some(30), Paint::OFF);
+        let shown = render(&columns, &rows, Some(30), Paint::OFF);
         assert_eq!(shown, "RUN          TASK\nbrave-otter  a task that is f…\nx            short⏎forged\n");
-        assert_eq!(render(&["RUN", "TASK"], &rows, Some(20), Paint::OFF), "RUN\nbrave-otter\nx\n");
-        assert!(render(&["RUN", "TASK"], &rows, None, Paint::OFF).contains("far too long to fit\n"));
+        assert!(render(&columns, &rows, None, Paint::OFF).contains("far too long to fit\n"));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let columns = [
+            Column::always("RUN"),
+            Column::optional("AGENT", 2),
+            Column::always("STATE"),
+            Column::optional("PROGRESS", 3),
+            Column::optional("AGE", 1),
+            Column::optional("TASK", 0),
+        ];
+        let cell = |n: usize, c: &str| plain(&c.repeat(n));
+        let rows = vec![
+            vec![cell(50, "n"), cell(12, "a"), cell(24, "s"), cell(13, "p"), cell(4, "9"), cell(300, "t")],
+            vec![cell(3, "✅"), cell(2, "a"), cell(20, "⚠️"), cell(1, "–"), cell(4, "9"), cell(9, "t")],
+        ];
+        for max in 1..=220 {
+            let shown = render(&columns, &rows, Some(max), Paint::OFF);
+            assert!(shown.lines().all(|line| text::width(line) <= max), "{max}: {shown}");
+        }
+        assert!(render(&columns, &rows, Some(80), Paint::OFF).starts_with("RUN"));
+    }
+
+    #[test]
+    fn narrow_terminal_drops_columns_by_rank() {
+        let columns = [Column::always("NO"), Column::optional("KIND", 1), Column::optional("STATUS", 2), Column::always("WHAT")];
+        let rows = vec![vec![plain("Q1"), plain("delegation"), plain("pending"), plain("Should the old table be dropped now?")]];
+        let heads = |max| render(&columns, &rows, Some(max), Paint::OFF).lines().next().unwrap_or_default().split_whitespace().count();
+        assert_eq!((heads(80), heads(36), heads(30)), (4, 3, 2));
     }
 }

@@ -8,7 +8,7 @@ use super::out::{Ended, Stop};
 use super::state;
 use super::style::Style;
 use crate::text;
-use crate::view::{ErrorView, RequestView, RunView, Wait, WaitUntil, Waited};
+use crate::view::{AcceptanceView, ErrorView, RequestView, RunView, Wait, WaitUntil, Waited};
 use std::time::{Duration, Instant};
 
 /// How long one wait stays at the hub before it is renewed, in milliseconds.
@@ -88,7 +88,12 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
     }
     if waited.outcome == "timeout" {
         let working = waited.working.len();
-        return ended(words::TIMED_OUT, format!("the time is over; {working} runs are still at work"), "adj wait".to_owned(), cx);
+        return ended(
+            words::TIMED_OUT,
+            format!("the time is over; {} still at work", text::count(working as u64, "run is", "runs are")),
+            "adj wait".to_owned(),
+            cx,
+        );
     }
     let Some(run) = failed else { return Ok(Exit::Done) };
     // A parked run goes on by itself once it is answered.
@@ -101,13 +106,21 @@ fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
 /// One line on how a run ended, with its summary or last words.
 pub fn ending(run: &RunView, cx: &Context) -> String {
     let look = state::look(run, now());
-    let said = run.summary.as_deref().or(run.result.as_deref()).unwrap_or_default();
+    let unmet = run.acceptance.as_ref().filter(|_| run.outcome.as_deref() == Some("succeeded")).and_then(AcceptanceView::problem);
+    let known = run.reason.as_deref().filter(|_| run.cause.is_some()).map(cause_message);
+    let said = unmet.as_deref().or(known).or(run.summary.as_deref()).or(run.result.as_deref()).unwrap_or_default();
     let last = text::line(said.trim().lines().last().unwrap_or_default());
     let head = format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(look.style, &text::line(&look.text)));
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
         columns.saturating_sub(text::width(&run.name) + text::width(&look.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)
     });
     if last.is_empty() || room == 0 { head } else { format!("{head} – {}", text::cut(&last, room)) }
+}
+
+/// Splits what the agent said about a known cause from the statement of the cause and the hint around it.
+fn cause_message(reason: &str) -> &str {
+    let first = reason.lines().next().unwrap_or_default();
+    first.split_once(": ").map_or(first, |(_, message)| message)
 }
 
 /// Ends a wait because a run asks something.
@@ -120,10 +133,25 @@ pub fn needs_input(open: &RequestView, cx: &Context) -> Ended {
 pub fn failure(run: &RunView, cx: &Context) -> Ended {
     let exit = state::exit_of(run);
     let code = if exit == Exit::NotStarted { words::NOT_STARTED } else { words::RUN_FAILED };
-    let why = run.reason.as_deref().or(run.outcome.as_deref()).unwrap_or(&run.state);
+    let unmet = run.acceptance.as_ref().filter(|_| run.outcome.as_deref() == Some("succeeded")).and_then(AcceptanceView::problem);
+    let unmet = unmet.map(|problem| format!("not accepted: {problem}"));
+    let why = unmet.as_deref().or(run.reason.as_deref()).or(run.outcome.as_deref()).unwrap_or(&run.state);
     let name = text::line(&run.name);
-    let next =
-        if run.state == "stopped" { format!("adj show {name}   or   adj resume {name}") } else { format!("adj logs {name}   or   adj retry {name}") };
+    let next = if run.state == "stopped" {
+        format!("adj show {name}   or   adj resume {name}")
+    } else if unmet.is_some() || exit == Exit::NotStarted {
+        // The agent's own output does not say it.
+        format!("adj show {name}   or   adj retry {name}")
+    } else {
+        format!("adj logs {name}   or   adj retry {name}")
+    };
+    if !cx.out.json {
+        // The first line of a known cause stands on the line of the end; what to do about it follows.
+        let rest = run.reason.as_deref().filter(|_| run.cause.is_some()).and_then(|reason| reason.split_once('\n')).map(|(_, rest)| rest);
+        if let Some(more) = rest.or((exit == Exit::NotStarted).then_some(why)) {
+            cx.out.say(cx.out.indented("  ", more).trim_end())?;
+        }
+    }
     ended(code, format!("{name}: {}", text::line(why)), next, cx)
 }
 

@@ -81,7 +81,11 @@ pub struct Refusal {
 /// It cannot be started as ordered.
 pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<Launch, Refusal> {
     match fs::metadata(&order.cwd) {
-        Ok(meta) if meta.is_dir() => {}
+        Ok(meta) if meta.is_dir() => {
+            if let Err(error) = enter(order) {
+                return Err(bad_directory(order, &format!("cannot be entered: {error}")));
+            }
+        }
         Ok(_) => return Err(bad_directory(order, "is not a directory")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(bad_directory(order, "does not exist")),
         Err(error) => return Err(bad_directory(order, &format!("cannot be used: {error}"))),
@@ -108,6 +112,7 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             (codes::AGENT_NOT_FOUND, format!("{program} (agent {agent}) does not exist: install it, or correct the agent's `command`"))
         }
+        io::ErrorKind::PermissionDenied if enter(order).is_err() => return bad_directory(order, "cannot be entered"),
         io::ErrorKind::PermissionDenied => {
             (codes::AGENT_NOT_EXECUTABLE, format!("{program} (agent {agent}) may not be executed: make it executable with chmod +x"))
         }
@@ -125,6 +130,12 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
     Refusal { code, message }
 }
 
+/// Tells whether the working directory can be entered.
+fn enter(order: &Order) -> io::Result<()> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    Ok(accessat(CWD, &order.cwd, Access::EXEC_OK, AtFlags::EACCESS)?)
+}
+
 fn bad_directory(order: &Order, problem: &str) -> Refusal {
-    Refusal { code: codes::INVALID, message: format!("the working directory {} {problem}: create it or name another one", order.cwd.display()) }
+    Refusal { code: codes::INVALID, message: format!("the working directory {} {problem}: correct it or name another one", order.cwd.display()) }
 }

@@ -9,6 +9,7 @@ use super::show::{self, QUESTION_CHARS, RESULT_CHARS, RESULT_CHARS_LISTED, Shown
 use super::text::{barred, cut, line, quoted};
 use super::{chats, tasks, text};
 use crate::config;
+use crate::text::count;
 use crate::view::{
     AgentView, AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListMentions, ListRequests, ListRuns, Pause, ReadLogs, ReadRequest,
     RequestView, Resume, Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
@@ -123,7 +124,11 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
         return Ok(Done::Task(server.client().call(&StartTask { wait, ttl_ms: tasks::TTL_MS }).await?));
     }
     wait.wait_ms = ms(caller.bounded(asked, caller.cap));
-    let doing = if wait.runs.is_empty() { "waiting for all live runs".to_owned() } else { format!("waiting for {} runs", wait.runs.len()) };
+    let doing = if wait.runs.is_empty() {
+        "waiting for all live runs".to_owned()
+    } else {
+        format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
+    };
     done(waited(&caller.held(&doing, server.client().call(&wait)).await??))
 }
 
@@ -242,11 +247,11 @@ async fn list_runs(server: &Server) -> Ended {
     let mut shown =
         Shown::new(json!({"runs": list.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(), "more": list.more}));
     shown = shown.lines(list.runs.iter().map(|run| {
-        let asks = if run.pending_total == 0 { String::new() } else { format!(", {} open questions", run.pending_total) };
+        let asks = if run.pending_total == 0 { String::new() } else { format!(", {}", count(run.pending_total, "open question", "open questions")) };
         format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
     }));
     if list.more > 0 {
-        shown = shown.line(format!("… {} older runs", list.more));
+        shown = shown.line(format!("… {}", count(list.more, "older run", "older runs")));
     }
     if list.runs.is_empty() {
         return done(shown.line("no runs yet").next("list_agents, then run_subagent"));

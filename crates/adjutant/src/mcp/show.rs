@@ -2,6 +2,7 @@
 //! Some clients give the model only the one, some only the other, so nothing may be in one alone.
 
 use super::text::{cut, line, quoted};
+use crate::text::count;
 use crate::view::{AcceptanceView, CheckpointView, ChoiceView, DelegationView, MessageView, ReportView, RequestView, RunView};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
@@ -84,7 +85,7 @@ impl Shown {
         if lines.len() + 1 > LINES_MAX {
             let more = lines.len() - (LINES_MAX - 2);
             lines.truncate(LINES_MAX - 2);
-            lines.push(format!("… {more} more lines"));
+            lines.push(format!("… {} more", count(more as u64, "line", "lines")));
         }
         let mut text = lines.join("\n");
         text.push('\n');
@@ -234,7 +235,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         lines.push(format!("usage {usage}"));
     }
     if let Some(ignored) = &run.ignored_signals {
-        lines.push(format!("ignored {} signals without effect; the last: {}", ignored.count, quoted(&ignored.last, 300)));
+        lines.push(format!("ignored {} without effect; the last: {}", count(ignored.count, "signal", "signals"), quoted(&ignored.last, 300)));
     }
     if let Some(annotation) = &run.annotation {
         lines.push(format!("annotation {}", quoted(annotation, 600)));
@@ -269,7 +270,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         lines.push(format!("shares its directory with {}", line(&run.shares_directory_with.join(", "), 300)));
     }
     if let Some(swept) = run.swept.filter(|swept| *swept > 0) {
-        lines.push(format!("{swept} processes it had left behind were ended"));
+        lines.push(format!("{} ended", count(swept.into(), "process it had left behind was", "processes it had left behind were")));
     }
     if run.output_left_open {
         lines.push("a process it had left behind kept its output open and was cut off".to_owned());
@@ -444,7 +445,7 @@ pub fn request_lines(run: &RunView) -> Vec<String> {
     let mut lines: Vec<String> = run.pending.iter().filter(|request| request.status == "pending").take(QUESTIONS_MAX).map(request_line).collect();
     let more = usize::try_from(run.pending_total).unwrap_or(usize::MAX).saturating_sub(lines.len());
     if more > 0 {
-        lines.push(format!("… {more} more questions: get_pending_questions"));
+        lines.push(format!("… {} more: get_pending_questions", count(more as u64, "question", "questions")));
     }
     lines
 }

@@ -87,7 +87,7 @@ impl Ops {
         for entry in config.agents.values() {
             let found = program(entry, env.get("PATH").map_or("", String::as_str));
             // A preset whose program is not there is no agent of this machine.
-            if !call.all && found.is_err() && entry.source == BUILT_IN {
+            if !call.all && matches!(found, Err(OpError::ProgramNotFound { .. })) && entry.source == BUILT_IN {
                 continue;
             }
             let preset = Preset::from_text(&entry.spec.preset);
@@ -115,6 +115,7 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
         description: entry.spec.description.clone(),
         found: found.is_ok(),
         problem: found.as_ref().err().map(ToString::to_string),
+        problem_code: found.as_ref().err().map(|error| error.view().code),
         program: found.as_ref().ok().and_then(Option::as_ref).map(|path| path.display().to_string()),
         source: entry.source.clone(),
         version: None,

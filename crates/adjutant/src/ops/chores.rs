@@ -5,7 +5,6 @@ use crate::clock::{self, rfc3339};
 use crate::config::Home;
 use crate::store::{KEYS_KEPT_MS, Run, StoreError, due_stopped, newest_of, next_until, run_by_id};
 use crate::view::ReportView;
-use adjutant_core::run::status_word;
 use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, StopReason, Time};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -79,12 +78,12 @@ impl Ops {
         let found = self.store.read(|connection| match run_by_id(connection, id)? {
             Some(run) => {
                 let requests = newest_of(connection, id, true, MESSAGES_RENDERED_MAX)?;
-                let report = super::render::run(connection, &self.home, &run)?.report;
-                Ok(Some((run, requests, report)))
+                let view = super::render::run(connection, &self.home, &run)?;
+                Ok(Some((run, requests, view)))
             }
             None => Ok::<_, StoreError>(None),
         })?;
-        let Some((run, requests, report)) = found else { return Ok(()) };
+        let Some((run, requests, view)) = found else { return Ok(()) };
         let messages: Vec<Value> = requests
             .iter()
             .map(|request| {
@@ -104,14 +103,14 @@ impl Ops {
             "agentName": run.agent,
             "command": run.agent,
             "startTime": rfc3339(run.started_at.unwrap_or(run.created_at)),
-            "status": status_word(run.state, run.open_requests(), run.claim),
+            "status": view.status,
             "exitCode": exit_code(&run),
             "endTime": run.ended_at.map(rfc3339),
             "summary": run.summary.as_deref().or(run.result.as_deref()),
             "lastUpdated": rfc3339(run.updated_at),
             "error": error_text(&run),
             "messages": messages,
-            "completion_report": report.map(|report| meta_report(&run, &report)),
+            "completion_report": view.report.map(|report| meta_report(&run, &report)),
         });
         let text = serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
         let path = self.home.logs_dir().join(format!("{}.meta.json", run.id));

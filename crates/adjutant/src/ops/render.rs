@@ -9,7 +9,7 @@ use crate::store::{
 use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView};
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Delegation};
-use adjutant_core::{Changes, Decision, Exit, Matter, Outcome, RequestState, RunState, StopReason, Time};
+use adjutant_core::{Changes, Decision, Exit, Failure, Matter, Outcome, RequestState, RunState, StopReason, Time};
 use sha2::{Digest, Sha256};
 
 /// Most children that a run's view names.
@@ -64,6 +64,10 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         state: run.state.word().to_owned(),
         outcome: if let RunState::Finished(outcome) = run.state { Some(outcome.word().to_owned()) } else { None },
         reason,
+        cause: match run.state {
+            RunState::Finished(Outcome::Failed(Failure::Agent(cause))) => Some(cause.word().to_owned()),
+            _ => None,
+        },
         resumes_at: match run.state {
             RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(until)),
             _ => None,

@@ -9,7 +9,7 @@ use adjutant_core::checkpoint::{Checkpoint, choices};
 use adjutant_core::report::{self, Accepted, Claim, Evidence, Report, Seen, SeenFile};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{SignalKind, Source, StopCause};
-use adjutant_core::{Action, Denied, Exit, Principal, RunEvent, RunId, RunState, StopReason, limits};
+use adjutant_core::{Action, Denied, Exit, Outcome, Principal, RunEvent, RunId, RunState, StopReason, limits};
 
 /// Most deliverables of one report.
 const DELIVERABLES_MAX: usize = 1_000;
@@ -176,6 +176,9 @@ pub(super) fn choice_views(run: &Run) -> Vec<ChoiceView> {
     all.iter().map(|choice| ChoiceView { choice: choice.word().to_owned(), about: choice.about().to_owned() }).collect()
 }
 
+/// The original protocol's word for a run whose agent succeeded and whose acceptance command did not.
+const NOT_ACCEPTED: &str = "error";
+
 /// Adds to a run's view what it reported, what was seen, and what the one makes of the other.
 pub(super) fn add_report(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
     let (criteria, accept) = crate::store::measure_of(connection, run.id)?;
@@ -186,6 +189,10 @@ pub(super) fn add_report(connection: &Connection, run: &Run, view: &mut RunView)
     view.changed_files = saw.as_ref().and_then(|saw| saw.changed.clone());
     view.changed_files_more = saw.as_ref().is_some_and(|saw| saw.changed_cut);
     view.report = report.map(|report| report_view(report, run, saw.as_ref()));
+    if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
+        // The agent claims success, and the dispatcher's own measure says otherwise.
+        NOT_ACCEPTED.clone_into(&mut view.status);
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use adjutant_core::{
     Action, AgentName, ClientName, Denied, Permissions, Principal, PromptVia, RequestId, RunEvent, RunId, RunName, RunState, StopReason, limits,
 };
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// Runs that are listed when the caller says no number.
@@ -82,6 +83,9 @@ pub(super) fn checked_cwd(cwd: &str) -> Result<String, Denied> {
         Ok(meta) if meta.is_dir() => {}
         Ok(_) => return Err(Denied::invalid("cwd", format!("{cwd} is not a directory"))),
         Err(error) => return Err(Denied::invalid("cwd", format!("{cwd}: {error}"))),
+    }
+    if let Err(error) = rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::EXEC_OK, rustix::fs::AtFlags::EACCESS) {
+        return Err(Denied::invalid("cwd", format!("{cwd} cannot be entered: {}", io::Error::from(error))));
     }
     let canonical = path.canonicalize().map_err(|error| Denied::invalid("cwd", format!("{cwd}: {error}")))?;
     canonical.into_os_string().into_string().map_err(|_| Denied::invalid("cwd", "is not valid UTF-8"))

@@ -42,6 +42,9 @@ pub struct AgentView {
     /// Why it cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The error code of that: `agent_not_found` or `agent_not_executable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem_code: Option<String>,
     /// `built-in` or the configuration file.
     pub source: String,
     /// As the program says it. Nothing where it was not asked, or did not say.

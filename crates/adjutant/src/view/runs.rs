@@ -226,6 +226,10 @@ pub struct RunView {
     /// Why it is stopping, stopped, failed or could not be started, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The stable word of why its agent failed, where that is known: `not_signed_in`, `rate_limited`,
+    /// `model_unavailable`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     /// When a run goes on by itself that a limit of its model has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes_at: Option<String>,
@@ -470,6 +474,21 @@ pub struct AcceptanceView {
     pub output: String,
     #[serde(default)]
     pub took_ms: u64,
+}
+
+impl AcceptanceView {
+    /// Says why it has not passed, with the command; `None` where it has.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let command = self.command.join(" ");
+        let reason = self.reason.as_deref().unwrap_or("nobody has said how it ended");
+        match (self.passed, self.exit_code, &self.reason) {
+            (Some(true), ..) => None,
+            (Some(false), Some(code), None) => Some(format!("\"{command}\" ended with exit code {code}")),
+            (Some(false), ..) => Some(format!("\"{command}\" was stopped: {reason}")),
+            (None, ..) => Some(format!("\"{command}\" could not run: {reason}")),
+        }
+    }
 }
 
 /// Reads a run's log: what the agent said, readable.

@@ -10,6 +10,7 @@ mod agents;
 mod approvals;
 mod chats;
 mod cli;
+mod commands;
 mod delegation;
 mod ephemeral;
 mod groups;

@@ -72,7 +72,7 @@ fn what_is_missing_outside_or_not_accepted_is_said() {
     let fields = json!({"status": "success", "summary": "made it", "deliverables": ["gone.md", "../secret.md", "link.md", "/etc/passwd"]});
     start(&home, "false", Some("sh -c 'echo no; echo why >&2; exit 3'"), &report(&fields));
     let view = home.finished("false");
-    assert_eq!((&view["outcome"], &view["status"]), (&json!("succeeded"), &json!("success")), "the process decides about the outcome");
+    assert_eq!((&view["outcome"], &view["status"]), (&json!("succeeded"), &json!("error")), "the process decides about the outcome");
     assert_eq!(view["report"]["verdict"], "contradicted");
     let reasons: Vec<&str> = view["report"]["files"].as_array().expect("files").iter().filter_map(|file| file["reason"].as_str()).collect();
     let outside = "outside of the run's directory: not looked at";
@@ -162,7 +162,7 @@ fn the_acceptance_command_keeps_to_the_runs_limits_and_leaves_nothing_behind() {
     let view = home.finished("absent");
     assert_eq!((&view["acceptance"]["passed"], &view["report"]["verdict"]), (&Value::Null, &json!("unverified")), "{view}");
     assert_eq!(home.adj(&["wait", "absent"]).code, 1, "what could not be checked has not passed");
-    assert!(home.ok(&["ps", "-a"]).contains("not checked"));
+    assert!(home.ok(&["ps", "-a"]).contains("not accepted"));
 }
 
 #[test]

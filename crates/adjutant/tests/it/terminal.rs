@@ -22,11 +22,15 @@ struct Terminal {
 
 impl Terminal {
     fn run(home: &TestHome, args: &[&str]) -> Self {
+        Self::sized(home, args, 24, 80)
+    }
+
+    fn sized(home: &TestHome, args: &[&str], rows: u16, columns: u16) -> Self {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&keyboard).expect("ours");
         unlockpt(&keyboard).expect("unlocked");
         let name = ptsname(&keyboard, Vec::new()).expect("a name").into_string().expect("ASCII");
-        tcsetwinsize(&keyboard, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+        tcsetwinsize(&keyboard, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
         let end = || Stdio::from(OpenOptions::new().read(true).write(true).open(&name).expect("the other end"));
         let child = home.command(args).stdin(end()).stdout(end()).stderr(end()).spawn().expect("adj starts");
         let keyboard = File::from(keyboard);
@@ -63,6 +67,15 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).expect("typed");
     }
 
+    /// Waits until it has ended; returns everything that was shown and not read yet.
+    fn rest(mut self) -> String {
+        self.child.wait().expect("it ends");
+        while let Ok(more) = self.output.recv_timeout(SHOWN_MAX) {
+            self.shown.push_str(&more);
+        }
+        self.shown
+    }
+
     fn ends(mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
     }
@@ -97,6 +110,42 @@ fn a_person_answers_at_the_terminal() {
         terminal.shows(shown);
     }
     assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
+fn tables_fit_every_terminal() {
+    let home = TestHome::with_config(
+        "[agents.unsigned]\nharness = \"claude\"\ncommand = [\"/bin/sh\", \"-c\", \"exit 1\"]\ndescription = \"A description that is long enough to need the room of a wide terminal\"\n",
+    );
+    home.start("failed", "report error a reason that is far too long for one cell of a table, on any terminal");
+    home.finished("failed");
+    home.start("asks", "ask \"Which of the two databases should the migration be tried on first?\" [options: staging|local]");
+    home.until_status("asks", "waiting_parent_reply");
+    home.ok(&["chat", "start", "A chat with a title that is rather long for a narrow terminal"]);
+    let reason = home.show("failed")["reason"].as_str().expect("a reason").to_owned();
+    for columns in [40, 60, 80, 100, 200] {
+        for args in [&["ps", "-a"][..], &["inbox"], &["agents"], &["chat", "ls"]] {
+            let shown = Terminal::sized(&home, args, 24, columns).rest();
+            // What is said below a table is no part of it.
+            let table = shown.lines().map(strip).filter(|line| !line.contains(": ") && !line.contains("PATH") && !line.starts_with("next:"));
+            for plain in table {
+                assert!(plain.chars().count() <= usize::from(columns), "{columns}, {args:?}: {plain:?}");
+            }
+            assert!(args[0] != "ps" || columns < 80 || shown.contains("TASK"), "{columns}: {shown}");
+        }
+    }
+    assert!(home.ok(&["show", "failed"]).contains(&reason), "the reason is in show");
+}
+
+/// Takes the colours away.
+fn strip(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line.trim_end();
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        out.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    out + rest
 }
 
 #[test]

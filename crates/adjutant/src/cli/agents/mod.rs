@@ -7,7 +7,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::out::{Ended, Stop, fail_hint};
 use super::style::Style;
-use super::table::{Cell, painted, plain, render};
+use super::table::{Cell, Column, painted, plain, render};
 use crate::config::{Config, dispatch_env};
 use crate::preset::{Preset, Profile};
 use crate::text;
@@ -42,10 +42,21 @@ async fn list(cx: &Context) -> Ended {
         cx.out.list(&list.agents, 0, &list.warnings)?;
         return Ok(Exit::Done);
     }
-    let (absent, here): (Vec<_>, Vec<_>) = list.agents.iter().partition(|agent| !agent.found && agent.source == crate::config::BUILT_IN);
+    let is_absent = |agent: &&AgentView| !agent.found && !is_refused(agent) && agent.source == crate::config::BUILT_IN;
+    let (absent, here): (Vec<_>, Vec<_>) = list.agents.iter().partition(is_absent);
     let rows: Vec<Vec<Cell>> = here.iter().map(|agent| row(agent)).collect();
-    let header = ["AGENT", "VERSION", "SIGNED IN", "TOOLS", "RESUME", "LIVE", "APPROVALS", "USAGE", "DESCRIPTION"];
-    cx.out.text(&render(&header, &rows, cx.out.columns, cx.out.paint))?;
+    let columns = [
+        Column::always("AGENT"),
+        Column::always("VERSION"),
+        Column::optional("SIGNED IN", 0),
+        Column::optional("TOOLS", 2),
+        Column::optional("RESUME", 3),
+        Column::optional("LIVE", 4),
+        Column::optional("APPROVALS", 5),
+        Column::optional("USAGE", 6),
+        Column::optional("DESCRIPTION", 1),
+    ];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     for agent in &here {
         for remark in remarks(agent) {
             cx.out.say(&format!("{}: {}", text::line(&agent.name), text::line(&remark)))?;
@@ -64,6 +75,7 @@ async fn list(cx: &Context) -> Ended {
 
 fn row(agent: &AgentView) -> Vec<Cell> {
     let version = match (&agent.version, agent.found) {
+        (_, false) if is_refused(agent) => painted("✗ not executable", Style::Bad),
         (_, false) => painted("✗ missing", Style::Bad),
         (Some(version), true) => plain(version),
         (None, true) if agent.harness == "echo" => plain("built in"),
@@ -89,6 +101,11 @@ fn row(agent: &AgentView) -> Vec<Cell> {
         plain(&agent.description),
     ]);
     cells
+}
+
+/// Tells whether an agent's program is there and may not be executed.
+fn is_refused(agent: &AgentView) -> bool {
+    agent.problem_code.as_deref() == Some(codes::AGENT_NOT_EXECUTABLE)
 }
 
 /// What is worth a line below the table.

@@ -1,0 +1,197 @@
+//! Commands as they are typed: what they say about several runs, odd values, directories and colours.
+
+use crate::support::{Ran, TestHome};
+use serde_json::{Value, json};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+/// A command that permissions hold for, even when root runs the tests.
+fn without_privileges(command: &Command) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        let mut same = Command::new(command.get_program());
+        same.args(command.get_args());
+        return with_surroundings(same, command);
+    }
+    let mut dropped = Command::new("/usr/bin/setpriv");
+    dropped.args(["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--"]).arg(command.get_program()).args(command.get_args());
+    with_surroundings(dropped, command)
+}
+
+fn with_surroundings(mut command: Command, like: &Command) -> Command {
+    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(std::process::Stdio::null());
+    command.current_dir(like.get_current_dir().expect("tests name a directory"));
+    command
+}
+
+fn ran(command: &mut Command) -> Ran {
+    command.output().expect("adj can be started").into()
+}
+
+#[test]
+fn cancel_names_each_run_it_refuses() {
+    let home = TestHome::new();
+    for name in ["e1", "e2"] {
+        home.start(name, "done");
+        home.finished(name);
+    }
+    home.start("live", "hang");
+    let text = home.adj(&["cancel", "e1", "live", "nobody", "e2"]);
+    assert_eq!(text.code, 7, "{text:?}");
+    assert!(text.out.contains("live") && !text.out.contains("e1"), "{text:?}");
+    let places: Vec<usize> = ["e1: the run has finished", "nobody", "e2: the run has finished"]
+        .iter()
+        .map(|part| text.err.find(part).unwrap_or_else(|| panic!("{part}: {text:?}")))
+        .collect();
+    assert!(places.is_sorted(), "in the order given: {text:?}");
+    let machine = home.adj(&["--json", "cancel", "e1", "nobody", "e2"]);
+    assert_eq!((machine.code, machine.out.as_str(), machine.err.lines().count()), (7, "", 1), "{machine:?}");
+    let line: Value = serde_json::from_str(&machine.err).expect("JSON");
+    let named: Vec<_> = line["errors"].as_array().expect("a list").iter().map(|error| (error["run"].clone(), error["code"].clone())).collect();
+    assert_eq!(named, [(json!("e1"), json!("run_finished")), (json!("nobody"), json!("not_found")), (json!("e2"), json!("run_finished"))]);
+    assert_eq!(line["error"]["code"], "run_finished", "{line}");
+}
+
+#[test]
+fn unmet_acceptance_points_to_what_shows_it() {
+    let home = TestHome::new();
+    let wait = home.adj(&["run", "-w", "-a", "echo", "-n", "unmet", "--accept", "sh -c \"echo why; exit 3\"", "say z"]);
+    assert_eq!(wait.code, 1, "{wait:?}");
+    assert!(wait.out.contains("✗ not accepted") && wait.out.contains("exit code 3"), "{wait:?}");
+    assert!(wait.err.contains("next: adj show unmet"), "{wait:?}");
+    let view = home.show("unmet");
+    assert_eq!((&view["status"], &view["outcome"], &view["exit_code"]), (&json!("error"), &json!("succeeded"), &json!(0)));
+    let shown = home.ok(&["show", "unmet"]);
+    assert!(shown.contains("exit code 3") && shown.contains("why") && shown.contains("0 (the agent's)"), "{shown}");
+    assert!(!shown.contains("success"), "{shown}");
+    let machine = home.adj(&["--json", "wait", "unmet"]);
+    assert!(machine.code == 1 && machine.err.contains("not accepted"), "{machine:?}");
+    let missing = home.adj(&["run", "-w", "-a", "echo", "-n", "typo", "--accept", "no-such-tool x", "say z"]);
+    assert!(missing.code == 1 && missing.out.contains("could not run") && missing.out.contains("no-such-tool"), "{missing:?}");
+    let piped = home.adj(&["run", "-a", "echo", "--accept", "ls | wc -l", "say z"]);
+    assert!(piped.code == 2 && piped.err.contains("sh -c"), "{piped:?}");
+}
+
+#[test]
+fn directory_that_cannot_be_entered_is_refused_before_the_start() {
+    let home = TestHome::new();
+    let closed = home.work().join("closed");
+    std::fs::create_dir(&closed).expect("a directory");
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o600)).expect("its mode");
+    let refused = ran(&mut without_privileges(&home.command(&["--json", "run", "-a", "echo", "-C", "closed", "done"])));
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("cannot be entered") && refused.err.contains("closed"), "{refused:?}");
+    // One that is closed when the run is started is named as what it is.
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o700)).expect("its mode");
+    std::fs::write(home.home.dir.join("config.toml"), "live_runs_max = 1\n").expect("the configuration can be written");
+    home.start("first", "ask \"go on?\"\ndone");
+    home.until_status("first", "waiting_parent_reply");
+    let queued = home.adj(&["run", "-d", "-a", "echo", "-n", "second", "-C", "closed", "done"]);
+    assert_eq!(queued.code, 0, "{queued:?}");
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o600)).expect("its mode");
+    home.ok(&["reply", "first", "yes"]);
+    let view = home.finished("second");
+    let reason = view["reason"].as_str().unwrap_or_default();
+    assert!(view["outcome"] == "spawn_failed" && reason.contains("cannot be entered") && !reason.contains("chmod +x"), "{view}");
+    let waited = home.adj(&["wait", "second"]);
+    assert!(waited.code == 125 && waited.err.contains("cannot be entered") && waited.err.contains("adj show second"), "{waited:?}");
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o700)).expect("its mode");
+}
+
+#[test]
+fn help_on_mcp_is_its_own_help() {
+    let home = TestHome::new();
+    let own = home.ok(&["mcp", "--help"]);
+    assert_eq!(home.ok(&["help", "mcp"]), own);
+    assert!(own.contains("--role") && own.contains("--max-wait"), "{own}");
+}
+
+#[test]
+fn numbers_are_refused_in_plain_words() {
+    let home = TestHome::new();
+    for (args, words) in [
+        (&["ps", "-n", "abc"][..], "\"abc\" is not a number from 1 to"),
+        (&["ps", "-n", "0"], "\"0\" is not a number from 1 to"),
+        (&["logs", "-n", "many", "x"], "\"many\" is not a number from 1 to"),
+        (&["chat", "show", "six"], "is not the number of a chat"),
+    ] {
+        let refused = home.adj(args);
+        assert!(refused.code == 2 && refused.err.contains(words) && !refused.err.contains("invalid digit"), "{args:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn colour_variables_are_honoured() {
+    let home = TestHome::new();
+    home.start("painted", "hang");
+    let is_painted = |variables: &[(&str, &str)]| {
+        let ran = ran(home.command(&["ps"]).envs(variables.iter().copied()));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out.contains('\u{1b}')
+    };
+    assert!(is_painted(&[("FORCE_COLOR", "1")]) && is_painted(&[("FORCE_COLOR", "1"), ("CLICOLOR", "0")]));
+    assert!(!is_painted(&[("FORCE_COLOR", "0"), ("CLICOLOR_FORCE", "1")]) && !is_painted(&[("NO_COLOR", "1"), ("FORCE_COLOR", "1")]));
+    home.ok(&["cancel", "painted"]);
+}
+
+#[test]
+fn output_without_a_final_newline_ends_its_line() {
+    let home = TestHome::with_config("[agents.raw]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"cat >/dev/null; printf hello\"]\n");
+    home.start_agent("raw", "open", "go");
+    home.finished("open");
+    for args in [&["logs", "open"][..], &["logs", "-f", "open"], &["logs", "-n", "5", "open"]] {
+        assert_eq!(home.ok(args), "hello\n", "{args:?}");
+    }
+}
+
+#[test]
+fn numbers_agree_with_their_nouns() {
+    let home = TestHome::new();
+    home.start("alone", "hang");
+    home.until_status("alone", "running");
+    let waited = home.adj(&["wait", "--timeout", "10ms", "alone"]);
+    assert!(waited.code == 124 && waited.err.contains("1 run is still at work"), "{waited:?}");
+    let stopped = home.ok(&["stop"]);
+    assert!(stopped.contains("1 run goes on"), "{stopped}");
+    home.ok(&["cancel", "alone"]);
+}
+
+#[test]
+fn doctor_works_without_a_home() {
+    let home = TestHome::new();
+    let ran = ran(home.command(&["doctor"]).env_remove("HOME").env_remove("ADJ_HOME"));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.out.contains("✗ home") && ran.out.contains("set HOME") && ran.out.contains("git"), "{ran:?}");
+}
+
+#[test]
+fn doctor_fixes_do_not_lead_to_doctor() {
+    let home = TestHome::new();
+    let ran = ran(home.command(&["doctor"]).env("ADJ_HOME", "/proc/nowhere"));
+    assert!(ran.code == 1 && ran.out.contains("✗ hub"), "{ran:?}");
+    assert!(!ran.out.contains("adj doctor") && !ran.err.contains("adj doctor"), "{ran:?}");
+}
+
+#[test]
+fn unreadable_configuration_gets_a_fitting_fix() {
+    let home = TestHome::new();
+    let config = home.home.dir.join("config.toml");
+    std::fs::set_permissions(&config, Permissions::from_mode(0o000)).expect("its mode");
+    let ran = ran(&mut without_privileges(&home.command(&["doctor"])));
+    assert!(ran.code == 1 && ran.out.contains("✗ config"), "{ran:?}");
+    assert!(ran.out.contains("a file that you can read") && !ran.out.contains("correct that line"), "{ran:?}");
+}
+
+#[test]
+fn program_without_execute_permission_is_not_missing() {
+    let home = TestHome::new();
+    let program = home.work().join("tool");
+    std::fs::write(&program, "#!/bin/sh\n").expect("a file");
+    let config = format!("[agents.tool]\nharness = \"plain\"\ncommand = [{:?}]\n", program.display().to_string());
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    let listed = home.ok(&["agents"]);
+    assert!(listed.contains("✗ not executable") && !listed.contains("missing"), "{listed}");
+    let agents = home.json(&["agents"]);
+    let tool = agents.as_array().expect("a list").iter().find(|agent| agent["name"] == "tool").expect("it is listed").clone();
+    assert_eq!(tool["problem_code"], "agent_not_executable");
+}
