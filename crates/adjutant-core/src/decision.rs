@@ -24,10 +24,11 @@ const OPTIONS_NAMED_MAX: usize = 10;
 const OPTION_CHARS_MAX: usize = 60;
 
 /// Returns what was meant by an answer to something with options: an option spelled out as it is, the
-/// option with that number, or other words as they are.
+/// option with that number, or other words as they are. Where all options are numbers themselves, another
+/// number is an answer in words, too.
 ///
 /// # Errors
-/// A number that no option has: as words it would be an answer that nobody meant.
+/// A number that no option has, beside options in words: nobody means that as an answer.
 pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<String, Denied> {
     let word = given.trim();
     if options.is_empty() {
@@ -36,10 +37,14 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
     if options.iter().any(|option| option == word) {
         return Ok(word.to_owned());
     }
-    if word.is_empty() || !word.chars().all(|c| c.is_ascii_digit()) {
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    if !is_number(word) {
         return Ok(given.to_owned());
     }
     let by_number = word.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    if by_number.is_none() && options.iter().all(|option| is_number(option.trim())) {
+        return Ok(word.to_owned());
+    }
     by_number.cloned().ok_or_else(|| {
         let named = options.iter().zip(1..).take(OPTIONS_NAMED_MAX);
         let named: Vec<String> =
@@ -127,6 +132,8 @@ mod tests {
         let chosen = |options: &[&str], given| chosen("answer", &options.iter().map(|&o| o.to_owned()).collect::<Vec<_>>(), given);
         assert_eq!(chosen(&["per user", "per key"], " 2 ").as_deref(), Ok("per key"));
         assert_eq!(chosen(&["2", "1"], "1").as_deref(), Ok("1"), "spelled out");
+        assert_eq!(chosen(&["1", "2", "4", "8"], "3").as_deref(), Ok("4"), "no option is spelled so");
+        assert_eq!(chosen(&["1", "2", "4", "8"], "16").as_deref(), Ok("16"), "a number among numbers is an answer");
         assert_eq!(chosen(&["a", "b"], "3 of them").as_deref(), Ok("3 of them"));
         assert_eq!(chosen(&[], " 1 ").as_deref(), Ok(" 1 "), "there is nothing to choose");
         for wrong in ["3", "0", "99999999999999999999999"] {

@@ -30,6 +30,18 @@ pub fn log_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
     home.join("logs").join(file_name(run_id, attempt, "log"))
 }
 
+/// Most attempts whose logs are named, the newest.
+const LOGS_NAMED_MAX: u32 = 50;
+
+/// Returns where the readable logs of a run lie, oldest first: that of its newest attempt, and those of
+/// earlier ones that wrote something.
+#[must_use]
+pub fn log_paths(home: &Path, run_id: &str, attempt: u32) -> Vec<PathBuf> {
+    let newest = attempt.max(1);
+    let all = newest.saturating_sub(LOGS_NAMED_MAX - 1).max(1)..=newest;
+    all.filter_map(|n| Some(log_path(home, run_id, n)).filter(|path| n == newest || path.exists())).collect()
+}
+
 /// Returns where the raw stream of an attempt lies, where its agent has one.
 #[must_use]
 pub fn raw_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {

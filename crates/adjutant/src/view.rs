@@ -32,6 +32,7 @@ macro_rules! call {
 mod agents;
 mod chats;
 mod hub;
+mod metadata;
 mod requests;
 mod runs;
 mod search;
@@ -40,6 +41,7 @@ mod waits;
 pub use agents::*;
 pub use chats::*;
 pub use hub::*;
+pub use metadata::*;
 pub use requests::*;
 pub use runs::*;
 pub use search::*;

@@ -203,9 +203,18 @@ async fn is_request(named: &str, cx: &Context) -> Result<bool, Stop> {
     }
 }
 
+/// Says what was recorded as the answer to a request.
+fn recorded(request: &RequestView) -> String {
+    let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
+    match request.option_chosen().filter(|_| request.decision.is_none()) {
+        Some(number) => format!("option {number}, {answer:?}"),
+        None => answer,
+    }
+}
+
 pub fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
     for request in &answered.requests {
-        let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
+        let answer = recorded(request);
         let (number, name) = (text::line(&request.number), text::line(&request.run_name));
         let done = if request.decision.is_none() { format!("answered {number} of {name}: {answer}") } else { format!("{number} of {name} {answer}") };
         let started = request.child_name.as_ref().map(|name| format!("; started {}", text::line(name))).unwrap_or_default();
@@ -247,7 +256,7 @@ pub async fn next(cx: &Context) -> Ended {
     let answer = decide::typed(oldest, &line).map_err(decide::mistyped)?;
     let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
     for request in &answered.requests {
-        let chosen = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
+        let chosen = recorded(request);
         let word = if request.decision.is_none() { "answered " } else { "" };
         cx.out.line(&format!("{} {word}{}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
     }

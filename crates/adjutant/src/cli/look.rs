@@ -182,7 +182,9 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "process that was left behind", "processes that were left behind")).as_deref(),
     )?;
     field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;
-    field("log", Some(&run.log_path))?;
+    for (n, path) in run.log_paths.iter().enumerate() {
+        field(if n == 0 { "log" } else { "" }, Some(path))?;
+    }
     if let Some(checkpoint) = &run.checkpoint {
         out.push_str(&left_behind(checkpoint, cx)?);
     }

@@ -35,8 +35,10 @@ pub struct Param {
     pub required: bool,
     /// What it means, where the name does not say it. Empty: left out of the schema.
     pub about: &'static str,
-    /// Further spellings that are accepted; under `--compat` the first one is listed instead.
+    /// Further spellings that are accepted.
     pub also: &'static [&'static str],
+    /// The original protocol's spelling, which is listed under `--compat` and accepted always. Empty: the same.
+    pub original: &'static str,
     /// Accepted always, listed only under `--compat`.
     pub compat_only: bool,
 }
@@ -45,7 +47,7 @@ impl Param {
     /// Describes an optional argument.
     #[must_use]
     pub const fn new(name: &'static str, kind: Kind) -> Self {
-        Self { name, kind, required: false, about: "", also: &[], compat_only: false }
+        Self { name, kind, required: false, about: "", also: &[], original: "", compat_only: false }
     }
 
     /// Makes the argument one that every call must have.
@@ -66,14 +68,25 @@ impl Param {
         Self { also, ..self }
     }
 
+    /// Names the original protocol's spelling.
+    #[must_use]
+    pub const fn original(self, original: &'static str) -> Self {
+        Self { original, ..self }
+    }
+
     /// Leaves the argument out of the list unless `--compat` asks for it.
     #[must_use]
     pub const fn compat_only(self) -> Self {
         Self { compat_only: true, ..self }
     }
 
-    fn listed_name(&self, compat: bool) -> &'static str {
-        if compat { self.also.first().copied().unwrap_or(self.name) } else { self.name }
+    fn listed_name(&self, list: Listing<'_>) -> &'static str {
+        let Listing::Original(apart) = list else { return self.name };
+        match apart.iter().find(|(name, _)| *name == self.name) {
+            Some((_, spelled)) => spelled,
+            None if self.original.is_empty() => self.name,
+            None => self.original,
+        }
     }
 
     fn schema(&self) -> Value {
@@ -97,27 +110,36 @@ impl Param {
     }
 
     fn goes_by(&self, name: &str) -> bool {
-        self.name == name || self.also.contains(&name)
+        self.name == name || (!self.original.is_empty() && self.original == name) || self.also.contains(&name)
     }
 }
 
-/// Writes the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions.
+/// In whose spelling arguments are listed.
+#[derive(Debug, Clone, Copy)]
+pub enum Listing<'a> {
+    Own,
+    /// The original protocol's; of these, it has another one for this tool.
+    Original(&'a [(&'static str, &'static str)]),
+}
+
+/// Writes the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions. `required` names
+/// arguments that the list says are required beside those that are.
 #[must_use]
-pub fn input_schema(params: &[Param], compat: bool) -> JsonObject {
+pub fn input_schema(params: &[Param], list: Listing<'_>, required: &[&str]) -> JsonObject {
     let mut properties = JsonObject::new();
-    let mut required = Vec::new();
-    for param in params.iter().filter(|param| compat || !param.compat_only) {
-        let name = param.listed_name(compat);
+    let mut needed = Vec::new();
+    for param in params.iter().filter(|param| matches!(list, Listing::Original(_)) || !param.compat_only) {
+        let name = param.listed_name(list);
         properties.insert(name.to_owned(), param.schema());
-        if param.required {
-            required.push(name);
+        if param.required || required.contains(&param.name) {
+            needed.push(name);
         }
     }
     let mut schema = JsonObject::new();
     schema.insert("type".into(), json!("object"));
     schema.insert("properties".into(), Value::Object(properties));
-    if !required.is_empty() {
-        schema.insert("required".into(), json!(required));
+    if !needed.is_empty() {
+        schema.insert("required".into(), json!(needed));
     }
     schema
 }
@@ -373,7 +395,7 @@ fn unknown(params: &[Param], name: &str) -> Refusal {
     let shown = super::text::quoted(name, 60);
     let nearest = params
         .iter()
-        .flat_map(|param| std::iter::once(param.name).chain(param.also.iter().copied()))
+        .flat_map(|param| [param.name, param.original].into_iter().chain(param.also.iter().copied()).filter(|name| !name.is_empty()))
         .min_by_key(|known| super::text::distance(known, name));
     let all: Vec<&str> = params.iter().map(|param| param.name).collect();
     let hint = match nearest {

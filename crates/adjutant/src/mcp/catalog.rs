@@ -5,7 +5,7 @@
 //! with when to use the tool and end with what comes next. Budgets in tokens (o200k) over names,
 //! descriptions and arguments: parent 1,800, worker 1,200, with room for tools to come.
 
-use super::args::{Args, DECISIONS, Kind, Param};
+use super::args::{Args, DECISIONS, Kind, Listing, Param, input_schema};
 use super::caller::Caller;
 use super::refusal::Refusal;
 use super::server::{Role, Server};
@@ -60,15 +60,15 @@ pub struct ToolRow {
     pub run: Run,
 }
 
-const RUN: Param = Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]).about("Id or name");
-const OWN_RUN: Param = Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]).compat_only();
-const MESSAGE_ID: Param = Param::new("message_id", Kind::Text).also(&["messageId"]);
+const RUN: Param = Param::new("run_id", Kind::Text).original("runId").also(&["subagent_id"]).about("Id or name");
+const OWN_RUN: Param = Param::new("run_id", Kind::Text).original("runId").also(&["subagent_id"]).compat_only();
+const MESSAGE_ID: Param = Param::new("message_id", Kind::Text).original("messageId");
 const WAIT: Param = Param::new("wait_s", Kind::Integer);
 const KEY: Param = Param::new("idempotency_key", Kind::Text);
 const STATUS: Param = Param::new("status", Kind::Word(&["running", "success", "completed", "partial_success", "failed", "error"])).required();
 
-const LABEL: Param = Param::new("agent_name", Kind::Text).also(&["agentName"]).compat_only();
-const CHAT_ID: Param = Param::new("chat_id", Kind::Integer).also(&["chatId"]);
+const LABEL: Param = Param::new("agent_name", Kind::Text).original("agentName").compat_only();
+const CHAT_ID: Param = Param::new("chat_id", Kind::Integer).original("chatId");
 
 const START_CHAT: ToolRow = ToolRow {
     name: "start_chat",
@@ -134,7 +134,7 @@ const SEND_MESSAGE: ToolRow = ToolRow {
         WAIT,
         KEY,
         LABEL,
-        Param::new("include_history", Kind::Bool).also(&["includeHistory"]).compat_only().about("Always true"),
+        Param::new("include_history", Kind::Bool).original("includeHistory").compat_only().about("Always true"),
         Param::new("model", Kind::Text).compat_only().about("Not taken: the agent's configuration says it"),
     ],
     actions: &[Action::Say],
@@ -159,7 +159,7 @@ pub const PARENT: [ToolRow; 13] = [
         about: "Use to hand a task to another coding agent, which works on it in the background. It sees nothing of this conversation, so the prompt must stand alone. Start all independent tasks first, then call wait_for_subagents.",
         params: &[
             Param::new("agent", Kind::Text).required().about("From list_agents"),
-            Param::new("prompt", Kind::Text).also(&["input"]).required(),
+            Param::new("prompt", Kind::Text).original("input").required(),
             Param::new("cwd", Kind::Text).about("Default: this project"),
             Param::new("name", Kind::Text).about("Short name for the run"),
             Param::new("timeout_s", Kind::Integer).about("Limit on active time"),
@@ -398,7 +398,7 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("independence", Kind::Word(&["can_proceed_parallel", "blocks_current_work", "optional"])),
             Param::new("context_required", Kind::Text),
             Param::new("coordination", Kind::Text),
-            Param::new("reason", Kind::Text).also(&["delegation_reason"]),
+            Param::new("reason", Kind::Text).original("delegation_reason"),
             Param::new("agent", Kind::Text).about("Default: yours"),
             Param::new("directory", Kind::Text).also(&["cwd"]),
             Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
@@ -522,6 +522,24 @@ pub const ALIASES: [(&str, &str); 10] = [
     ("ask-gemini", "send_message"),
 ];
 
+/// Arguments that the original protocol spells in another way for one tool, by the tool's listed name.
+const SPELLED_APART: [(&str, &[(&str, &str)]); 4] = [
+    ("check_answer", &[("message_id", "message_id")]),
+    ("get_pending_questions", &[("run_id", "run_id")]),
+    ("ask_gemini", &[("message", "prompt")]),
+    ("ask-gemini", &[("message", "prompt")]),
+];
+
+/// Arguments that the original protocol requires, by the tool's listed name. Calls without them are accepted.
+const ORIGINALLY_REQUIRED: [(&str, &[&str]); 6] = [
+    ("ask_parent", &["question"]),
+    ("check_message_status", &["run_id", "message_id"]),
+    ("check_status", &["run_id"]),
+    ("send-message", &["chat_id", "agent_name", "message"]),
+    ("ask_gemini", &["message"]),
+    ("ask-gemini", &["message"]),
+];
+
 /// `run_subagent_<agent>` starts a run of that agent.
 pub const RUN_PREFIX: &str = "run_subagent_";
 
@@ -568,12 +586,17 @@ pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> 
 
 impl ToolRow {
     fn listed(&self, name: &str, about: &str, compat: bool) -> Tool {
-        self.described(name, about, super::args::input_schema(self.params, compat))
+        if !compat {
+            return self.described(name, about, input_schema(self.params, Listing::Own, &[]));
+        }
+        let apart = SPELLED_APART.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
+        let required = ORIGINALLY_REQUIRED.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
+        self.described(name, about, input_schema(self.params, Listing::Original(apart), required))
     }
 
     fn listed_for_agent(&self, agent: &str, about: &str) -> Tool {
         let params: Vec<Param> = self.params.iter().filter(|param| param.name != "agent").copied().collect();
-        self.described(&format!("{RUN_PREFIX}{agent}"), about, super::args::input_schema(&params, true))
+        self.described(&format!("{RUN_PREFIX}{agent}"), about, input_schema(&params, Listing::Original(&[]), &[]))
     }
 
     fn described(&self, name: &str, about: &str, input: JsonObject) -> Tool {
@@ -688,6 +711,79 @@ mod tests {
             assert!(names.iter().any(|listed| listed == name), "{name}");
         }
         assert!(caps::UNKNOWN < caps::OWN_WORKER);
+    }
+
+    /// The arguments of the original tools as their protocol writes them, and which it requires.
+    const ORIGINAL: [(Role, &str, &[&str], &[&str]); 21] = [
+        (Role::Parent, "run_subagent_claude", &["input"], &["input"]),
+        (Role::Parent, "check_subagent_status", &["runId"], &[]),
+        (Role::Parent, "check_status", &["runId"], &["runId"]),
+        (Role::Parent, "get_subagent_logs", &["runId"], &["runId"]),
+        (Role::Parent, "get_logs", &["runId"], &["runId"]),
+        (Role::Parent, "update_subagent_status", &["runId", "status", "summary"], &["runId", "status"]),
+        (Role::Parent, "update_status", &["runId", "status", "summary"], &["runId", "status"]),
+        (Role::Parent, "reply_subagent", &["runId", "messageId", "answer"], &[]),
+        (Role::Parent, "get_pending_questions", &["run_id"], &[]),
+        (Role::Parent, "start-chat", &["title"], &["title"]),
+        (Role::Parent, "list-chats", &[], &[]),
+        (Role::Parent, "show-chat", &["chatId"], &["chatId"]),
+        (Role::Parent, "send-message", &["chatId", "agentName", "message"], &["chatId", "agentName", "message"]),
+        (Role::Parent, "ask_gemini", &["chatId", "agentName", "prompt"], &["prompt"]),
+        (Role::Worker, "ask_parent", &["runId", "question"], &["question"]),
+        (Role::Worker, "check_message_status", &["runId", "messageId"], &["runId", "messageId"]),
+        (Role::Worker, "check_answer", &["message_id"], &["message_id"]),
+        (Role::Worker, "send-message", &["chatId", "agentName", "message"], &["chatId", "agentName", "message"]),
+        (
+            Role::Worker,
+            "update_subagent_status",
+            &["status", "summary", "deliverables", "metrics_achieved", "issues_encountered", "recommendations", "total_duration"],
+            &["status"],
+        ),
+        (
+            Role::Worker,
+            "stop_work",
+            &["stop_reason", "details", "blocker_type", "completed_work", "blocked_work", "state_snapshot", "resume_requirements", "error_recovery"],
+            &["stop_reason", "details"],
+        ),
+        (
+            Role::Worker,
+            "delegate_work",
+            &["new_task_description", "delegation_reason", "independence", "context_required", "estimated_duration", "priority", "coordination"],
+            &["new_task_description"],
+        ),
+    ];
+
+    #[test]
+    fn compat_lists_the_original_names_and_what_is_required() {
+        for (role, name, args, required) in ORIGINAL {
+            let list = list(role, true, &[("claude".into(), String::new())]);
+            let tool = list.iter().find(|tool| tool.name == name).unwrap_or_else(|| panic!("{role:?}: no {name}"));
+            let schema = tool.schema_as_json_value();
+            let listed: Vec<&String> = schema["properties"].as_object().expect("properties").keys().collect();
+            for arg in args {
+                assert!(listed.iter().any(|listed| listed == arg), "{role:?} {name}: no {arg} in {listed:?}");
+            }
+            let needed: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            for arg in required {
+                assert!(needed.contains(arg), "{role:?} {name}: {arg} is not required, only {needed:?}");
+            }
+            // A client that goes by the list is understood.
+            let row = find(role, name).expect("a tool");
+            let given = schema["properties"].as_object().expect("properties").iter().map(|(name, schema)| {
+                let value = match schema["type"].as_str() {
+                    Some("integer") => json!(1),
+                    Some("boolean") => json!(true),
+                    Some("array") => json!([]),
+                    Some("object") => json!({}),
+                    _ => schema["enum"].get(0).cloned().unwrap_or_else(|| json!("x")),
+                };
+                (name.clone(), value)
+            });
+            let mut given: JsonObject = given.collect();
+            given.insert("agent".to_owned(), json!("claude"));
+            let given = given.into_iter().filter(|(name, _)| name != "agent" || row.params.iter().any(|param| param.name == "agent")).collect();
+            assert!(Args::read(row.params, Some(given)).is_ok(), "{role:?} {name}");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::{chats, tasks, text};
 use crate::config;
 use crate::text::count;
 use crate::view::{
-    AgentView, AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListMentions, ListRequests, ListRuns, Pause, ReadLogs, ReadRequest,
-    RequestView, Resume, Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
+    AgentView, AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListMentions, ListRequests, ListRuns, METADATA_MESSAGES_MAX, Pause,
+    ReadLogs, ReadRequest, RequestView, Resume, Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -231,15 +231,13 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
 /// Adds the original protocol's spelling of everything.
 async fn with_metadata(server: &Server, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
     let Value::Object(metadata) = metadata(server, run).await? else { return Ok(shown) };
-    // Where both have a field of that name, it means the same and ours is the finer one.
-    let ours = ["status", "summary"];
-    Ok(metadata.into_iter().filter(|(name, _)| !ours.contains(&name.as_str())).fold(shown, |shown, (name, value)| shown.with(&name, value)))
+    Ok(metadata.into_iter().fold(shown, |shown, (name, value)| shown.with(&name, value)))
 }
 
 async fn metadata(server: &Server, run: &RunView) -> Result<Value, Refusal> {
-    let all = ListRequests { run: Some(run.run_id.clone()), all: true, limit: None };
+    let all = ListRequests { run: Some(run.run_id.clone()), all: true, limit: Some(METADATA_MESSAGES_MAX) };
     let list = server.client().call(&all).await?;
-    Ok(show::metadata(run, &list.requests))
+    Ok(crate::view::metadata(run, &list.requests))
 }
 
 async fn list_runs(server: &Server) -> Ended {
@@ -285,10 +283,11 @@ pub(super) async fn get_subagent_logs(server: &Server, _caller: &Caller, args: A
         "omitted": page.omitted,
         "ended": page.ended,
         "path": page.path,
+        "paths": page.paths,
     }))
     .line(format!("log of {}, bytes {} to {} of {}, {state}", line(&page.name, 60), page.from, page.next, page.total))
     .lines((page.omitted > 0).then(|| format!("{} bytes within were dropped: the log is limited", page.omitted)))
-    .line(format!("whole log: {}", line(&page.path, 4_096)))
+    .line(format!("whole log: {}", line(&page.paths.join(", "), 4_096)))
     .quotation(barred(&page.text));
     done(shown.next(match (at_end, page.ended) {
         (false, _) => format!("get_subagent_logs run_id={} after={} for more", line(&page.name, 60), page.next),
@@ -375,6 +374,8 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
             "number": request.number,
             "run_id": request.run_id,
             "status": request.status,
+            "answer": request.answer.as_deref().map(|answer| cut(answer, RESULT_CHARS_LISTED)),
+            "option": request.option_chosen(),
             "decision": request.decision,
             "child": request.child,
             "child_name": request.child_name,
@@ -382,6 +383,7 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
         "runs": answered.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(),
     }))
     .line(message)
+    .lines(answered.requests.iter().map(show::recorded_line))
     .lines(answered.requests.iter().filter_map(|request| request.child_name.as_ref()).map(|child| format!("started {}", line(child, 60))))
     .lines(answered.runs.iter().map(show::run_line));
     if let (true, Some(run)) = (server.compat(), answered.runs.first()) {

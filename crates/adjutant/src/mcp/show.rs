@@ -275,7 +275,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     if run.output_left_open {
         lines.push("a process it had left behind kept its output open and was cut off".to_owned());
     }
-    lines.push(format!("log {}", line(&run.log_path, 4_096)));
+    lines.push(format!("log {}", line(&run.log_paths.join(", "), 4_096)));
     lines
 }
 
@@ -504,34 +504,12 @@ pub fn message_line(message: &MessageView) -> String {
     format!("message from {} at {}: {}", line(&message.from, 80), line(&message.sent_at, 40), quoted(&message.text, usize::MAX))
 }
 
-/// Writes a run as the original protocol's metadata file has it.
+/// Says what was recorded about a request: which of its options, or the words.
 #[must_use]
-pub fn metadata(run: &RunView, requests: &[RequestView]) -> Value {
-    let messages: Vec<Value> = requests
-        .iter()
-        .map(|request| {
-            json!({
-                "messageId": request.message_id,
-                "questionContent": request.question,
-                "questionTimestamp": request.asked_at,
-                "answerContent": request.answer,
-                "answerTimestamp": request.answered_at,
-                "messageStatus": request.message_status,
-            })
-        })
-        .collect();
-    json!({
-        "runId": run.run_id,
-        "agentName": run.agent,
-        "startTime": run.started_at.as_ref().unwrap_or(&run.created_at),
-        "status": run.status,
-        "exitCode": run.exit_code,
-        "endTime": run.ended_at,
-        "summary": run.summary,
-        "lastUpdated": run.updated_at,
-        "error": run.reason,
-        "messages": messages,
-    })
+pub fn recorded_line(request: &RequestView) -> String {
+    let answer = quoted(request.answer.as_deref().unwrap_or_default(), RESULT_CHARS_LISTED);
+    let option = request.option_chosen().map(|number| format!("option {number}, ")).unwrap_or_default();
+    format!("{} recorded: {option}{answer}", line(&request.number, 24))
 }
 
 #[cfg(test)]

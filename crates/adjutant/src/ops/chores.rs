@@ -1,19 +1,15 @@
 //! What is due by itself: deadlines, retention, and the rendered copies of runs beside their logs.
 
 use super::{OpError, Ops};
-use crate::clock::{self, rfc3339};
+use crate::clock;
 use crate::config::Home;
-use crate::store::{KEYS_KEPT_MS, Run, StoreError, due_stopped, newest_of, next_until, run_by_id};
-use crate::view::ReportView;
-use adjutant_core::{Exit, Principal, RequestState, RunEvent, RunId, RunState, StopReason, Time};
-use serde_json::{Value, json};
+use crate::store::{KEYS_KEPT_MS, StoreError, due_stopped, newest_of, next_until, run_by_id};
+use crate::view::{METADATA_MESSAGES_MAX, metadata};
+use adjutant_core::{Principal, RunEvent, RunId, RunState, StopReason, Time};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-
-/// Most exchanges that a run's rendered copy carries, the newest.
-const MESSAGES_RENDERED_MAX: u32 = 500;
 
 /// How long webhooks' deliveries are kept and shown that failed for good.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -77,72 +73,16 @@ impl Ops {
     pub fn render_meta(&self, id: RunId) -> Result<(), OpError> {
         let found = self.store.read(|connection| match run_by_id(connection, id)? {
             Some(run) => {
-                let requests = newest_of(connection, id, true, MESSAGES_RENDERED_MAX)?;
-                let view = super::render::run(connection, &self.home, &run)?;
-                Ok(Some((run, requests, view)))
+                let requests = newest_of(connection, id, true, METADATA_MESSAGES_MAX)?;
+                Ok(Some((super::render::run(connection, &self.home, &run)?, requests)))
             }
             None => Ok::<_, StoreError>(None),
         })?;
-        let Some((run, requests, view)) = found else { return Ok(()) };
-        let messages: Vec<Value> = requests
-            .iter()
-            .map(|request| {
-                let answer = request.state.answer();
-                json!({
-                    "messageId": request.id.to_string(),
-                    "questionContent": request.question,
-                    "questionTimestamp": rfc3339(request.asked_at),
-                    "answerContent": answer.map(|answer| answer.decision.to_text()),
-                    "answerTimestamp": answer.map(|answer| rfc3339(answer.at)),
-                    "messageStatus": message_status(&request.state),
-                })
-            })
-            .collect();
-        let meta = json!({
-            "runId": run.id.to_string(),
-            "agentName": run.agent,
-            "command": run.agent,
-            "startTime": rfc3339(run.started_at.unwrap_or(run.created_at)),
-            "status": view.status,
-            "exitCode": exit_code(&run),
-            "endTime": run.ended_at.map(rfc3339),
-            "summary": run.summary.as_deref().or(run.result.as_deref()),
-            "lastUpdated": rfc3339(run.updated_at),
-            "error": error_text(&run),
-            "messages": messages,
-            "completion_report": view.report.map(|report| meta_report(&run, &report)),
-        });
+        let Some((run, requests)) = found else { return Ok(()) };
+        let meta = metadata(&run, &requests.iter().map(super::render::request).collect::<Vec<_>>());
         let text = serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
-        let path = self.home.logs_dir().join(format!("{}.meta.json", run.id));
+        let path = self.home.logs_dir().join(format!("{}.meta.json", run.run_id));
         write_atomically(&path, &text).map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
-    }
-}
-
-/// A report under the names that the original protocol has for its fields, with what was seen.
-fn meta_report(run: &Run, report: &ReportView) -> Value {
-    let mut fields = json!({"agent_id": run.id.to_string(), "timestamp": rfc3339(run.updated_at)});
-    if let (Some(fields), Ok(Value::Object(report))) = (fields.as_object_mut(), serde_json::to_value(report)) {
-        fields.extend(report);
-    }
-    fields
-}
-
-fn message_status(state: &RequestState) -> &'static str {
-    state.message_status()
-}
-
-fn exit_code(run: &Run) -> Option<i32> {
-    match run.exit? {
-        Exit::Code(code) => Some(code),
-        Exit::Signal(signal) => Some(128 + signal),
-    }
-}
-
-fn error_text(run: &Run) -> Option<String> {
-    match run.state {
-        RunState::Finished(adjutant_core::Outcome::Succeeded) => None,
-        RunState::Finished(outcome) => Some(run.detail.as_ref().map_or_else(|| outcome.to_string(), |detail| format!("{outcome}: {detail}"))),
-        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) | RunState::Stopped { .. } => None,
     }
 }
 

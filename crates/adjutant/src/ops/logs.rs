@@ -50,6 +50,7 @@ pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPag
                 .map_err(|error| OpError::Io(error.to_string()))?;
         let moved = part.next > call.after.unwrap_or(0) || call.after.is_none();
         if moved || ended || Instant::now() >= deadline {
+            let paths = logs::log_paths(&ops.home().dir, &id, attempt);
             return Ok(LogPage {
                 run_id: id,
                 name: run.name.clone(),
@@ -60,6 +61,7 @@ pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPag
                 total: part.total,
                 omitted: part.omitted,
                 path: path.display().to_string(),
+                paths: paths.iter().map(|path| path.display().to_string()).collect(),
             });
         }
         let Some(watch) = &watch else {

@@ -2,6 +2,7 @@
 
 use crate::clock::rfc3339;
 use crate::config::Home;
+use crate::logs;
 use crate::store::Connection;
 use crate::store::{
     Event, Group, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
@@ -55,7 +56,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
         (reason, detail) => reason.or_else(|| detail.clone()),
     };
-    let log = if run.attempt.0 <= 1 { format!("{}.log", run.id) } else { format!("{}.{}.log", run.id, run.attempt) };
+    let logs = logs::log_paths(&home.dir, &run.id.to_string(), run.attempt.0);
+    let log_paths: Vec<String> = logs.iter().map(|path| path.display().to_string()).collect();
     RunView {
         run_id: run.id.to_string(),
         name: run.name.clone(),
@@ -119,7 +121,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         parent_name: None,
         children: Vec::new(),
         shares_directory_with: Vec::new(),
-        log_path: home.logs_dir().join(log).display().to_string(),
+        log_path: log_paths.last().cloned().unwrap_or_default(),
+        log_paths,
         cursor: run.last_seq.0,
         messages: Vec::new(),
     }

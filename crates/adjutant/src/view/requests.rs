@@ -306,6 +306,16 @@ pub struct RequestView {
     pub messages: Vec<MessageView>,
 }
 
+impl RequestView {
+    /// Returns the number, from 1, of the option that the answer (or what was said along with an approval)
+    /// is.
+    #[must_use]
+    pub fn option_chosen(&self) -> Option<usize> {
+        let said = if self.kind == "question" { self.answer.as_ref() } else { self.reason.as_ref() }?;
+        self.options.iter().position(|option| option == said).map(|at| at + 1)
+    }
+}
+
 /// The place of a request among those that were asked together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupView {

@@ -345,7 +345,11 @@ pub struct RunView {
     /// Other live runs in the same directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_directory_with: Vec<String>,
+    /// The log of the newest attempt.
     pub log_path: String,
+    /// The logs of all attempts, oldest first.
+    #[serde(default)]
+    pub log_paths: Vec<String>,
     /// Position of the newest event about the run; a wait with `after` below it reports its end.
     #[serde(default)]
     pub cursor: i64,
@@ -525,5 +529,9 @@ pub struct LogPage {
     pub omitted: u64,
     /// Nothing more will ever come.
     pub ended: bool,
+    /// The log of the newest attempt.
     pub path: String,
+    /// The logs of all attempts, oldest first: together they are the whole output.
+    #[serde(default)]
+    pub paths: Vec<String>,
 }

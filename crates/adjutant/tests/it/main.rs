@@ -23,6 +23,7 @@ mod model;
 mod processes;
 mod prompts;
 mod protocol;
+mod records;
 mod reports;
 mod search;
 mod shown;

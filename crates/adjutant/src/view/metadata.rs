@@ -1,0 +1,54 @@
+//! The metadata of a run as the original protocol has it: the content of `<run-id>.meta.json`, and of what
+//! its tools return.
+
+use super::{RequestView, RunView};
+use serde_json::{Value, json};
+
+/// Most exchanges that the metadata carries, the newest.
+pub const METADATA_MESSAGES_MAX: u32 = 500;
+
+/// Writes a run and its requests under the original protocol's names.
+#[must_use]
+pub fn metadata(run: &RunView, requests: &[RequestView]) -> Value {
+    let messages: Vec<Value> = requests
+        .iter()
+        .map(|request| {
+            json!({
+                "messageId": request.message_id,
+                "questionContent": request.question,
+                "questionTimestamp": request.asked_at,
+                "answerContent": request.answer,
+                "answerTimestamp": request.answered_at,
+                "messageStatus": request.message_status,
+            })
+        })
+        .collect();
+    json!({
+        "runId": run.run_id,
+        "agentName": run.agent,
+        "command": run.agent,
+        "startTime": run.started_at.as_ref().unwrap_or(&run.created_at),
+        "status": run.status,
+        "exitCode": run.exit_code,
+        "endTime": run.ended_at,
+        "summary": run.summary.as_ref().or(run.result.as_ref()),
+        "lastUpdated": run.updated_at,
+        "error": error(run),
+        "messages": messages,
+        "completion_report": completion_report(run),
+    })
+}
+
+fn error(run: &RunView) -> Option<String> {
+    let outcome = run.outcome.as_deref().filter(|outcome| *outcome != "succeeded")?;
+    Some(run.reason.as_ref().map_or_else(|| outcome.to_owned(), |reason| format!("{outcome}: {reason}")))
+}
+
+/// The report under the names that the original protocol has for its fields, with what was seen.
+fn completion_report(run: &RunView) -> Option<Value> {
+    let mut fields = json!({"agent_id": run.run_id, "timestamp": run.updated_at});
+    if let (Some(fields), Ok(Value::Object(report))) = (fields.as_object_mut(), serde_json::to_value(run.report.as_ref()?)) {
+        fields.extend(report);
+    }
+    Some(fields)
+}

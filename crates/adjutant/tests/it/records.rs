@@ -1,0 +1,98 @@
+//! What is shown of a run is what is on record: answers as they were taken, its metadata, its logs.
+
+use crate::mcp::Session;
+use crate::support::TestHome;
+use serde_json::{Value, json};
+use std::path::Path;
+
+#[test]
+fn reply_says_what_was_recorded() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let script = "---\nask \"How many workers?\" [options: 1|2|4|8]\nask \"And now?\" [options: 1|2|4|8]\nask \"At last?\" [options: 1|2|4|8]\n\
+                  ask \"Which one?\" [options: red|green]\ndone ok";
+    let run = session.done("run_subagent", json!({"agent": "echo", "prompt": script}))["run_id"].as_str().expect("an id").to_owned();
+    let mut reply = |number: &str, answer: &str| {
+        home.until(&format!("{number} is asked"), || (home.inbox(&[])[0]["number"] == number).then_some(()));
+        session.tool("reply_subagent", json!({"message_id": number, "answer": answer}))
+    };
+    let text = |reply: &Value| reply["content"][0]["text"].as_str().expect("a text").to_owned();
+    let taken = reply("Q1", "3");
+    assert!(text(&taken).contains("Q1 recorded: option 3, \"4\""), "{taken}");
+    assert_eq!(
+        (&taken["structuredContent"]["requests"][0]["option"], &taken["structuredContent"]["requests"][0]["answer"]),
+        (&json!(3), &json!("4"))
+    );
+    let taken = reply("Q2", "2");
+    assert!(text(&taken).contains("Q2 recorded: option 2, \"2\""), "an option's text counts before its place: {taken}");
+    let taken = reply("Q3", "16");
+    assert!(text(&taken).contains("Q3 recorded: \"16\""), "a number among numbers is an answer: {taken}");
+    let refused = reply("Q4", "16");
+    assert!(refused["isError"] == true && text(&refused).contains("there is no option 16"), "{refused}");
+    let said = home.ok(&["reply", "Q4", "2"]);
+    assert!(said.contains("option 2, \"green\""), "{said}");
+    home.finished(&run);
+    let log = home.log(&run);
+    for answer in ["answer: 4\n", "answer: 2\n", "answer: 16\n", "answer: green\n"] {
+        assert!(log.contains(answer), "{answer:?} is missing in {log}");
+    }
+}
+
+/// The run's rendered metadata, once it shows this.
+fn metadata(home: &TestHome, run: &str, field: &str, value: &Value) -> Value {
+    let path = home.home.logs_dir().join(format!("{run}.meta.json"));
+    home.until(&format!("{field} is {value} in its metadata"), || {
+        let meta: Value = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+        (meta[field] == *value).then_some(meta)
+    })
+}
+
+#[test]
+fn compat_status_is_the_metadata_file() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &["--compat"], false);
+    let mut started = |script: &str| {
+        let run = session.done("run_subagent_echo", json!({"input": script, "cwd": home.work()}));
+        let run = run["runId"].as_str().expect("runId").to_owned();
+        home.until("it has asked", || (home.show(&run)["pending_total"] == 1).then_some(()));
+        let replied = session.done("reply_subagent", json!({"runId": run, "answer": "this"}));
+        (run, replied["updatedMetadata"].clone())
+    };
+    let (cancelled, updated) = started("---\nask \"Which?\"\nhang");
+    let keys = |meta: &Value| meta.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&updated), keys(&metadata(&home, &cancelled, "runId", &json!(cancelled))));
+    let (reported, _) = started("---\nask \"Which?\"\nreport success all done");
+    home.ok(&["cancel", &cancelled]);
+    for (run, field, value) in [(&cancelled, "error", json!("cancelled")), (&reported, "summary", json!("all done"))] {
+        home.finished(run);
+        let file = metadata(&home, run, field, &value);
+        let status = session.done("check_subagent_status", json!({"runId": run}));
+        for (name, value) in file.as_object().expect("an object") {
+            // Written a moment after what it shows.
+            assert_eq!(status[name], *value, "{name} of {run}");
+        }
+    }
+}
+
+#[test]
+fn every_log_of_a_resumed_run_is_named() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let prompt = "---\nsay first words\nhang\nresume-here\nsay second words";
+    let run = session.done("run_subagent", json!({"agent": "echo", "prompt": prompt}))["run_id"].as_str().expect("an id").to_owned();
+    home.until_log(&run, "first words");
+    home.ok(&["pause", &run]);
+    home.until_status(&run, "stopped");
+    home.ok(&["resume", &run]);
+    home.finished(&run);
+    let files = [format!("{run}.log"), format!("{run}.2.log")].map(|name| home.home.logs_dir().join(name).display().to_string());
+    let page = session.tool("get_subagent_logs", json!({"run_id": run, "after": 0}));
+    let text = page["content"][0]["text"].as_str().expect("a text");
+    assert!(text.contains(&format!("whole log: {}", files.join(", "))), "{text}");
+    assert_eq!(page["structuredContent"]["paths"], json!(files));
+    let (view, shown) = (home.show(&run), home.ok(&["show", &run]));
+    assert_eq!((&view["log_path"], &view["log_paths"]), (&json!(files[1]), &json!(files)));
+    assert!(files.iter().all(|file| shown.contains(file)), "{shown}");
+    let whole: String = files.iter().map(|file| std::fs::read_to_string(Path::new(file)).expect("a log")).collect();
+    assert!(whole.contains("first words") && whole.contains("second words"), "{whole}");
+}
