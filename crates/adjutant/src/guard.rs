@@ -10,7 +10,7 @@ use crate::failpoint::failpoint;
 use crate::link::AttemptDir;
 use crate::process::start::{INHERITED, SELF_EXE};
 use crate::process::tree::{self, Reaped};
-use crate::process::{EXIT_LOCKED, Feed, Lock, Spawn, hygiene};
+use crate::process::{EXIT_LOCKED, Feed, Lock, Spawn, hygiene, limit};
 use rustix::process::{Pid, WaitOptions};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -39,6 +39,10 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
     };
     lock.write_pid(rustix::process::getpid())?;
     hygiene::become_subreaper()?;
+    if let Err(error) = limit::set(dir) {
+        // Without it, stragglers are still recognised by their environment.
+        complain(&error);
+    }
     failpoint!("guard.before_supervisor");
     let Some((supervisor, _lifeline)) = start_supervisor(dir)? else {
         return Ok(ExitCode::from(EXIT_LOCKED));

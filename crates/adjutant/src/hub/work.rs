@@ -3,9 +3,10 @@
 use super::Hub;
 use crate::clock;
 use crate::failpoint::failpoint;
+use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError, Uncounted, until};
 use crate::process::foreground::own_filtered;
-use crate::process::{spawn_guard, tree, watch};
+use crate::process::{limit, spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
@@ -33,6 +34,8 @@ const RENDER_LATEST: Duration = Duration::from_secs(30);
 /// How long runs may take to end whose home goes with the hub.
 const END_ALL_MS: u64 = 20_000;
 const END_ALL_MAX: u32 = 1_000;
+/// How long guards and supervisors may take to end after their runs.
+const LEAVE_MAX: Duration = Duration::from_secs(3);
 /// What counting the tokens of a window's messages may take.
 const COUNT_LIMIT: Duration = Duration::from_secs(30);
 /// What was said is indexed this long after it, and a part at a time that is small beside the rest of
@@ -171,8 +174,8 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
         return Ok(());
     }
     // Guard and supervisor are both gone without a word: whatever they held may still be there.
-    let (run, n) = (id.run.to_string(), id.n.0);
-    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&run, n)).await.map_err(|error| OpError::Io(error.to_string()))?;
+    let (run, n, value) = (id.run.to_string(), id.n.0, limit::of_attempt(&hub.ops.attempt_dir(id)));
+    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&run, n, Some(value))).await.map_err(|error| OpError::Io(error.to_string()))?;
     if killed > 0 {
         tracing::warn!(attempt = %id, killed, "what its guard and supervisor left behind was killed");
     }
@@ -315,12 +318,24 @@ pub(super) async fn end_all(hub: &Hub) {
             tracing::debug!(%error, run = run.name, "not cancelled");
         }
     }
-    if !runs.is_empty() {
-        let runs = runs.into_iter().map(|run| run.run_id).collect();
-        let wait = Wait { runs, until: WaitUntil::All, after: None, wait_ms: END_ALL_MS };
-        if let Err(error) = hub.ops.wait(&Principal::Person, &wait).await {
-            tracing::error!(%error, "the ends of the runs cannot be waited for");
+    if runs.is_empty() {
+        return;
+    }
+    let wait = Wait { runs: runs.iter().map(|run| run.run_id.clone()).collect(), until: WaitUntil::All, after: None, wait_ms: END_ALL_MS };
+    if let Err(error) = hub.ops.wait(&Principal::Person, &wait).await {
+        tracing::error!(%error, "the ends of the runs cannot be waited for");
+    }
+    // A run has ended when its supervisor says so; guard and supervisor themselves end a moment later.
+    let dirs = runs.iter().filter(|run| run.attempt > 0).map(|run| AttemptDir::new(&hub.ops.home().dir, &run.run_id, run.attempt));
+    let over = async {
+        for dir in dirs {
+            if let Err(error) = watch::attempt_over(&dir).await {
+                tracing::warn!(%error, "an attempt cannot be watched");
+            }
         }
+    };
+    if tokio::time::timeout(LEAVE_MAX, over).await.is_err() {
+        tracing::warn!("guards or supervisors have not ended");
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`lock`], [`watch`]: liveness. A process lives for as long as it holds its lock; a pid is
 //!   never trusted.
 //! - [`tree`]: what a process has started, signalling it, sweeping it away.
+//! - [`limit`]: recognising the processes of an attempt whose guard and supervisor are gone.
 //! - [`peer`]: who is at the other end of a socket, and under which attempt it lives.
 //! - [`containment`], [`init`]: a PID namespace where the kernel lets us.
 //! - [`hygiene`]: what a process of ours does to itself first.
@@ -19,6 +20,7 @@ pub mod containment;
 pub mod foreground;
 pub mod hygiene;
 pub mod init;
+pub mod limit;
 pub mod lock;
 pub mod peer;
 pub mod probe;

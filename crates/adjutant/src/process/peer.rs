@@ -8,7 +8,7 @@
 //! This is a guard rail between processes of one user, no wall: the user's own processes can do
 //! anything that the user can.
 
-use super::{lock, tree};
+use super::{limit, lock, tree};
 use crate::link::AttemptDir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags};
@@ -112,7 +112,11 @@ fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
         }
     }
     let Some((run_id, attempt)) = outermost else {
-        return Ok(marked(pid, home)?.map_or(Place::Outside, |(run_id, attempt)| Place::Attempt { run_id, attempt }));
+        let orphan = match marked(pid, home)? {
+            Some(attempt) => Some(attempt),
+            None => limited(pid, home)?,
+        };
+        return Ok(orphan.map_or(Place::Outside, |(run_id, attempt)| Place::Attempt { run_id, attempt }));
     };
     let is_supervisor = role(pid, home)?.is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt))
         && lock::holder_pid(&AttemptDir::new(home, &run_id, attempt).supervisor_lock())? == Some(pid);
@@ -170,6 +174,34 @@ fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
     let attempt = attempt.parse().ok()?;
     let run_id = adjutant_core::RunId::parse(run_id).ok()?.to_string();
     AttemptDir::new(home, &run_id, attempt).0.is_dir().then_some((run_id, attempt))
+}
+
+/// The value among its limits, for a worker that has also cleared its environment, or lets nobody read it.
+fn limited(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
+    let Some(value) = told(pid, "limits")?.and_then(|limits| limit::in_limits(&limits)) else { return Ok(None) };
+    if !limit::is_of_home(value, home) {
+        return Ok(None);
+    }
+    for run in entries(&home.join("runs"))? {
+        let Some(run_id) = run.file_name().to_str().and_then(|name| adjutant_core::RunId::parse(name).ok()) else { continue };
+        for attempt in entries(&run.path())? {
+            if let Some(n) = attempt.file_name().to_str().and_then(|name| name.parse().ok())
+                && limit::of_attempt(&AttemptDir(attempt.path())) == value
+            {
+                return Ok(Some((run_id.to_string(), n)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Lists a directory: nothing, where there is none.
+fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.collect(),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns a process and all its ancestors, itself first. Parents die and their children move up

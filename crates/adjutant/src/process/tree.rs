@@ -4,6 +4,8 @@
 //! below a subreaper until no child is left therefore catches everything: other sessions, double
 //! forks, cleared environments, renamed processes.
 
+use super::limit;
+use crate::link::AttemptDir;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use std::collections::HashSet;
@@ -187,10 +189,9 @@ pub fn sweep_blocking() {
 }
 
 /// Kills what is left of an attempt whose guard and supervisor are both dead: every process that
-/// carries the attempt's marker in its environment. Returns how many. The last resort: a process
-/// that cleared its environment is not found.
+/// carries the attempt's marker in its environment, or its value as a limit. Returns how many.
 #[must_use]
-pub fn stragglers(run_id: &str, attempt: u32) -> u32 {
+pub fn stragglers(run_id: &str, attempt: u32, value: Option<u64>) -> u32 {
     let own = rustix::process::getpid();
     let marker = marker(run_id, attempt);
     let mut killed = HashSet::new();
@@ -201,7 +202,7 @@ pub fn stragglers(run_id: &str, attempt: u32) -> u32 {
                 continue;
             }
             let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            if has_marker(pid, &marker) {
+            if has_marker(pid, &marker) || (value.is_some() && limit::of_process(pid) == value) {
                 send(&target, Signal::KILL);
                 killed.insert(pid);
             }
@@ -216,15 +217,18 @@ pub fn stragglers(run_id: &str, attempt: u32) -> u32 {
 /// Returns what is there of a run, with its command line: what carries the mark of one of its attempts,
 /// and what works in its directory or below it.
 #[must_use]
-pub fn of_run(run_id: &str, dir: &Path) -> Vec<(Pid, String)> {
+pub fn of_run(home: &Path, run_id: &str, dir: &Path) -> Vec<(Pid, String)> {
     let mark = format!("{MARKER}={run_id}/").into_bytes();
     let is_marked = |pid: Pid| {
         let env = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
         env.is_ok_and(|env| env.split(|byte| *byte == 0).any(|pair| pair.starts_with(&mark)))
     };
+    let attempts = fs::read_dir(home.join("runs").join(run_id)).into_iter().flatten().flatten();
+    let values: Vec<u64> = attempts.map(|attempt| limit::of_attempt(&AttemptDir(attempt.path()))).collect();
+    let is_limited = |pid: Pid| limit::of_process(pid).is_some_and(|value| values.contains(&value));
     let works_there = |pid: Pid| fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero())).is_ok_and(|cwd| cwd.starts_with(dir));
     let lives = |pid: Pid| status(pid).is_some_and(|status| !status.is_zombie);
-    let found = all().into_iter().filter(|pid| (is_marked(*pid) || works_there(*pid)) && lives(*pid));
+    let found = all().into_iter().filter(|pid| (is_marked(*pid) || is_limited(*pid) || works_there(*pid)) && lives(*pid));
     found.map(|pid| (pid, command_line(pid))).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Whatever is killed on the way, nothing that was acknowledged is lost and nothing is left running.
 
-use crate::support::{TestHome, kill, lock_pid, skip};
+use crate::support::{TestHome, is_root, kill, lock_pid, skip};
 use adjutant::link::WorkerAccess;
 use adjutant::view::{Dispatch, HandOver, SendToRun, StopHub};
 use serde_json::{Value, json};
@@ -459,8 +459,7 @@ struct Disk(tempfile::TempDir);
 
 impl Disk {
     fn mount(size: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            skip("a small disk takes root to mount");
+        if !is_root("a small disk is mounted") {
             return None;
         }
         let dir = tempfile::Builder::new().prefix("adj-disk-").tempdir().expect("a temporary directory");

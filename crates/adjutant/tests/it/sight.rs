@@ -55,3 +55,40 @@ fn lock_holder_that_cannot_be_seen_fails_the_test() {
     let message = looked.expect_err("the holder is not among the processes");
     assert!(message.downcast_ref::<String>().is_some_and(|text| text.contains("was not found")));
 }
+
+#[test]
+fn hub_sweeps_an_orphan_that_hides_and_takes_it_for_its_run() {
+    let home = TestHome::with_config(HIDES);
+    home.start_agent("hider", "hider", "go");
+    home.until_log("hider", "ready");
+    let (id, dir) = (home.run_id("hider"), home.attempt_dir("hider"));
+    home.until("the orphan is there", || home.processes_of(&id).iter().any(|(_, line)| line.starts_with("hidden")).then_some(()));
+    kill(lock_pid(&dir.guard_lock()));
+    kill(lock_pid(&dir.supervisor_lock()));
+    home.until("nothing of the run is left", || home.processes_of(&id).is_empty().then_some(()));
+    assert_eq!(home.until_status("hider", "stopped")["reason"], "supervisor_lost");
+}
+
+#[test]
+fn orphan_that_hides_does_not_pass_for_the_person() {
+    let home = TestHome::new();
+    let go = home.work().join("go");
+    let call = format!("until [ -e {} ]; do sleep 0.01; done; ADJ_HOME={} adj reply victim yes", go.display(), home.home.dir.display());
+    let hide =
+        format!("(cd / && setsid env -i PATH=$PATH bash -c '{call}' > {}/said 2>&1 < /dev/null &); echo ready; sleep 600", home.work().display());
+    let config = format!("containment = \"subreaper\"\n[agents.hider]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"-c\", {hide:?}]\n");
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    home.start("victim", "ask \"Shall I?\"\ndone");
+    home.until_status("victim", "waiting_parent_reply");
+    home.start_agent("hider", "hider", "go");
+    home.until_log("hider", "ready");
+    let (id, dir) = (home.run_id("hider"), home.attempt_dir("hider"));
+    home.ok(&["stop"]);
+    kill(lock_pid(&dir.guard_lock()));
+    kill(lock_pid(&dir.supervisor_lock()));
+    // Its call starts the hub that sweeps it: it is swept first or refused.
+    std::fs::write(&go, "").expect("a file");
+    home.until("nothing of the run is left", || home.processes_of(&id).is_empty().then_some(()));
+    let said = std::fs::read_to_string(home.work().join("said")).unwrap_or_default();
+    assert_eq!(home.show("victim")["status"], "waiting_parent_reply", "{said}");
+}

@@ -347,3 +347,13 @@ pub fn skip(why: &str) {
     // Past the test harness, which keeps what a passing test prints.
     writeln!(std::io::stderr(), "SKIPPED: {why}").expect("standard error is open");
 }
+
+/// Whether this user can do what a test needs root for. Where not, the test is skipped loudly: that is no
+/// failure, since `.ci/run` runs every test as root and as an ordinary user.
+pub fn is_root(why: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        writeln!(std::io::stderr(), "SKIPPED: {why}, which takes root").expect("standard error is open");
+    }
+    is_root
+}

@@ -3,7 +3,7 @@
 mod case;
 
 use adjutant::link::{FactKind, WorkerAccess};
-use adjutant::process::attempt_over;
+use adjutant::process::{attempt_over, limit, tree};
 use case::{Case, SOON, kill};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -167,18 +167,19 @@ async fn a_run_goes_on_without_its_guard() {
 }
 
 #[tokio::test]
-async fn what_outlives_guard_and_supervisor_is_found_by_its_marker() {
+async fn stragglers_are_found_by_marker_and_by_limit() {
     let case = Case::new();
-    let guard = case.start(&case.order("setsid sleep $U & sleep $U"));
+    let scrubbed = "(setsid env -i bash -c \"exec -a renamed-$U sleep 1000\" </dev/null >/dev/null 2>&1 &)";
+    let guard = case.start(&case.order(&format!("{scrubbed}; setsid sleep $U & sleep $U")));
     case.started().await;
-    case.wait_alive(2).await;
+    case.wait_alive(3).await;
     let supervisor = case.supervisor_pid();
     kill(case.guard_pid());
     kill(supervisor);
     guard.wait().await.expect("is reaped");
     attempt_over(&case.dir).await.expect("looks");
     assert!(!case.alive().is_empty());
-    assert!(adjutant::process::tree::stragglers(&case.run_id, 1) >= 2);
+    assert!(tree::stragglers(&case.run_id, 1, Some(limit::of_attempt(&case.dir))) >= 3);
     case.none_left().await;
 }
 

@@ -274,7 +274,7 @@ impl Trial<'_> {
                 self.refuse(request).await?;
             }
         }
-        seen.had_child = has_child(&id, &self.dir).await;
+        seen.had_child = has_child(&self.cx.home.dir, &id, &self.dir).await;
         self.cx.out.say("  it is cancelled")?;
         end(self.cx, &id).await?;
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
@@ -282,7 +282,7 @@ impl Trial<'_> {
         let view = self.cx.hub.call(&GetRun { run: id.clone() }).await?;
         seen.outcome = view.outcome;
         seen.reason = view.reason;
-        seen.left = left(&id, &self.dir).await;
+        seen.left = left(&self.cx.home.dir, &id, &self.dir).await;
         Ok(seen)
     }
 
@@ -316,9 +316,9 @@ fn is_the_command(request: &RequestView) -> bool {
 
 /// Tells whether what the command has put into the background is there. Nothing says when it begins, so it
 /// is looked for a few times.
-async fn has_child(run_id: &str, dir: &Path) -> bool {
+async fn has_child(home: &Path, run_id: &str, dir: &Path) -> bool {
     for _ in 0..CHILD_LOOKS {
-        if tree::of_run(run_id, dir).iter().any(|(_, command)| is_the_child(command)) {
+        if tree::of_run(home, run_id, dir).iter().any(|(_, command)| is_the_child(command)) {
             return true;
         }
         tokio::time::sleep(CHILD_LOOK_EVERY).await;
@@ -331,10 +331,10 @@ fn is_the_child(command: &str) -> bool {
 }
 
 /// What is still there of a run when it has had its time to go.
-async fn left(run_id: &str, dir: &Path) -> Vec<String> {
+async fn left(home: &Path, run_id: &str, dir: &Path) -> Vec<String> {
     let over = Instant::now() + LEFT_MAX;
     loop {
-        let found = tree::of_run(run_id, dir);
+        let found = tree::of_run(home, run_id, dir);
         let Some((pid, _)) = found.first() else { return Vec::new() };
         let gone = crate::process::watch::gone(*pid);
         if tokio::time::timeout_at(over, gone).await.is_err() {
