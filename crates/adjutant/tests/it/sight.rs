@@ -4,6 +4,8 @@ use crate::support::{TestHome, kill, lock_pid};
 use adjutant::process::Lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+const ADJ: &str = env!("CARGO_BIN_EXE_adj");
+
 /// An agent that leaves an orphan with another name, in another session and directory, and without an
 /// environment.
 const HIDES: &str = "containment = \"subreaper\"\n[agents.hider]\nharness = \"plain\"\n\
@@ -73,9 +75,8 @@ fn hub_sweeps_an_orphan_that_hides_and_takes_it_for_its_run() {
 fn orphan_that_hides_does_not_pass_for_the_person() {
     let home = TestHome::new();
     let go = home.work().join("go");
-    let call = format!("until [ -e {} ]; do sleep 0.01; done; ADJ_HOME={} adj reply victim yes", go.display(), home.home.dir.display());
-    let hide =
-        format!("(cd / && setsid env -i PATH=$PATH bash -c '{call}' > {}/said 2>&1 < /dev/null &); echo ready; sleep 600", home.work().display());
+    let call = format!("until [ -e {} ]; do sleep 0.01; done; ADJ_HOME={} {ADJ} reply victim yes", go.display(), home.home.dir.display());
+    let hide = format!("(cd / && setsid env -i /bin/bash -c '{call}' > {}/said 2>&1 < /dev/null &); echo ready; sleep 600", home.work().display());
     let config = format!("containment = \"subreaper\"\n[agents.hider]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"-c\", {hide:?}]\n");
     std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
     home.start("victim", "ask \"Shall I?\"\ndone");
