@@ -67,7 +67,7 @@ fn runs_and_chats_live_in_memory_until_the_hub_is_stopped_and_nothing_else_is_to
     memory.home.until("it is at work", || memory.ok(&["--json", "show", "long"]).contains("\"state\":\"running\"").then_some(()));
     let hub = memory.hub_pid();
     let stopped = memory.ok(&["stop"]);
-    assert!(stopped.contains("with 1 live runs"), "{stopped}");
+    assert!(stopped.contains("with 1 live run"), "{stopped}");
     assert_eq!(memory.place(), None, "nothing is left");
     assert!(!TestHome::is_alive(hub));
     memory.home.until("nothing of its runs is left", || memory.home.processes().is_empty().then_some(()));
