@@ -5,10 +5,16 @@
 //! ```
 //! JSON-RPC is written by hand: it is four requests of ours and one of the agent's.
 
-use super::dialogue::{Decision, Permission, Step, line};
+use super::dialogue::{Decision, Permission, Step, line, named_within};
+use super::own_tools::OwnTools;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// Calls whose reports are kept, the newest.
+const CALLS_KEPT_MAX: usize = 256;
+/// Titles that are kept of one call.
+const TITLES_MAX: usize = 16;
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
@@ -26,6 +32,59 @@ pub struct Begin {
     pub mcp_token: String,
     /// Instead, for an agent that takes no MCP over HTTP: a program and its arguments.
     pub mcp_command: Vec<String>,
+    /// The tools that it is served.
+    pub own_tools: OwnTools,
+}
+
+/// What an agent has reported of one tool call, in all its messages about it.
+#[derive(Debug, Clone, Default)]
+struct Call {
+    /// Every title that it has had, in order.
+    titles: Vec<String>,
+    kind: String,
+    input: Value,
+    content: Value,
+    locations: Value,
+    meta: Value,
+}
+
+impl Call {
+    /// Takes in what a message says of the call: what it leaves out stays as it was.
+    fn merge(&mut self, said: &Value) {
+        if let Some(title) = said["title"].as_str()
+            && !self.titles.iter().any(|known| known == title)
+        {
+            // One too many is none of ours: the last place tells that there were more.
+            self.titles.truncate(TITLES_MAX - 1);
+            self.titles.push(title.to_owned());
+        }
+        if let Some(kind) = said["kind"].as_str() {
+            kind.clone_into(&mut self.kind);
+        }
+        for (field, kept) in
+            [("rawInput", &mut self.input), ("content", &mut self.content), ("locations", &mut self.locations), ("_meta", &mut self.meta)]
+        {
+            if !said[field].is_null() {
+                *kept = said[field].clone();
+            }
+        }
+    }
+
+    /// What the call would do, whole: its input, and the content where that says more.
+    fn shown(&self) -> String {
+        let is_empty = |value: &Value| match value {
+            Value::Null => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        };
+        match (is_empty(&self.input), is_empty(&self.content)) {
+            (false, true) => self.input.to_string(),
+            (true, false) => self.content.to_string(),
+            (false, false) => format!("{}\n{}", self.input, self.content),
+            (true, true) => String::new(),
+        }
+    }
 }
 
 /// What the last request of ours was.
@@ -61,12 +120,25 @@ pub struct Acp {
     http: bool,
     /// Permissions that it waits for: the id as it gave it, and its options.
     asked: BTreeMap<String, (Value, Value)>,
+    /// Its newest tool calls by their ids, as far as they were reported.
+    calls: BTreeMap<String, Call>,
+    /// Their ids, the oldest first.
+    calls_in_order: VecDeque<String>,
 }
 
 impl Acp {
     #[must_use]
     pub fn new(begin: Begin) -> Self {
-        Self { begin, at: At::Initialize, prompt: String::new(), session: String::new(), http: false, asked: BTreeMap::new() }
+        Self {
+            begin,
+            at: At::Initialize,
+            prompt: String::new(),
+            session: String::new(),
+            http: false,
+            asked: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            calls_in_order: VecDeque::new(),
+        }
     }
 
     /// Up to the reply with this id its words are no answer: an earlier attempt's, told again, or
@@ -88,6 +160,10 @@ impl Acp {
 
     pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
         if let Some(method) = said["method"].as_str() {
+            if method == "session/update" {
+                self.report(&said["params"]["update"]);
+                return Vec::new();
+            }
             return self.asked(method, said);
         }
         if said["id"].as_u64() != Some(self.at.id()) {
@@ -194,32 +270,52 @@ impl Acp {
             return vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))];
         }
         let (call, options) = (&said["params"]["toolCall"], &said["params"]["options"]);
-        let title = call["title"].as_str().unwrap_or("a tool").to_owned();
-        let kind = call["kind"].as_str().unwrap_or("");
-        let input = match call.get("rawInput").filter(|input| !input.is_null()) {
-            Some(input) => input.to_string(),
-            None => call.get("content").map(ToString::to_string).unwrap_or_default(),
-        };
-        // A title can hold an agent's own words where the kind says that it runs or changes something.
-        let is_ours = matches!(kind, "" | "other" | "read" | "think") && is_our_tool(&title);
-        let edits = self.edits(call, kind, &title);
         self.asked.insert(id.to_string(), (id.clone(), options.clone()));
-        vec![Step::Permission(Permission { id: id.to_string(), tool: title, input, is_ours, edits })]
+        // What it said of the call before belongs to what is decided about.
+        let call = self.report(call);
+        let tool = call.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned());
+        let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        let edits = self.edits(&call);
+        vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_ours, edits })]
+    }
+
+    /// Takes in what a message says of a tool call, and returns all that is known of that call.
+    fn report(&mut self, said: &Value) -> Call {
+        let Some(id) = said["toolCallId"].as_str() else {
+            let mut call = Call::default();
+            call.merge(said);
+            return call;
+        };
+        if !self.calls.contains_key(id) {
+            self.calls_in_order.push_back(id.to_owned());
+            if self.calls_in_order.len() > CALLS_KEPT_MAX
+                && let Some(oldest) = self.calls_in_order.pop_front()
+            {
+                self.calls.remove(&oldest);
+            }
+        }
+        let call = self.calls.entry(id.to_owned()).or_default();
+        call.merge(said);
+        call.clone()
     }
 
     /// Only where every file is named, and to go by its name lies in the run's directory.
-    fn edits(&self, call: &Value, kind: &str, title: &str) -> Vec<PathBuf> {
-        let says_so = kind == "edit" || kind == "other" && self.begin.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str()));
-        let located = call["locations"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(|location| &location["path"]);
-        let given = ["path", "file_path", "filePath"].iter().filter_map(|name| call["rawInput"].get(name));
-        let files: Option<Vec<PathBuf>> = located.chain(given).map(|file| self.within(Path::new(file.as_str()?))).collect();
+    fn edits(&self, call: &Call) -> Vec<PathBuf> {
+        let has_edit_title = || {
+            !call.titles.is_empty()
+                && call.titles.iter().all(|title| self.begin.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str())))
+        };
+        let says_so = call.kind == "edit" || call.kind == "other" && has_edit_title();
+        let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
+        let located = items(&call.locations).into_iter().map(|location| location["path"].clone());
+        let diffs = items(&call.content).into_iter().filter(|part| part["type"] == "diff").map(|part| part["path"].clone());
+        // Agents call the argument `path`, `file_path`, `filePath`, `absolute_path`, `target_file`, …
+        let names_file = |name: &str| name.to_ascii_lowercase().contains("path") || name.to_ascii_lowercase().contains("file");
+        let fields = call.input.as_object().cloned().unwrap_or_default();
+        let given = fields.into_iter().filter(|(name, value)| names_file(name) && !value.is_null()).map(|(_, value)| value);
+        let files: Option<Vec<PathBuf>> =
+            located.chain(diffs).chain(given).map(|file| named_within(&self.begin.cwd, Path::new(file.as_str()?))).collect();
         files.filter(|_| says_so).unwrap_or_default()
-    }
-
-    fn within(&self, file: &Path) -> Option<PathBuf> {
-        let steps_out = file.components().any(|part| part == Component::ParentDir);
-        let file = self.begin.cwd.join(file);
-        (!steps_out && file.starts_with(&self.begin.cwd)).then_some(file)
     }
 
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
@@ -249,13 +345,6 @@ impl Acp {
     }
 }
 
-/// How agents call a tool of ours in a title: `adj__ask_parent`, `adj: ask parent`, `ask_parent (adj MCP Server)`.
-fn is_our_tool(title: &str) -> bool {
-    let known = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b' '));
-    ["adj__", "adj: ", "adj/", "adj_", "adj-"].iter().any(|beginning| title.strip_prefix(beginning).is_some_and(known))
-        || title.strip_suffix(" (adj MCP Server)").is_some_and(known)
-}
-
 fn describe(error: &Value) -> String {
     let message = error["message"].as_str().unwrap_or("an error without a message");
     match error.get("data").filter(|data| !data.is_null()) {
@@ -270,6 +359,7 @@ fn request(at: At, method: &str, params: &Value) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::own_tools::ServedTool;
     use super::*;
 
     fn begin(session: Option<&str>) -> Begin {
@@ -283,6 +373,11 @@ mod tests {
             mcp_url: "http://127.0.0.1:1/mcp".to_owned(),
             mcp_token: "t".to_owned(),
             mcp_command: vec!["/adj".to_owned(), "mcp".to_owned()],
+            own_tools: OwnTools(vec![ServedTool {
+                name: "ask_parent".to_owned(),
+                title: "Ask the parent".to_owned(),
+                arguments: vec!["question".to_owned()],
+            }]),
         }
     }
 
@@ -343,12 +438,63 @@ mod tests {
         assert_eq!(steps, [Step::Permission(expected)]);
         let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
         assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
-        let is_ours =
-            |acp: &mut Acp, title: &str, kind: &str| matches!(acp.hear(&ask(1, title, kind)).as_slice(), [Step::Permission(asked)] if asked.is_ours);
-        assert!(is_ours(&mut acp, "ask_parent (adj MCP Server)", "other"));
-        assert!(is_ours(&mut acp, "adj: ask parent", "other"));
-        assert!(!is_ours(&mut acp, "rm -rf / # (adj MCP Server)", "other"));
-        assert!(!is_ours(&mut acp, "adj__ask_parent", "execute"));
+    }
+
+    fn permission(acp: &mut Acp, call: Value) -> Permission {
+        let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
+        match acp.hear(&asked).as_slice() {
+            [Step::Permission(asked)] => asked.clone(),
+            steps => panic!("{steps:?}"),
+        }
+    }
+
+    fn reported(acp: &mut Acp, update: Value) {
+        assert_eq!(acp.hear(&json!({"method": "session/update", "params": {"update": update}})), []);
+    }
+
+    #[test]
+    fn own_tool_is_known_by_what_its_call_reported() {
+        let mut acp = Acp::new(begin(None));
+        reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "adj-ask_parent", "rawInput": {"question": "?"}}));
+        assert!(permission(&mut acp, json!({"toolCallId": "a", "title": "Ask the parent", "kind": "other"})).is_ours);
+        assert!(!permission(&mut acp, json!({"toolCallId": "b", "title": "Ask the parent", "kind": "other"})).is_ours);
+        assert!(!permission(&mut acp, json!({"title": "Ask the parent", "kind": "other"})).is_ours, "calls without an id share nothing");
+        let forged = json!({"toolCallId": "c", "title": "adj-ask_parent", "kind": "other", "rawInput": {"command": "rm -rf /"}});
+        assert!(!permission(&mut acp, forged).is_ours);
+    }
+
+    #[test]
+    fn permission_shows_what_its_call_reported_before() {
+        let mut acp = Acp::new(begin(None));
+        reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "Shell", "kind": "execute"}));
+        reported(&mut acp, json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "rawInput": {"command": "make; rm -rf /"}}));
+        let content = json!([{"type": "content", "content": {"type": "text", "text": "Running: make"}}]);
+        let asked = permission(&mut acp, json!({"toolCallId": "a", "title": "Running: make", "content": content}));
+        assert!(asked.input.contains("rm -rf /") && asked.input.contains("Running: make"), "{}", asked.input);
+        assert_eq!((asked.tool.as_str(), asked.is_ours), ("Running: make", false));
+        // A call that changes is shown as it is now.
+        reported(&mut acp, json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "rawInput": {"command": "ls"}}));
+        assert!(permission(&mut acp, json!({"toolCallId": "a"})).input.contains("\"ls\""));
+    }
+
+    #[test]
+    fn reports_of_old_calls_are_dropped() {
+        let mut acp = Acp::new(begin(None));
+        for n in 0..CALLS_KEPT_MAX * 2 {
+            reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": n.to_string(), "title": "x"}));
+        }
+        assert_eq!((acp.calls.len(), acp.calls_in_order.len()), (CALLS_KEPT_MAX, CALLS_KEPT_MAX));
+    }
+
+    #[test]
+    fn edit_names_every_file_in_the_directory() {
+        let mut acp = Acp::new(begin(None));
+        let diff = |path: &str| json!([{"type": "diff", "path": path, "newText": "x"}]);
+        let mut edits = |call: Value| !permission(&mut acp, call).edits.is_empty();
+        assert!(edits(json!({"kind": "edit", "content": diff("/w/a.txt")})));
+        assert!(!edits(json!({"kind": "edit", "content": diff("/etc/passwd")})));
+        assert!(!edits(json!({"kind": "edit", "locations": [{"path": "/w/a"}], "rawInput": {"absolute_path": "/etc/passwd"}})));
+        assert!(!edits(json!({"kind": "edit", "rawInput": {"text": "no file is named"}})));
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Claude Code's stream-json, the way in: messages of the user, the control requests that it sends
 //! and those that are sent to it.
 
-use super::dialogue::{Decision, Permission, Step, line};
+use super::dialogue::{Decision, Permission, Step, line, named_within};
+use super::own_tools::OwnTools;
 use crate::view::MessageView;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The beginning of the names under which it knows our tools.
-const OUR_TOOLS: &str = "mcp__adj__";
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Default)]
 pub struct Claude {
@@ -15,9 +14,15 @@ pub struct Claude {
     given: BTreeSet<String>,
     /// What it waits for a decision about: the input that it is to go on with.
     asked: BTreeMap<String, Value>,
+    own_tools: OwnTools,
+    cwd: PathBuf,
 }
 
 impl Claude {
+    pub(super) fn new(own_tools: OwnTools, cwd: PathBuf) -> Self {
+        Self { own_tools, cwd, ..Self::default() }
+    }
+
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
         user(prompt, None)
     }
@@ -48,9 +53,20 @@ impl Claude {
             return vec![Step::Write(line(&json!({ "type": "control_response", "response": response })))];
         }
         let (tool, input) = (request["tool_name"].as_str().unwrap_or("a tool").to_owned(), request["input"].clone());
-        let permission = Permission { id: id.to_owned(), is_ours: tool.starts_with(OUR_TOOLS), edits: Vec::new(), tool, input: input.to_string() };
+        let permission =
+            Permission { id: id.to_owned(), is_ours: self.own_tools.has(&tool), edits: self.edits(&tool, &input), tool, input: input.to_string() };
         self.asked.insert(id.to_owned(), input);
         vec![Step::Permission(permission)]
+    }
+
+    /// The file that one of its editing tools changes, where that lies in the run's directory by its name.
+    fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
+        let field = match tool {
+            "Edit" | "MultiEdit" | "Write" => "file_path",
+            "NotebookEdit" => "notebook_path",
+            _ => return Vec::new(),
+        };
+        input[field].as_str().and_then(|file| named_within(&self.cwd, Path::new(file))).into_iter().collect()
     }
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
@@ -111,6 +127,17 @@ mod tests {
         let answer = text(&claude.decide("r1", &Decision::Deny("no".to_owned())).expect("it was asked"));
         assert_eq!(answer["response"]["response"], json!({"behavior": "deny", "message": "no"}));
         assert_eq!(claude.decide("r1", &Decision::Allow), None);
+    }
+
+    #[test]
+    fn edit_is_of_a_file_in_the_directory() {
+        let claude = Claude::new(OwnTools::default(), PathBuf::from("/w"));
+        let edits = |tool: &str, input: Value| claude.edits(tool, &input);
+        assert_eq!(edits("Write", json!({"file_path": "/w/a.txt", "content": "x"})), [PathBuf::from("/w/a.txt")]);
+        assert_eq!(edits("NotebookEdit", json!({"notebook_path": "/w/n.ipynb"})), [PathBuf::from("/w/n.ipynb")]);
+        for (tool, file) in [("Write", "/etc/passwd"), ("Edit", "/w/../etc/passwd"), ("Bash", "/w/a.txt"), ("mcp__x__Write", "/w/a.txt")] {
+            assert!(edits(tool, json!({"file_path": file})).is_empty(), "{tool} {file}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::claude::Claude;
 use super::codex::Codex;
 use crate::view::MessageView;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// One way of speaking with a live agent.
 #[derive(Debug)]
@@ -115,4 +115,12 @@ pub fn line(value: &Value) -> Vec<u8> {
     let mut bytes = value.to_string().into_bytes();
     bytes.push(b'\n');
     bytes
+}
+
+/// Returns a file's path when it lies in a directory by its name. Whether it really does is checked
+/// where it is decided: links are not followed here.
+pub(super) fn named_within(dir: &Path, file: &Path) -> Option<PathBuf> {
+    let steps_out = file.components().any(|part| part == Component::ParentDir);
+    let file = dir.join(file);
+    (!steps_out && file.starts_with(dir)).then_some(file)
 }

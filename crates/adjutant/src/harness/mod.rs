@@ -8,6 +8,7 @@ mod codex;
 pub mod dialogue;
 mod echo;
 pub mod failure;
+mod own_tools;
 mod plain;
 mod reset;
 pub mod stream;
@@ -17,6 +18,7 @@ use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::preset::Stream;
 use crate::view::codes;
 use dialogue::Dialogue;
+pub use own_tools::{OwnTools, ServedTool};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -75,11 +77,11 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Prepares an order's agent.
+/// Prepares an order's agent, which is served `own_tools` over MCP.
 ///
 /// # Errors
 /// It cannot be started as ordered.
-pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<Launch, Refusal> {
+pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools: OwnTools) -> Result<Launch, Refusal> {
     match fs::metadata(&order.cwd) {
         Ok(meta) if meta.is_dir() => {
             if let Err(error) = enter(order) {
@@ -93,7 +95,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<
     match order.harness.as_str() {
         "echo" => echo::launch(order),
         "plain" => plain::launch(order),
-        "vendor" => vendor::launch(order, dir, access),
+        "vendor" => vendor::launch(order, dir, access, own_tools),
         other => Err(Refusal { code: codes::INVALID, message: format!("no harness {other:?} in this version") }),
     }
 }

@@ -4,7 +4,7 @@ use super::acp::{Acp, Begin};
 use super::codex::{self, Codex};
 use super::dialogue::Dialogue;
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
-use super::{Input, Launch, Refusal, StreamOf};
+use super::{Input, Launch, OwnTools, Refusal, StreamOf};
 use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::preset::{Driver, Preset, PromptForm};
 use crate::process::start::SELF_EXE;
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Prepares a vendor's CLI.
-pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<Launch, Refusal> {
+/// Prepares a vendor's CLI, which is served `own_tools`.
+pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools: OwnTools) -> Result<Launch, Refusal> {
     let Some(preset) = &order.preset else { return Err(invalid(order, "has no preset")) };
     let anew = begun_anew(order, preset);
     let order = anew.as_ref().unwrap_or(order);
@@ -41,7 +41,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<
         files.push((file(dir, name), values.fill_secret(order, text)?));
     }
     let mut dialogue = match preset.driver {
-        Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::default())),
+        Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(own_tools, order.cwd.clone()))),
         Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::Begin {
             cwd: order.cwd.clone(),
             thread: order.session.clone(),
@@ -58,6 +58,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess) -> Result<
             mcp_url: access.mcp_url.clone(),
             mcp_token: access.token.clone(),
             mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],
+            own_tools,
         })))),
         Driver::Jsonl | Driver::Plain => None,
     };

@@ -25,6 +25,7 @@ mod tasks;
 mod text;
 mod worker;
 
+pub use args::Param;
 pub use command::main;
 pub use http::http_router;
 pub use server::{Role, Server, Setup};

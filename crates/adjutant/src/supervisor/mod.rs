@@ -35,6 +35,7 @@ use crate::failpoint::failpoint;
 use crate::harness::{self, Launch, Refusal};
 use crate::link::{AttemptDir, FactKind, Order, Orders};
 use crate::logs;
+use crate::mcp;
 use crate::process::containment::Failed;
 use crate::process::start::INHERITED;
 use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
@@ -162,7 +163,7 @@ struct Prepared {
 async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<Prepared, Refusal> {
     let failed = |error: io::Error| not_prepared(dir, &error);
     let (access, has_called) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
-    let launch = harness::launch(order, dir, &access)?;
+    let launch = harness::launch(order, dir, &access, own_tools())?;
     write_private(&logs::prompt_path(&order.home, &order.run_id, order.attempt), &order.prompt).map_err(failed)?;
     for (path, text) in &launch.files {
         write_private(path, text).map_err(failed)?;
@@ -175,6 +176,17 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
         None => None,
     };
     Ok(Prepared { launch, log, lines_of, has_called })
+}
+
+/// The tools that the worker is served, in every spelling that is accepted.
+fn own_tools() -> harness::OwnTools {
+    let spellings = |param: &mcp::Param| std::iter::once(param.name).chain(param.also.iter().copied()).map(str::to_owned).collect::<Vec<_>>();
+    let served = |row: &mcp::catalog::ToolRow| harness::ServedTool {
+        name: row.name.to_owned(),
+        title: row.title.to_owned(),
+        arguments: row.params.iter().flat_map(spellings).collect(),
+    };
+    harness::OwnTools(mcp::catalog::tools(mcp::Role::Worker).iter().map(served).collect())
 }
 
 fn write_private(path: &Path, text: &str) -> io::Result<()> {

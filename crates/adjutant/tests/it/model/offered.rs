@@ -83,6 +83,7 @@ fn write(path: &str, content: &str, offered: &[Offered]) -> Say {
             "Write" | "write_file" => json!({ "file_path": path, "content": content }),
             "write" | "developer__write" if offer.arguments.iter().any(|name| name == "filePath") => json!({ "filePath": path, "content": content }),
             "write" | "developer__write" => json!({ "path": path, "content": content }),
+            "create" => json!({ "path": path, "file_text": content }),
             "developer__text_editor" | "text_editor" => json!({ "command": "write", "path": path, "file_text": content }),
             "apply_patch" => {
                 let patch = patch(path, content);

@@ -16,13 +16,16 @@ fn arguments(cli: Cli) -> &'static [&'static str] {
         Cli::Codex => &["exec", "--json", "--skip-git-repo-check", "-s", "workspace-write", "-"],
         Cli::Gemini => &["-o", "stream-json", "--approval-mode", "yolo", "--skip-trust"],
         Cli::Goose => &["run", "-q", "--output-format", "stream-json", "--no-profile", "--with-builtin", "developer", "-i", "-"],
+        Cli::Opencode => &["run", "--format", "json"],
+        Cli::Copilot => &["-p", PROMPT, "--allow-all-tools"],
+        Cli::Qwen => &["-o", "stream-json", "--approval-mode", "yolo"],
     }
 }
 
 fn input(cli: Cli) -> String {
     match cli {
         Cli::Claude => format!("{}\n", json!({ "type": "user", "message": { "role": "user", "content": PROMPT } })),
-        Cli::Codex | Cli::Gemini | Cli::Goose => PROMPT.to_owned(),
+        Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot => PROMPT.to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! One real CLI, driven by `adj`, with the model behind it.
 
-use super::user::{environment, settle};
+use super::user::{environment, own_environment, settle};
 use super::{Cli, Turnstile, recorded};
 use crate::model::{Model, PATIENCE, Seen, Turn};
 use crate::support::{Ran, TestHome, kill, lock_pid};
@@ -29,7 +29,8 @@ impl Case {
         let model = Model::plays(turns);
         let home = TestHome::new();
         settle(home.home.dir.parent().expect("a directory"), &model);
-        Some(Self { home, model, cli, clis, env: Vec::new() })
+        let env = own_environment(cli, &model);
+        Some(Self { home, model, cli, clis, env })
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
@@ -71,6 +72,9 @@ impl Case {
             Cli::Codex => &[".codex/sessions"],
             Cli::Gemini => &[".gemini/tmp"],
             Cli::Goose => &[".local/share/goose"],
+            Cli::Opencode => &[".local/share/opencode"],
+            Cli::Qwen => &[".qwen/projects"],
+            Cli::Copilot => &[".copilot/session-state"],
         };
         for dir in kept {
             std::fs::remove_dir_all(home.join(dir)).expect("it was there");
@@ -145,6 +149,25 @@ impl Case {
                 return view;
             }
             assert!(view["state"] != "finished" && Instant::now() < end, "not {status}: {waited:?} {view}\n{}", self.story());
+        }
+    }
+
+    /// Denies whatever it asks for until it has ended, and returns what that was.
+    pub fn denies_everything(&self) -> Vec<String> {
+        let (end, mut asked) = (Instant::now() + PATIENCE, Vec::new());
+        loop {
+            self.home.adj(&["wait", RUN, "--until", "attention", "--timeout", "5s"]);
+            let view = self.view();
+            if view["state"] == "finished" {
+                return asked;
+            }
+            for request in view["pending"].as_array().into_iter().flatten() {
+                let id = request["message_id"].as_str().expect("a request has an id");
+                if self.ran(&["deny", id, "not in this test"]).code == 0 {
+                    asked.push(format!("{}: {}", request["question"], request["preview"]));
+                }
+            }
+            assert!(Instant::now() < end, "it has not ended: {view}\n{}", self.story());
         }
     }
 

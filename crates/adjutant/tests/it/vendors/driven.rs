@@ -256,6 +256,7 @@ mod scenario {
             Cli::Claude | Cli::Codex | Cli::Goose => assert!(view.get("note").is_none(), "{view}"),
             // Its hooks cannot be kept out; there are none here.
             Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
+            Cli::Opencode | Cli::Qwen | Cli::Copilot => {}
         }
         if cli == Cli::Goose {
             return;
@@ -273,7 +274,7 @@ mod scenario {
         case.starts("edit");
         match cli {
             // They try again by themselves.
-            Cli::Gemini | Cli::Goose => drop(case.succeeds("Now it works.")),
+            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot => drop(case.succeeds("Now it works.")),
             // They do not say when.
             Cli::Claude | Cli::Codex => {
                 let view = case.becomes("stopped");

@@ -6,6 +6,7 @@ mod bare;
 mod case;
 mod chat;
 mod driven;
+mod profiles;
 mod prompts;
 mod recorded;
 mod trial;
@@ -22,6 +23,9 @@ pub enum Cli {
     Codex,
     Gemini,
     Goose,
+    Opencode,
+    Qwen,
+    Copilot,
 }
 
 impl Cli {
@@ -31,6 +35,9 @@ impl Cli {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::Goose => "goose",
+            Self::Opencode => "opencode",
+            Self::Qwen => "qwen",
+            Self::Copilot => "copilot",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Somebody who uses the CLIs: what is in their home and environment, with the model behind it.
 
-use super::Turnstile;
+use super::{Cli, Turnstile};
 use crate::model::Model;
 use std::path::Path;
 
@@ -24,6 +24,31 @@ pub fn settle(home: &Path, model: &Model) {
     write(
         ".codex/config.toml",
         format!("model = \"{CODEX_MODEL}\"\nmodel_provider = \"test\"\n{features}[model_providers.test]\n{provider}{retries}"),
+    );
+    let model_of_opencode = serde_json::json!({ "name": GOOSE_MODEL, "tool_call": true, "limit": { "context": 100_000, "output": 4_000 } });
+    write(
+        ".config/opencode/opencode.json",
+        serde_json::json!({
+            "autoupdate": false,
+            "share": "disabled",
+            "model": format!("test/{GOOSE_MODEL}"),
+            "small_model": format!("test/{GOOSE_MODEL}"),
+            "provider": { "test": {
+                "npm": "@ai-sdk/openai-compatible",
+                "options": { "baseURL": format!("{url}/v1"), "apiKey": "test-key" },
+                "models": { GOOSE_MODEL: model_of_opencode },
+            } },
+        })
+        .to_string(),
+    );
+    write(
+        ".qwen/settings.json",
+        serde_json::json!({
+            "security": { "auth": { "selectedType": "openai" } },
+            "general": { "enableAutoUpdate": false, "disableAutoUpdate": true },
+            "privacy": { "usageStatisticsEnabled": false },
+        })
+        .to_string(),
     );
     write(
         ".gemini/settings.json",
@@ -59,4 +84,22 @@ pub fn environment(clis: &Turnstile, model: &Model) -> Vec<(&'static str, String
     all.extend([("ANTHROPIC_BASE_URL", url.clone()), ("GOOGLE_GEMINI_BASE_URL", url.clone()), ("OPENAI_HOST", url)]);
     all.push(("PATH", format!("{bin}:/usr/bin:/bin")));
     all
+}
+
+/// What one of them finds beside that: the others would take it for their own.
+pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
+    let (url, name) = (format!("{}/v1", model.url()), GOOSE_MODEL.to_owned());
+    match cli {
+        Cli::Qwen => vec![("OPENAI_BASE_URL", url), ("OPENAI_MODEL", name)],
+        Cli::Copilot => vec![
+            ("COPILOT_PROVIDER_BASE_URL", url),
+            ("COPILOT_PROVIDER_API_KEY", "test-key".to_owned()),
+            // Its tools for editing depend on the model that it believes in.
+            ("COPILOT_PROVIDER_MODEL_ID", "claude-sonnet-4".to_owned()),
+            ("COPILOT_PROVIDER_WIRE_MODEL", name),
+            // It unpacks itself, once for all tests.
+            ("COPILOT_PKG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/copilot").to_owned()),
+        ],
+        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode => Vec::new(),
+    }
 }
