@@ -197,6 +197,27 @@ pub struct Stream {
     /// The usage that it states is that of the whole session, resumed ones included.
     #[serde(default)]
     pub usage_of_session: bool,
+    /// It states success all the same when its model could not be used: how the lines of such a result
+    /// begin.
+    #[serde(default)]
+    pub failed_results: Vec<String>,
+    /// What it puts before such a line.
+    #[serde(default)]
+    pub retry_notes: Vec<String>,
+}
+
+impl Stream {
+    /// Returns the line of a result that says that the work failed.
+    #[must_use]
+    pub fn failed_line<'a>(&self, result: &'a str) -> Option<&'a str> {
+        let without_notes = |mut line: &'a str| {
+            while let Some(rest) = self.retry_notes.iter().find_map(|note| line.strip_prefix(note.as_str())) {
+                line = rest;
+            }
+            line
+        };
+        result.lines().map(without_notes).find(|line| self.failed_results.iter().any(|beginning| line.starts_with(beginning.as_str())))
+    }
 }
 
 /// What one kind of line means. Every path is a row of field names with dots; with `each` it begins
@@ -415,7 +436,9 @@ impl Preset {
     pub fn complete(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         if self.driver == Driver::Acp && self.stream.rules.is_empty() {
-            self.stream = toml::from_str(ACP_STREAM).expect("the built-in rules are good ones");
+            let protocol: Stream = toml::from_str(ACP_STREAM).expect("the built-in rules are good ones");
+            let Stream { rules, end_is_stated, usage_of_session, failed_results: _, retry_notes: _ } = protocol;
+            self.stream = Stream { rules, end_is_stated, usage_of_session, ..self.stream };
         }
         self
     }
@@ -515,6 +538,17 @@ mod tests {
         let problem = |version: &str| min.problem(&Version::find(version).expect("a version"));
         assert!(problem("2.1.99").is_some_and(|why| why.starts_with("too old to be started, 2.1.299 is needed: it would read")));
         assert_eq!((problem("2.1.299"), problem("3.0"), min.problem(&tried.lowest)), (None, None, None));
+    }
+
+    #[test]
+    fn failed_result_is_found_by_how_its_line_begins() {
+        let copilot = builtin("copilot").expect("it is there").stream;
+        let note = "Info: Request failed due to a transient API error. Retrying...";
+        let failed = format!("{note}{note}Error: Authentication failed with provider at http://x (HTTP 401).\n  Check your key");
+        assert_eq!(copilot.failed_line(&failed), Some("Error: Authentication failed with provider at http://x (HTTP 401)."));
+        assert_eq!(copilot.failed_line(&format!("{note}It is done. I mended \"Error: Authentication failed\".")), None);
+        let aider = builtin("aider").expect("it is there").stream;
+        assert!(aider.failed_line("Aider v0.86\nlitellm.AuthenticationError: no key").is_some());
     }
 
     #[test]

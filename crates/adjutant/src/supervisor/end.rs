@@ -5,7 +5,7 @@ use super::reader::Summary;
 use crate::clock;
 use crate::harness::failure;
 use crate::link::{FactKind, Order, UsageText, VerdictText};
-use crate::preset::{End, FailurePattern};
+use crate::preset::{End, FailurePattern, Stream};
 use adjutant_core::{Cause, Exit, Time};
 use jiff::tz::TimeZone;
 
@@ -18,8 +18,7 @@ pub struct Ending {
     patterns: Vec<FailurePattern>,
     /// Where the agent's clock stands.
     zone: TimeZone,
-    end_is_stated: bool,
-    usage_of_session: bool,
+    stream: Stream,
 }
 
 impl Ending {
@@ -29,8 +28,8 @@ impl Ending {
         Self {
             patterns: preset.map(|preset| preset.failures.clone()).unwrap_or_default(),
             zone: clock::zone(order.env.get("TZ").map(String::as_str)),
-            end_is_stated: preset.is_some_and(|preset| preset.stream.end_is_stated),
-            usage_of_session: preset.is_some_and(|preset| preset.stream.usage_of_session),
+            // What its lines mean is its reader's.
+            stream: preset.map(|preset| Stream { rules: Vec::new(), ..preset.stream.clone() }).unwrap_or_default(),
         }
     }
 }
@@ -60,8 +59,8 @@ pub fn ended(
         cached_tokens: usage.cached_tokens,
         output_tokens: usage.output_tokens,
         cost_micros: usage.cost_usd.map(micros),
-        of_session: ending.usage_of_session,
-        cost_of_session: usage.cost_is_total || ending.usage_of_session,
+        of_session: ending.stream.usage_of_session,
+        cost_of_session: usage.cost_is_total || ending.stream.usage_of_session,
     });
     FactKind::Ended { exit_code, signal, swept, output_left_open: left_open || was_cut, active_ms, result, output_bytes, verdict, usage }
 }
@@ -80,6 +79,9 @@ fn verdict(
         let failure = failure::explain(&ending.patterns, otherwise, text, told, clock::now(), &ending.zone);
         Some(VerdictText { cause: Some(failure.cause.word().to_owned()), message: failure.message, again_at_ms: failure.again_at.map(|at| at.0) })
     };
+    if let Some(line) = ending.stream.failed_line(result) {
+        return failure(Cause::Agent, line);
+    }
     let Some(summary) = summary else {
         // Text alone: its exit status counts, and what it complained about may say why.
         let is_failure = exit != Some(Exit::Code(0)) && !ending.patterns.is_empty();
@@ -90,7 +92,7 @@ fn verdict(
         (Some(why), _) => failure(Cause::Agent, why),
         (None, Some(End::Success)) => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
         (None, Some(End::Failure)) => failure(Cause::Agent, error),
-        (None, None) if ending.end_is_stated => failure(Cause::NoWord, error),
+        (None, None) if ending.stream.end_is_stated => failure(Cause::NoWord, error),
         (None, None) if exit == Some(Exit::Code(0)) => None,
         (None, None) => failure(Cause::Agent, error),
     }

@@ -58,6 +58,42 @@ each! {
     ends_with_its_supervisor,
 }
 
+/// One test for each scenario of one CLI that is driven in fewer of them.
+macro_rules! some {
+    ($cli:ident as $name:ident: $($scenario:ident),* $(,)?) => {
+        mod $name {
+            use crate::vendors::Cli;
+
+            $(
+                #[test]
+                fn $scenario() {
+                    super::scenario::$scenario(Cli::$cli);
+                }
+            )*
+        }
+    };
+}
+
+some!(Opencode as opencode:
+    asks_writes_and_reports,
+    does_what_it_was_allowed,
+    is_cancelled_with_all_it_started,
+    goes_on_in_its_session,
+    is_not_let_in,
+    does_not_notice_that_the_hub_dies,
+    ends_with_its_supervisor,
+);
+some!(Qwen as qwen: does_what_it_was_allowed, is_cancelled_with_all_it_started, is_not_let_in, ends_with_its_supervisor);
+some!(Copilot as copilot:
+    asks_writes_and_reports,
+    does_what_it_was_allowed,
+    is_cancelled_with_all_it_started,
+    goes_on_in_its_session,
+    is_not_let_in,
+    does_not_notice_that_the_hub_dies,
+    ends_with_its_supervisor,
+);
+
 #[test]
 fn a_conversation_that_is_too_long_is_named_so() {
     for cli in [Cli::Claude, Cli::Codex] {

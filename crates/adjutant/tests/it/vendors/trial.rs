@@ -117,7 +117,7 @@ fn the_list_says_versions_and_who_is_signed_in() {
         assert_eq!((&agent["version"], &agent["version_note"]), (&json!(version), &Value::Null), "{agent}");
         assert_eq!((&agent["sign_in"]["found"], &agent["documented_only"]), (&json!(true), &json!(false)), "{agent}");
     }
-    assert_eq!(of("qwen")["found"], false);
+    assert_eq!(of("kiro")["found"], false);
     let table = list(&["agents"]);
     // There is room for a description in 100 columns.
     let header = table.out.lines().next().unwrap_or_default();
