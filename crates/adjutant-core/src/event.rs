@@ -17,6 +17,7 @@ pub enum EventKind {
     RunAdopted,
     RunStalled,
     RunStirred,
+    RunOverdue,
     MessageSent,
     MessageDelivered,
     RequestAsked,
@@ -30,7 +31,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::RunQueued,
         Self::RunStarting,
         Self::RunStarted,
@@ -45,6 +46,7 @@ impl EventKind {
         Self::RunAdopted,
         Self::RunStalled,
         Self::RunStirred,
+        Self::RunOverdue,
         Self::MessageSent,
         Self::MessageDelivered,
         Self::RequestAsked,
@@ -75,6 +77,7 @@ impl EventKind {
             Self::RunAdopted => "run.adopted",
             Self::RunStalled => "run.stalled",
             Self::RunStirred => "run.stirred",
+            Self::RunOverdue => "run.overdue",
             Self::MessageSent => "message.sent",
             Self::MessageDelivered => "message.delivered",
             Self::RequestAsked => "request.asked",
@@ -108,6 +111,7 @@ impl EventKind {
             | Self::RunAdopted
             | Self::RunStalled
             | Self::RunStirred
+            | Self::RunOverdue
             | Self::RequestAsked
             | Self::RequestAnswered
             | Self::RequestRetrieved

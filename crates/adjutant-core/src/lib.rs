@@ -8,6 +8,7 @@ pub mod chat;
 pub mod checkpoint;
 pub mod decision;
 pub mod denied;
+pub mod estimate;
 pub mod event;
 pub mod id;
 pub mod identity;

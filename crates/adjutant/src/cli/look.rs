@@ -162,6 +162,7 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()),
     )?;
     field("eta", run.eta.as_deref())?;
+    field("overdue", when(&run.overdue_since).map(|since| format!("works longer than was estimated, since {since}")).as_deref())?;
     field("criteria", run.criteria.as_deref())?;
     field("summary", run.summary.as_deref().filter(|_| run.report.is_none()))?;
     let more = if run.changed_files_more { ", …" } else { "" };

@@ -33,6 +33,7 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
             let silent = run.silent_since.as_deref().and_then(|since| age::seconds_since(since, now)).map(age::short).unwrap_or_default();
             made(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
         }
+        ("running", _) if run.overdue_since.is_some() => made("● overdue".to_owned(), Style::Attention, 2),
         ("running", _) => made("● working".to_owned(), Style::Good, 2),
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),

@@ -172,6 +172,9 @@ pub fn waited(waited: &Waited) -> Shown {
         _ if ended.is_empty() && working_told.iter().any(|run| run.silent_since.is_some()) => {
             format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }
+        _ if ended.is_empty() && working_told.iter().any(|run| run.overdue_since.is_some()) => {
+            format!("look how far the overdue run is (check_subagent_status, get_subagent_logs); {again}")
+        }
         (_, Some(run)) => format!("see what stopped it (check_subagent_status), then {}; {again}", resume_hint(run)),
         _ if working.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
         _ => format!("check what ended; for the others {again}"),

@@ -118,6 +118,9 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
+    if let Some(since) = &run.overdue_since {
+        out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));
+    }
     match run.acceptance.as_ref().map(|acceptance| acceptance.passed) {
         Some(Some(false)) => out.push_str(", NOT ACCEPTED: its acceptance command failed"),
         Some(None) => out.push_str(", NOT CHECKED: its acceptance command could not be run"),
@@ -169,6 +172,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("acceptance", run.acceptance.as_ref().map(|acceptance| json!({"passed": acceptance.passed, "exit_code": acceptance.exit_code})));
     add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
     add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
+    add("overdue_since", run.overdue_since.as_deref().map(Value::from));
     add("percent", run.percent.map(Value::from));
     add("progress", run.progress.as_ref().map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));

@@ -3,7 +3,7 @@
 use super::{OpError, Ops};
 use crate::clock;
 use crate::config::Home;
-use crate::store::{KEYS_KEPT_MS, StoreError, due_stopped, newest_of, next_until, run_by_id};
+use crate::store::{KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, newest_of, next_until, run_by_id};
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use adjutant_core::{Principal, RunEvent, RunId, RunState, StopReason, Time};
 use std::collections::BTreeSet;
@@ -29,6 +29,9 @@ impl Ops {
             .write(move |tx| {
                 for settled in tx.settle_due()? {
                     tx.hand_over(&settled, retention)?;
+                }
+                for run in due_estimates(tx.connection(), tx.now())? {
+                    tx.set_overdue(&run)?;
                 }
                 for run in due_stopped(tx.connection(), tx.now())? {
                     let event = match run.state {

@@ -6,6 +6,7 @@ use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
 use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, live_in_dir, run_by_id, run_input};
 use crate::view::{AnswerOne, Delegate, RequestView};
+use adjutant_core::estimate;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
 use adjutant_core::tree::{Rank, changed, prompt};
 use adjutant_core::{Action, AgentName, Decision, Denied, Matter, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, limits};
@@ -124,6 +125,7 @@ impl Ops {
             retry_of: None,
             under: Some((requester.id, config.tree)),
             rank: Rank::of(wanted.priority, wanted.independence),
+            estimate_ms: wanted.estimate.as_deref().and_then(estimate::duration_ms),
             task: wanted.task.clone(),
             by: who.clone(),
             input: RunInput { prompt, agent, env: own.env, criteria: None, accept: Vec::new() },

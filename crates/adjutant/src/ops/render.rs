@@ -1,6 +1,6 @@
 //! From what the store has to the contract's shapes: one mapping for every interface.
 
-use crate::clock::rfc3339;
+use crate::clock::{self, rfc3339};
 use crate::config::Home;
 use crate::logs;
 use crate::store::Connection;
@@ -114,7 +114,9 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         containment: run.containment.clone(),
         swept: run.swept,
         output_left_open: run.output_left_open,
-        active_ms: u64::try_from(run.active_ms).unwrap_or(0),
+        active_ms: u64::try_from(run.active_ms_at(clock::now())).unwrap_or(0),
+        estimate_ms: run.estimate_ms.and_then(|ms| u64::try_from(ms).ok()),
+        overdue_since: time(run.overdue_since()),
         session: run.session.clone(),
         usage: run.usage.map(usage),
         queue_place: None,

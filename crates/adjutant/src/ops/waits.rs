@@ -19,7 +19,7 @@ const EVENTS_MAX: u32 = 5_000;
 
 /// What one look at the runs of a wait shows.
 struct Look {
-    /// One of those at work has gone silent since.
+    /// One of those at work has gone silent since, or is past its estimate.
     silent: bool,
     needs: Vec<Request>,
     ended: Vec<Run>,
@@ -179,7 +179,7 @@ impl Ops {
 fn look(connection: &Connection, who: &Principal, runs: &[RunId], after: Option<EventSeq>, began: EventSeq) -> Result<Look, StoreError> {
     let owner = if *who == Principal::Person { None } else { Some(who) };
     // Told once: who waits on without a cursor is told of what happens from then on.
-    let has_gone_silent = |run: &Run| run.silent_since().is_some() && run.stall_seq > Some(after.unwrap_or(began));
+    let has_gone_silent = |run: &Run| run.noticed_seq() > Some(after.unwrap_or(began));
     let cursor = last_seq(connection)?;
     if runs.is_empty() {
         let ended = ended_after(connection, owner, after.unwrap_or(began), SHOWN_MAX)?;

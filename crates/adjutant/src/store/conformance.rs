@@ -59,6 +59,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         retry_of: None,
         under: None,
         rank: adjutant_core::tree::Rank::default(),
+        estimate_ms: None,
         task: "\n first line\nsecond".to_owned(),
         by: owner.clone(),
         input: RunInput {

@@ -74,7 +74,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn hold(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET holding = holding + 1 WHERE id = ?1")?.execute([run.to_string()])?;
+        self.prepare(
+            "UPDATE runs SET holding = holding + 1, active_ms = active_ms + max(0, ?2 - coalesce(active_since, ?2)), active_since = NULL WHERE id = ?1",
+        )?
+        .execute(params![run.to_string(), self.now().0])?;
         Ok(())
     }
 
@@ -117,7 +120,12 @@ impl Tx<'_> {
         let was_held = request.held;
         let request = Request { held: false, outcome: Some(result), ..request };
         if was_held {
-            self.prepare("UPDATE runs SET holding = holding - 1 WHERE id = ?1")?.execute([request.run.to_string()])?;
+            self.prepare(
+                "UPDATE runs SET holding = holding - 1,
+                 active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = 0 AND holding = 1 THEN ?2 END WHERE id = ?1",
+            )?
+            .execute(params![request.run.to_string(), self.now().0])?;
+            self.look_by_estimate(request.run)?;
             self.ring(Topic::Queue);
             self.hand_over(&request, retention)?;
             return self.resume_settled(request.run, true);

@@ -431,7 +431,8 @@ impl Tx<'_> {
             &format!("{no} {}", super::runs::first_line(&new.question)),
         )?;
         self.prepare(
-            "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4 WHERE id = ?1",
+            "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,
+             active_ms = active_ms + iif(?2, max(0, ?4 - coalesce(active_since, ?4)), 0), active_since = iif(?2, NULL, active_since) WHERE id = ?1",
         )?
         .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0])?;
         Ok(Request {
@@ -552,13 +553,15 @@ impl Tx<'_> {
         let was_pending = i64::from(request.state == RequestState::Pending);
         let was_blocking = i64::from(request.blocking && was_pending == 1);
         self.prepare(
-            "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6
+            "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6,
+             active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = ?3 AND holding = 0 THEN coalesce(active_since, ?6) END
              WHERE id = ?1",
         )?
         .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
         self.ring(Topic::Request(request.id));
         self.ring(Topic::Answer(request.run, request.id));
         if was_blocking == 1 {
+            self.look_by_estimate(request.run)?;
             self.resume_settled(request.run, true)?;
         }
         Ok(Request { state: last.clone(), ..request.clone() })

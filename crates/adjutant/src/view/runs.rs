@@ -325,9 +325,15 @@ pub struct RunView {
     /// A descendant kept the output open after the end.
     #[serde(default)]
     pub output_left_open: bool,
-    /// Time spent at work, waiting excluded.
+    /// Time spent at work so far, waiting excluded.
     #[serde(default)]
     pub active_ms: u64,
+    /// The `active_ms` at which it was to be done, by the newest estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_ms: Option<u64>,
+    /// Since when a live run works longer than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overdue_since: Option<String>,
     /// The vendor's session that it works in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

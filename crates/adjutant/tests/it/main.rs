@@ -35,5 +35,6 @@ mod stops;
 mod supervise;
 mod support;
 mod terminal;
+mod times;
 mod vendors;
 mod webhooks;

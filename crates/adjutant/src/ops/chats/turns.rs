@@ -183,6 +183,7 @@ impl Ops {
                         retry_of: None,
                         under,
                         rank: Rank::default(),
+                        estimate_ms: None,
                         task,
                         by: owner,
                         input,

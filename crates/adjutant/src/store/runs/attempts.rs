@@ -135,7 +135,8 @@ impl Tx<'_> {
             Exit::Signal(signal) => (None, Some(*signal)),
         };
         self.prepare(
-            "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5, active_ms = ?6, result = ?7 WHERE id = ?1",
+            "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5, active_ms = ?6, active_since = NULL,
+             result = ?7 WHERE id = ?1",
         )?
         .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result])?;
         self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.happened_at().0])?;

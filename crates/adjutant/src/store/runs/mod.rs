@@ -71,7 +71,13 @@ pub struct Run {
     pub containment: Option<String>,
     pub swept: Option<u32>,
     pub output_left_open: bool,
+    /// Its active time, without what is counted since then while it works.
     pub active_ms: i64,
+    pub active_since: Option<Time>,
+    /// The active time at which it was to be done; when it was past that, and the event that says so.
+    pub estimate_ms: Option<i64>,
+    pub overdue_at: Option<Time>,
+    pub overdue_seq: Option<EventSeq>,
     /// The vendor's session: a later attempt can go on in it.
     pub session: Option<String>,
     /// What all attempts used up together.
@@ -98,6 +104,25 @@ impl Run {
     #[must_use]
     pub fn silent_since(&self) -> Option<Time> {
         self.stalled_at.filter(|_| self.state == RunState::Running && !self.is_waiting())
+    }
+
+    /// Returns its active time so far, waiting excluded.
+    #[must_use]
+    pub fn active_ms_at(&self, now: Time) -> i64 {
+        self.active_ms + self.active_since.map_or(0, |since| now.ms_since(since))
+    }
+
+    /// Tells since when it works longer than was estimated.
+    #[must_use]
+    pub fn overdue_since(&self) -> Option<Time> {
+        self.overdue_at.filter(|_| self.state.is_live())
+    }
+
+    /// Returns the newest event that says something unusual about a live run: that it is silent, or overdue.
+    #[must_use]
+    pub fn noticed_seq(&self) -> Option<EventSeq> {
+        let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
+        silent.max(self.overdue_seq.filter(|_| self.overdue_since().is_some()))
     }
 
     /// Returns what its open requests say about its status word.
@@ -134,6 +159,8 @@ pub struct NewRun {
     /// The run that it was delegated by, and how large the tree may become; a root without.
     pub under: Option<(RunId, TreeLimits)>,
     pub rank: Rank,
+    /// How long it is expected to work.
+    pub estimate_ms: Option<i64>,
     /// The line that it is known by.
     pub task: String,
     pub by: Principal,
@@ -163,7 +190,8 @@ pub const FINISHED_PAGE: u32 = 50;
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
-  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note FROM runs";
+  choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
+  active_since, estimate_ms, overdue_at, overdue_seq FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -306,6 +334,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         swept: row.get(29)?,
         output_left_open: row.get(30)?,
         active_ms: row.get(31)?,
+        active_since: time(56)?,
+        estimate_ms: row.get(57)?,
+        overdue_at: time(58)?,
+        overdue_seq: row.get::<_, Option<i64>>(59)?.map(EventSeq),
         session: row.get(44)?,
         usage,
         pending: row.get(32)?,
@@ -500,7 +532,9 @@ pub fn next_until(connection: &Connection) -> Result<Option<Time>, StoreError> {
     let due: Option<i64> = connection
         .prepare_cached(
             "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM requests INDEXED BY requests_inbox WHERE status = 'pending'
-             UNION ALL SELECT min(until_at) FROM runs WHERE state = 'stopped')",
+             UNION ALL SELECT min(until_at) FROM runs WHERE state = 'stopped'
+             UNION ALL SELECT min(active_since + estimate_ms - active_ms) FROM runs
+               WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL)",
         )?
         .query_row([], |row| row.get(0))?;
     Ok(due.map(Time))
@@ -512,6 +546,16 @@ pub fn next_until(connection: &Connection) -> Result<Option<Time>, StoreError> {
 /// A failure of the store.
 pub fn due_stopped(connection: &Connection, now: Time) -> Result<Vec<Run>, StoreError> {
     list(connection, "WHERE state = 'stopped' AND until_at <= ?1 LIMIT 500", [now.0])
+}
+
+/// Reads runs that work longer than was estimated, and nobody has said so.
+///
+/// # Errors
+/// A failure of the store.
+pub fn due_estimates(connection: &Connection, now: Time) -> Result<Vec<Run>, StoreError> {
+    let rest = "WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL
+        AND active_since + estimate_ms - active_ms <= ?1 LIMIT 500";
+    list(connection, rest, [now.0])
 }
 
 /// Reads finished runs that ended before `before`, oldest first.

@@ -2,13 +2,15 @@
 
 use super::spec::{CheckpointRow, SpecRow};
 use super::{NewRun, Run, StateRow, prompt_word, run_by_id};
+use crate::clock;
 use crate::store::requests::is_settled_beside_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
+use adjutant_core::estimate::duration_ms;
 use adjutant_core::run::{Blocking, Retention, apply, awaits_requests};
 use adjutant_core::tree::has_room;
-use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState};
-use rusqlite::params;
+use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, Time};
+use rusqlite::{OptionalExtension, params};
 
 /// Most names that are drawn before a dispatch gives up.
 const NAME_DRAWS_MAX: u32 = 50;
@@ -23,6 +25,15 @@ pub(in crate::store) fn first_line(text: &str) -> String {
         out.push('…');
     }
     out
+}
+
+/// Writes a duration for people.
+fn duration_text(ms: i64) -> String {
+    match ms / 1000 {
+        seconds if seconds >= 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds if seconds >= 600 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 impl Tx<'_> {
@@ -63,8 +74,8 @@ impl Tx<'_> {
         let now = self.now().0;
         let task = first_line(&new.task);
         self.prepare(
-            "INSERT INTO runs (id, name, agent, task, cwd, owner, root, retry_of, state, created_at, updated_at, patience_ms, prompt_via, parent, rank)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?11, ?7, 'queued', ?8, ?8, ?9, ?10, ?12, ?13)",
+            "INSERT INTO runs (id, name, agent, task, cwd, owner, root, retry_of, state, created_at, updated_at, patience_ms, prompt_via, parent, rank, estimate_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?11, ?7, 'queued', ?8, ?8, ?9, ?10, ?12, ?13, ?14)",
         )?
         .execute(params![
             id,
@@ -79,7 +90,8 @@ impl Tx<'_> {
             prompt_word(new.input.agent.prompt),
             root.to_string(),
             parent.map(|run| run.to_string()),
-            new.rank.number()
+            new.rank.number(),
+            new.estimate_ms
         ])?;
         let spec = serde_json::to_string(&SpecRow::of(&new.input)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let accept = if new.input.accept.is_empty() {
@@ -151,7 +163,9 @@ impl Tx<'_> {
         let changed = self
             .prepare(
                 "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
-                 updated_at = ?9, last_seq = ?10, end_seq = ?11 WHERE id = ?1 AND state = ?12",
+                 updated_at = ?9, last_seq = ?10, end_seq = ?11,
+                 active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END
+                 WHERE id = ?1 AND state = ?12",
             )?
             .execute(params![
                 run.id.to_string(),
@@ -165,7 +179,8 @@ impl Tx<'_> {
                 self.now().0,
                 seq.0,
                 ends.then_some(seq.0),
-                run.state.word()
+                run.state.word(),
+                (next == RunState::Running).then_some(self.happened_at().0)
             ])?;
         if changed != 1 {
             return Err(StoreError::Corrupt(format!("run {} changed within its transaction", run.id)));
@@ -192,7 +207,34 @@ impl Tx<'_> {
         if ends {
             self.ring(Topic::Turns);
         }
+        self.look_by_estimate(run.id)?;
         self.run(run.id)
+    }
+
+    /// Has whoever keeps the deadlines look when a run is past its estimate, should it go on working.
+    pub(in crate::store) fn look_by_estimate(&mut self, run: RunId) -> Result<(), StoreError> {
+        let due: Option<i64> = self
+            .prepare(
+                "SELECT active_since + estimate_ms - active_ms FROM runs WHERE id = ?1
+                 AND state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL",
+            )?
+            .query_row([run.to_string()], |row| row.get(0))
+            .optional()?;
+        if let Some(due) = due {
+            self.look_by(Time(due));
+        }
+        Ok(())
+    }
+
+    /// Records that a run works longer than was estimated.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_overdue(&mut self, run: &Run) -> Result<(), StoreError> {
+        let text = format!("past its estimate of {}", duration_text(run.estimate_ms.unwrap_or(0)));
+        let seq = append_event(self, EventKind::RunOverdue, run.id, &run.owner.to_string(), None, "hub", &text)?;
+        self.prepare("UPDATE runs SET overdue_at = ?2, overdue_seq = ?3 WHERE id = ?1")?.execute(params![run.id.to_string(), self.now().0, seq.0])?;
+        self.touch(run.id, seq)
     }
 
     /// Reads the blocking requests of a run that stops now. `before` is the run until now.
@@ -282,6 +324,14 @@ impl Tx<'_> {
         self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress), eta = ?4 WHERE id = ?1")?
             .execute(params![run.id.to_string(), percent, note, eta])?;
         self.touch(run.id, seq)?;
+        let left_ms =
+            eta.and_then(|eta| duration_ms(eta).or_else(|| Some(clock::parse_rfc3339(eta.trim())?.ms_since(self.now())).filter(|ms| *ms > 0)));
+        if let Some(left_ms) = left_ms {
+            let estimate_ms = self.run(run.id)?.active_ms_at(self.now()).saturating_add(left_ms);
+            self.prepare("UPDATE runs SET estimate_ms = ?2, overdue_at = NULL, overdue_seq = NULL WHERE id = ?1")?
+                .execute(params![run.id.to_string(), estimate_ms])?;
+            self.look_by_estimate(run.id)?;
+        }
         self.run(run.id)
     }
 
