@@ -233,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn every_commit_waits_for_the_disk() {
+        let (_dir, home) = first_schema();
+        let connection = writable(&home).expect("it opens");
+        let word =
+            |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, rusqlite::types::Value>(0)).expect("a value");
+        // 2 is FULL: what is acknowledged survives a power cut.
+        assert_eq!(word("synchronous"), rusqlite::types::Value::Integer(2));
+        assert_eq!(word("journal_mode"), rusqlite::types::Value::Text("wal".to_owned()));
+    }
+
+    #[test]
     fn a_store_of_the_first_schema_is_brought_up_to_date_and_works() {
         let (_dir, home) = first_schema();
         let connection = writable(&home).expect("it opens");

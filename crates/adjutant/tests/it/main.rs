@@ -23,6 +23,7 @@ mod model;
 mod processes;
 mod prompts;
 mod protocol;
+mod readme;
 mod records;
 mod reports;
 mod search;

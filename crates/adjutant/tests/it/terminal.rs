@@ -5,7 +5,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const SHOWN_MAX: Duration = Duration::from_secs(30);
 
 /// A command on a terminal of 80 columns.
-struct Terminal {
+pub struct Terminal {
     child: Child,
     keyboard: File,
     output: Receiver<String>,
@@ -26,13 +26,21 @@ impl Terminal {
     }
 
     fn sized(home: &TestHome, args: &[&str], rows: u16, columns: u16) -> Self {
+        Self::start(home.command(args), rows, columns)
+    }
+
+    pub fn of(command: Command) -> Self {
+        Self::start(command, 24, 80)
+    }
+
+    fn start(mut command: Command, rows: u16, columns: u16) -> Self {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&keyboard).expect("ours");
         unlockpt(&keyboard).expect("unlocked");
         let name = ptsname(&keyboard, Vec::new()).expect("a name").into_string().expect("ASCII");
         tcsetwinsize(&keyboard, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
         let end = || Stdio::from(OpenOptions::new().read(true).write(true).open(&name).expect("the other end"));
-        let child = home.command(args).stdin(end()).stdout(end()).stderr(end()).spawn().expect("adj starts");
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("adj starts");
         let keyboard = File::from(keyboard);
         let mut screen = keyboard.try_clone().expect("another descriptor");
         let (sender, output) = channel();
@@ -49,7 +57,7 @@ impl Terminal {
     }
 
     /// Waits until a text is shown, and forgets everything up to it.
-    fn shows(&mut self, text: &str) {
+    pub fn shows(&mut self, text: &str) {
         let end = Instant::now() + SHOWN_MAX;
         loop {
             if let Some(at) = self.shown.find(text) {
@@ -63,12 +71,12 @@ impl Terminal {
         }
     }
 
-    fn types(&mut self, text: &str) {
+    pub fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).expect("typed");
     }
 
     /// Waits until it has ended; returns everything that was shown and not read yet.
-    fn rest(mut self) -> String {
+    pub fn rest(mut self) -> String {
         self.child.wait().expect("it ends");
         while let Ok(more) = self.output.recv_timeout(SHOWN_MAX) {
             self.shown.push_str(&more);
@@ -76,7 +84,7 @@ impl Terminal {
         self.shown
     }
 
-    fn ends(mut self) -> Option<i32> {
+    pub fn ends(mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
     }
 }

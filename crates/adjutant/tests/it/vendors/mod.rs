@@ -5,6 +5,7 @@
 mod bare;
 mod case;
 mod chat;
+mod connect;
 mod driven;
 mod profiles;
 mod prompts;

@@ -1,0 +1,280 @@
+//! What the README shows works as it says: the commands, the configuration, the limits.
+
+use crate::processes::{self, Mark};
+use crate::support::{Ran, TestHome};
+use crate::terminal::Terminal;
+use regex::Regex;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const README: &str = include_str!("../../../../README.md");
+const ADJ: &str = env!("CARGO_BIN_EXE_adj");
+
+/// The first block of a language behind a heading.
+pub fn block(heading: &str, language: &str) -> &'static str {
+    let section = README.split_once(&format!("## {heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}")).1;
+    let block = section.split_once(&format!("```{language}\n")).unwrap_or_else(|| panic!("no block in {heading:?}")).1;
+    block.split_once("```").expect("the block ends").0
+}
+
+/// The examples for a shell, each with what its comment says.
+fn examples() -> Vec<(&'static str, &'static str)> {
+    let lines = block("Or use it from a shell", "sh").lines();
+    lines
+        .map(|line| line.split_once(" #").unwrap_or_else(|| panic!("no comment: {line}")))
+        .map(|(command, says)| (command.trim(), says.trim()))
+        .collect()
+}
+
+fn example(start: &str) -> &'static str {
+    let all = examples();
+    all.iter().find(|(command, _)| command.starts_with(start)).unwrap_or_else(|| panic!("no example {start:?}: {all:?}")).0
+}
+
+/// What a comment offers in place of its command.
+fn alternative(start: &str) -> &'static str {
+    let all = examples();
+    let (_, says) = all.iter().find(|(command, _)| command.starts_with(start)).unwrap_or_else(|| panic!("no example {start:?}"));
+    says.split_once("or: ").unwrap_or_else(|| panic!("{says}")).1
+}
+
+/// Where programs are looked for.
+pub fn path() -> String {
+    format!("{}:/usr/bin:/bin", Path::new(ADJ).parent().expect("a directory").display())
+}
+
+/// A line as a person would type it, in a home.
+pub fn typed(home: &TestHome, line: &str) -> Command {
+    let mut command = home.command(&[]);
+    let variables: Vec<_> = command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+    command = Command::new("/bin/sh");
+    command.args(["-c", line]).env_clear().envs(variables.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PATH", path()).current_dir(home.work()).stdin(std::process::Stdio::null());
+    Mark::of(&home.home.dir).put_on(&mut command);
+    command
+}
+
+fn ran(home: &TestHome, line: &str) -> Ran {
+    typed(home, line).output().expect("a shell").into()
+}
+
+fn fine(home: &TestHome, line: &str) -> Ran {
+    let ran = ran(home, line);
+    assert_eq!(ran.code, 0, "{line}: {ran:?}");
+    ran
+}
+
+/// The questions and approvals of the examples: Q1 of a run by the first one, Q2 of brave-otter.
+fn as_in_the_examples() -> TestHome {
+    let home = TestHome::new();
+    fine(&home, example("adj run"));
+    home.until("the first asks", || (home.inbox(&[])[0]["number"] == "Q1").then_some(()));
+    home.start("brave-otter", "tool request_approval {\"action\":\"push\",\"preview\":\"git push\",\"risk\":\"low\",\"wait_s\":60}\nsay pushed");
+    home.until("the second asks", || home.inbox(&[]).as_array().is_some_and(|all| all.len() == 2).then_some(()));
+    home
+}
+
+#[test]
+fn shell_examples_do_what_their_comments_say() {
+    let home = as_in_the_examples();
+    let shown = fine(&home, example("adj ps")).out;
+    assert!(shown.contains("Q1") && shown.contains("Q2"), "who needs somebody: {shown}");
+    let waited = ran(&home, example("adj wait"));
+    assert_eq!(waited.code, 3, "both wait for an answer: {waited:?}");
+    let mut terminal = Terminal::of(typed(&home, example("adj next")));
+    terminal.shows("Which colour?");
+    // What is typed before this does not count.
+    terminal.shows("> ");
+    terminal.types("2\n");
+    home.until("the oldest question is answered", || {
+        let all = home.inbox(&["--all"]);
+        all.as_array()?.iter().any(|request| request["number"] == "Q1" && request["answer"] == "green").then_some(())
+    });
+    drop(terminal);
+    fine(&home, example("adj approve"));
+    assert!(fine(&home, example("adj logs")).out.contains("pushed"), "it follows to the end");
+    fine(&home, example("adj wait"));
+    let shown = fine(&home, example("adj show")).out;
+    assert!(shown.contains("brave-otter") && shown.contains("done"), "{shown}");
+    assert!(fine(&home, "adj ps -a").out.contains("done"), "who is done");
+}
+
+#[test]
+fn alternatives_in_the_comments_work() {
+    let home = as_in_the_examples();
+    fine(&home, alternative("adj next"));
+    fine(&home, alternative("adj approve"));
+    let all = home.inbox(&["--all"]);
+    let answers: BTreeMap<&str, &Value> = all.as_array().expect("a list").iter().filter_map(|one| Some((one["number"].as_str()?, one))).collect();
+    assert_eq!(answers["Q1"]["answer"], "green", "{all}");
+    assert_eq!(answers["Q2"]["decision"], "denied", "{all}");
+    assert!(answers["Q2"].to_string().contains("not on a Friday"), "{all}");
+}
+
+#[test]
+fn first_example_is_answered_where_it_was_started() {
+    let home = TestHome::new();
+    let mut terminal = Terminal::of(typed(&home, example("adj run")));
+    terminal.shows("type the answer to Q1");
+    terminal.types("1\n");
+    terminal.shows("answer: red");
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+/// Words that stand for something of the reader's.
+const PLACES: [&str; 4] = ["AGENT", "WORDS", "NAME", "…"];
+
+#[test]
+fn commands_in_the_text_exist() {
+    let home = TestHome::new();
+    let commands: Vec<&str> =
+        Regex::new("`(adj [^`]+)`").expect("a pattern").captures_iter(README).map(|found| found.get(1).expect("one").as_str()).collect();
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in commands {
+        if command.ends_with(" …") {
+            continue;
+        }
+        let mut line = command.to_owned();
+        PLACES.iter().for_each(|place| line = line.replace(place, "x"));
+        // Everything before `--help` is parsed, and nothing is done.
+        let line = if line.starts_with("adj help ") || line.ends_with("--help") { line } else { format!("{line} --help") };
+        let ran = fine(&home, &line);
+        assert!(!ran.out.is_empty(), "{line}: {ran:?}");
+    }
+    assert!(home.processes().is_empty(), "nothing was started: {:?}", home.processes());
+}
+
+#[test]
+fn example_of_an_agent_is_taken_and_started_by_default() {
+    let home = TestHome::with_config(block("Your own agents", "toml"));
+    let bin = home.work().join("bin");
+    std::fs::create_dir(&bin).expect("a directory");
+    let program = bin.join("my-agent");
+    std::fs::write(&program, "#!/bin/sh\necho \"$# $1\"; cat\n").expect("a program");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("a program");
+    let line = format!("PATH=$PATH:{} adj run --detach --name reviewed 'look at this'", bin.display());
+    fine(&home, &line);
+    assert_eq!(home.finished("reviewed")["agent"], "reviewer");
+    let log = home.log("reviewed");
+    assert!(log.starts_with("1 --batch\n") && log.contains("look at this"), "{log}");
+    assert!(home.ok(&["agents"]).contains("Reviews a change"));
+}
+
+#[test]
+fn limits_in_the_text_are_the_defaults() {
+    let home = TestHome::new();
+    let config = home.json(&["config", "show"]);
+    for (says, field, value) in [
+        ("log's cap (64 MB)", "log_bytes_max", 64 * 1024 * 1024),
+        ("nothing to do\nfor half an hour", "idle_exit_ms", 30 * 60 * 1000),
+        ("removes finished runs after a month", "finished_retention_ms", 30 * 24 * 60 * 60 * 1000_i64),
+    ] {
+        assert!(README.contains(says), "the README says nothing of {says:?}");
+        assert_eq!(config[field], json!(value), "{field}");
+    }
+}
+
+#[test]
+fn finished_runs_are_removed_after_their_time() {
+    let home = TestHome::with_config("finished_retention = \"1s\"\n");
+    home.start("old", "say hello");
+    let id = home.finished("old")["run_id"].as_str().expect("an id").to_owned();
+    let log = home.home.logs_dir().join(format!("{id}.log"));
+    assert!(log.exists());
+    home.until("a hub that starts later removes it", || {
+        home.ok(&["stop"]);
+        home.json(&["ps", "-a"]).as_array().is_some_and(Vec::is_empty).then_some(())
+    });
+    home.until("its files are gone", || (!log.exists() && !home.home.runs_dir().join(&id).exists()).then_some(()));
+}
+
+#[test]
+fn every_reading_command_answers_in_json() {
+    let home = TestHome::new();
+    home.start("one", "say hello");
+    home.finished("one");
+    home.ok(&["chat", "start", "a title"]);
+    for line in [
+        "ps",
+        "inbox",
+        "show one",
+        "logs one",
+        "agents",
+        "doctor",
+        "config show",
+        "config path",
+        "search hello",
+        "chat ls",
+        "chat show 1",
+        "wait one",
+    ] {
+        let args: Vec<&str> = ["--json"].into_iter().chain(line.split(' ')).collect();
+        let ran = home.adj(&args);
+        let reply: Value = serde_json::from_str(ran.out.trim_end()).unwrap_or_else(|error| panic!("{line}: {error}: {ran:?}"));
+        assert!(reply["schema"] == 1 && !reply["data"].is_null(), "{line}: {ran:?}");
+    }
+    for line in ["show nobody", "logs nobody", "reply Q9 yes", "cancel nobody", "chat show 99", "no-such-command"] {
+        let args: Vec<&str> = ["--json"].into_iter().chain(line.split(' ')).collect();
+        let ran = home.adj(&args);
+        let last = ran.err.trim_end().lines().last().unwrap_or_default();
+        let error: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{line}: {error}: {ran:?}"));
+        assert!(ran.code != 0 && ran.out.is_empty() && error["error"]["code"].is_string(), "{line}: {ran:?}");
+    }
+}
+
+#[test]
+fn home_is_open_to_its_user_only() {
+    let home = TestHome::new();
+    let dir = home.work().join("fresh");
+    let mut command = home.command(&["run", "--detach", "--agent", "echo", "--name", "one", "say hello\n"]);
+    command.env("ADJ_HOME", &dir);
+    assert!(command.output().expect("adj runs").status.success());
+    let mut open = vec![dir.clone()];
+    while let Some(path) = open.pop() {
+        // A file may go while it is looked at.
+        let Ok(meta) = std::fs::symlink_metadata(&path) else { continue };
+        assert!(meta.is_symlink() || meta.permissions().mode() & 0o077 == 0, "{}: {:o}", path.display(), meta.permissions().mode());
+        if meta.is_dir() {
+            open.extend(std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+    }
+    let mut command = home.command(&["stop"]);
+    assert!(command.env("ADJ_HOME", &dir).output().expect("adj runs").status.success());
+}
+
+/// How often the threads of a process have been woken.
+fn wakings(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap_or_else(|error| panic!("{pid}: {error}"));
+    let of = |thread: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    threads.flatten().map(of).sum()
+}
+
+#[test]
+fn nothing_wakes_up_while_everything_waits() {
+    let home = TestHome::new();
+    home.start("asker", "ask \"Go on?\"");
+    home.until_status("asker", "waiting_parent_reply");
+    home.start("worker", "say ready\nhang");
+    home.until_log("worker", "ready");
+    let mut waiting = home.command(&["wait", "worker", "--until", "all"]).stdout(std::process::Stdio::null()).spawn().expect("adj runs");
+    let all: Vec<u32> = home.processes().into_iter().map(|(pid, _)| pid).collect();
+    assert!(all.len() >= 8, "hub, waiter, and guard, supervisor and agent twice: {:?}", home.processes());
+    // A poll of any usual interval would show in this time; what a start or a call leaves to do is over after a while.
+    let quiet = Duration::from_millis(1500);
+    home.until("a time in which nothing wakes up", || {
+        let count = || all.iter().filter(|pid| TestHome::is_alive(**pid)).map(|pid| wakings(*pid)).sum::<u64>();
+        let before = count();
+        std::thread::sleep(quiet);
+        (count() - before <= 2).then_some(())
+    });
+    assert!(processes::process(waiting.id()).is_some(), "it still waits");
+    waiting.kill().expect("it is ended");
+    waiting.wait().expect("it has ended");
+}
