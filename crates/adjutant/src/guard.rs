@@ -34,7 +34,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
 fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
     let given = hygiene::inherited(INHERITED);
     hygiene::background()?;
-    let Some(lock) = Lock::adopt_or_take(given, &dir.guard_lock())? else {
+    let Some(lock) = Lock::adopt_or_take(given, dir.home(), &dir.guard_lock())? else {
         return Ok(ExitCode::from(EXIT_LOCKED));
     };
     lock.write_pid(rustix::process::getpid())?;
@@ -57,7 +57,7 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
 /// Starts the supervisor. The lifeline tells it, by closing, that this guard is gone. `None` when
 /// another supervisor of this attempt lives.
 fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
-    let Some(lock) = Lock::try_take(&dir.supervisor_lock())? else { return Ok(None) };
+    let Some(lock) = Lock::try_take(dir.home(), &dir.supervisor_lock())? else { return Ok(None) };
     let (theirs, lifeline) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let child = Spawn {
         program: Path::new(SELF_EXE),

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod echo;
 pub mod failpoint;
+pub mod files;
 pub mod guard;
 pub mod harness;
 pub mod hub;

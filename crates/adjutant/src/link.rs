@@ -82,6 +82,13 @@ impl AttemptDir {
         Self(home.join("runs").join(run_id).join(attempt.to_string()))
     }
 
+    /// Returns the home that it lies in, below which no link is followed.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        let runs = self.0.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "runs"));
+        runs.and_then(Path::parent).unwrap_or(&self.0)
+    }
+
     /// Held (flock) by the supervisor for as long as it lives; holds its pid.
     #[must_use]
     pub fn supervisor_lock(&self) -> PathBuf {

@@ -11,10 +11,11 @@
 //!  at last  |------ head ------| marker line |-------------- tail ------------------|
 //! ```
 
+use crate::files;
 use crate::link::AttemptDir;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Dir;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,13 @@ use std::path::{Path, PathBuf};
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// How much is read from a file at once.
 const READ_BYTES: usize = 256 * 1024;
+/// Most of a stream that one search goes through; the next one goes on behind it.
+const SEARCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Longer than any stream: positions up to here can be added up.
+const STREAM_BYTES_MAX: u64 = 1 << 52;
+const MAP_BYTES_MAX: u64 = 64 * 1024;
+/// Most entries of an attempt's directory that are looked at. A log has three segments at most.
+const ENTRIES_MAX: usize = 10_000;
 
 /// Returns where the readable log of an attempt lies.
 #[must_use]
@@ -92,8 +100,8 @@ impl Map {
     /// # Errors
     /// It cannot be read.
     pub fn read(dir: &AttemptDir) -> io::Result<Option<Self>> {
-        match fs::read(path(dir)) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        match files::read(dir.home(), &path(dir), MAP_BYTES_MAX) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok().filter(Self::is_plausible)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -104,11 +112,14 @@ impl Map {
     /// # Errors
     /// It cannot be written; the old one is still there then.
     pub fn write(&self, dir: &AttemptDir) -> io::Result<()> {
-        let new = dir.0.join("log.json.new");
-        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mut file = File::from(rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?);
-        io::Write::write_all(&mut file, &serde_json::to_vec(self)?)?;
-        fs::rename(new, path(dir))
+        files::write_atomically(dir.home(), &path(dir), &serde_json::to_vec(self)?)
+    }
+
+    /// Tells whether positions can be computed with it: anybody could have written it.
+    fn is_plausible(&self) -> bool {
+        self.merged.is_none_or(|Merged { head_bytes, omitted_bytes, marker_bytes, total_bytes }| {
+            [head_bytes, omitted_bytes, marker_bytes, total_bytes].iter().all(|bytes| *bytes <= STREAM_BYTES_MAX)
+        })
     }
 }
 
@@ -127,17 +138,18 @@ pub fn segment_path(dir: &AttemptDir, start: u64) -> PathBuf {
 /// # Errors
 /// The directory cannot be read.
 pub fn segments(dir: &AttemptDir) -> io::Result<Vec<(u64, PathBuf)>> {
-    let entries = match fs::read_dir(&dir.0) {
-        Ok(entries) => entries,
+    let opened = match files::open_dir(dir.home(), &dir.0) {
+        Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let mut found = Vec::new();
-    for entry in entries {
+    for entry in Dir::new(opened)?.take(ENTRIES_MAX) {
         let entry = entry?;
-        let start = entry.file_name().to_str().and_then(|name| name.strip_prefix("log.")?.parse().ok());
-        if let Some(start) = start {
-            found.push((start, entry.path()));
+        let name = entry.file_name().to_string_lossy();
+        let start = name.strip_prefix("log.").and_then(|start| start.parse().ok());
+        if let Some(start) = start.filter(|start| *start <= STREAM_BYTES_MAX) {
+            found.push((start, dir.0.join(&*name)));
         }
     }
     found.sort_unstable();
@@ -276,8 +288,8 @@ struct Stream {
 impl Stream {
     fn open(home: &Path, run_id: &str, attempt: u32) -> io::Result<Self> {
         let dir = AttemptDir::new(home, run_id, attempt);
-        let Some(head) = open(&log_path(home, run_id, attempt))? else { return Ok(Self::default()) };
-        let head_len = head.metadata()?.len();
+        let Some(head) = open(home, &log_path(home, run_id, attempt))? else { return Ok(Self::default()) };
+        let head_len = head.metadata()?.len().min(STREAM_BYTES_MAX);
         let mut stream = Self::default();
         let map = Map::read(&dir)?;
         if let Some(merged) = map.and_then(|map| map.merged) {
@@ -294,8 +306,8 @@ impl Stream {
         stream.push(Piece { start: 0, bytes: head_bytes, file: head, at: 0 });
         for (start, path) in segments(&dir)? {
             // One that is gone was dropped while we looked.
-            if let Some(file) = open(&path)? {
-                let bytes = file.metadata()?.len();
+            if let Some(file) = open(home, &path)? {
+                let bytes = file.metadata()?.len().min(STREAM_BYTES_MAX);
                 stream.push(Piece { start, bytes, file, at: 0 });
             }
         }
@@ -383,6 +395,9 @@ impl Stream {
             if bytes.is_empty() {
                 break;
             }
+            if from - part.from > SEARCH_BYTES_MAX && part.next > part.from {
+                return Ok(part);
+            }
             at = from + bytes.len() as u64;
             for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(piece);
@@ -422,10 +437,10 @@ fn whole_characters(bytes: &[u8]) -> usize {
     }
 }
 
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK, Mode::empty()) {
-        Ok(fd) => Ok(Some(File::from(fd))),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
-        Err(error) => Err(io::Error::new(io::Error::from(error).kind(), format!("{}: {error}", path.display()))),
+fn open(home: &Path, path: &Path) -> io::Result<Option<File>> {
+    match files::open(home, path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -68,5 +68,5 @@ fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, 
 
 /// Who holds a lock. The file outlives its holder, and in a long campaign the pid in it becomes somebody else's.
 fn holder(file: &Path) -> Option<Pid> {
-    holder_pid(file).ok().flatten()
+    holder_pid(file.parent()?, file).ok().flatten()
 }

@@ -186,10 +186,10 @@ pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Stop> {
     let path = home.hub_lock();
     let limit = if home.is_ephemeral() { STOP_ALL_LIMIT } else { STOP_LIMIT };
     let failed = |e: std::io::Error| fail(words::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid));
-    match tokio::time::timeout(limit, watch::released(&path)).await {
+    match tokio::time::timeout(limit, watch::released(&home.dir, &path)).await {
         Ok(released) => released.map_err(failed)?,
         // Somebody else may have started the next one already.
-        Err(_) if lock::holder_pid(&path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {
+        Err(_) if lock::holder_pid(&home.dir, &path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {
             return Err(fail_hint(words::IO, format!("the hub (pid {}) does not end", hub.pid), format!("kill -9 {} loses nothing", hub.pid)));
         }
         Err(_) => {}

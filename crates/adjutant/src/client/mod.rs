@@ -407,7 +407,7 @@ impl Client {
         if Self::answers(home, LONG_LOOK).await || sock::connect(&home.socket()).await.is_err() {
             return None;
         }
-        lock::holder_pid(&home.hub_lock()).ok().flatten().map(|pid| silent_hub(home, pid))
+        lock::holder_pid(&home.dir, &home.hub_lock()).ok().flatten().map(|pid| silent_hub(home, pid))
     }
 
     async fn answers(home: &Home, limit: Duration) -> bool {
@@ -456,7 +456,7 @@ fn internal(error: &dyn std::fmt::Display) -> ErrorView {
 }
 
 fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
-    if let Ok(Some(pid)) = lock::holder_pid(&home.hub_lock()) {
+    if let Ok(Some(pid)) = lock::holder_pid(&home.dir, &home.hub_lock()) {
         tracing::debug!(%message, "the hub does not answer");
         return silent_hub(home, pid);
     }
@@ -558,7 +558,7 @@ mod tests {
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");
         assert!(unreachable_hub(&home, "no socket").message.ends_with("cannot be reached: no socket"));
-        let held = crate::process::Lock::try_take(&home.hub_lock()).expect("takes").expect("free");
+        let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock()).expect("takes").expect("free");
         held.write_pid(rustix::process::getpid()).expect("writes");
         let told = unreachable_hub(&home, "no socket");
         let pid = std::process::id();

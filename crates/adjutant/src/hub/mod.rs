@@ -137,14 +137,15 @@ async fn take_home(home: &Home) -> Result<Lock, String> {
     let path = home.hub_lock();
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     loop {
-        if let Some(lock) = Lock::try_take(&path).map_err(failed)? {
+        if let Some(lock) = Lock::try_take(&home.dir, &path).map_err(failed)? {
             lock.write_pid(rustix::process::getpid()).map_err(failed)?;
             return Ok(lock);
         }
-        match tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&path)).await {
+        match tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&home.dir, &path)).await {
             Ok(released) => released.map_err(failed)?,
             Err(_) => {
-                let pid = lock::written_pid(&path).ok().flatten().map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_nonzero()));
+                let pid =
+                    lock::written_pid(&home.dir, &path).ok().flatten().map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_nonzero()));
                 return Err(format!("another hub{pid} holds {} and does not end", home.dir.display()));
             }
         }

@@ -4,6 +4,7 @@
 
 use super::router::Shared;
 use crate::config::{Home, Stamp};
+use crate::files;
 use crate::link::Order;
 use crate::ops::{Asking, OpError, VersionSaid};
 use crate::process::probe::{self, Probe, Said};
@@ -11,8 +12,7 @@ use crate::view::{AgentList, ListAgents};
 use adjutant_core::Principal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,8 @@ const ASKED_AT_ONCE: usize = 4;
 const SAID_BYTES_MAX: usize = 4 * 1024;
 /// Most programs whose versions are kept.
 const KEPT_MAX: usize = 200;
+/// Largest file of them that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Known {
@@ -171,7 +173,8 @@ fn read_out(said: Said) -> VersionSaid {
 }
 
 fn read(path: &Path) -> BTreeMap<PathBuf, Known> {
-    let read = std::fs::read(path).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+    let read =
+        files::read(path.parent().unwrap_or(path), path, FILE_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
     read.unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
             tracing::info!(%error, path = %path.display(), "the programs' versions are asked for anew");
@@ -181,10 +184,7 @@ fn read(path: &Path) -> BTreeMap<PathBuf, Known> {
 }
 
 fn write(path: &Path, known: &BTreeMap<PathBuf, Known>) -> io::Result<()> {
-    let temporary = path.with_extension("json.new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     // What did not say it now may say it to the next hub.
     let said: BTreeMap<&PathBuf, &Known> = known.iter().filter(|(_, known)| known.said.is_some()).collect();
-    file.write_all(&serde_json::to_vec(&said)?)?;
-    std::fs::rename(&temporary, path)
+    files::write_atomically(path.parent().unwrap_or(path), path, &serde_json::to_vec(&said)?)
 }

@@ -3,10 +3,11 @@
 use super::Hub;
 use crate::clock;
 use crate::failpoint::failpoint;
+use crate::files;
 use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError, Uncounted, until};
 use crate::process::foreground::own_filtered;
-use crate::process::{limit, spawn_guard, tree, watch};
+use crate::process::{spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
@@ -119,7 +120,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         failpoint!("hub.after_guard");
         match spawned.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             // Nothing runs then, and it is no fault of the run's: it waits, unless it is to end.
-            Err(error) if is_shortage(&error) => {
+            Err(error) if files::is_shortage(&error) => {
                 tracing::error!(attempt = %id, %error, "no guard yet");
                 tokio::time::sleep(SETTLE_AGAIN).await;
                 if !hub.ops.is_starting(id) {
@@ -150,12 +151,6 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
     }
 }
 
-/// Whether the machine lacks something that it may have again.
-fn is_shortage(error: &std::io::Error) -> bool {
-    const SHORTAGES: [i32; 6] = [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM, libc::ENOSPC, libc::EDQUOT];
-    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
-}
-
 /// Waits until nothing of an attempt is left and settles what became of it.
 async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
     let dir = hub.ops.attempt_dir(id);
@@ -170,16 +165,17 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
 }
 
 async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
-    if hub.ops.take_left_facts(id).await? {
+    if hub.ops.is_settled(id)? {
         return Ok(());
     }
-    // Guard and supervisor are both gone without a word: whatever they held may still be there.
-    let (run, n, value) = (id.run.to_string(), id.n.0, limit::of_attempt(&hub.ops.attempt_dir(id)));
-    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&run, n, Some(value))).await.map_err(|error| OpError::Io(error.to_string()))?;
+    // Guard and supervisor are both gone without a last word here: what they held may still be there, and
+    // is ended before anything that it could have replaced is read.
+    let (dir, run, n) = (hub.ops.attempt_dir(id), id.run.to_string(), id.n.0);
+    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &run, n)).await.map_err(|error| OpError::Io(error.to_string()))?;
     if killed > 0 {
         tracing::warn!(attempt = %id, killed, "what its guard and supervisor left behind was killed");
     }
-    hub.ops.settle_without_word(id).await
+    hub.ops.settle_left(id).await
 }
 
 /// Settles what is due, when it is due.

@@ -1,5 +1,6 @@
 //! Attempts as the hub drives them: claiming, launching, taking facts in, saying what is wanted.
 
+use super::leftovers::{Began, LeftFacts, exchanged_lock, rule_out};
 use super::trust::Honoured;
 use super::{OpError, Ops, Terms, render, resumption};
 
@@ -20,8 +21,6 @@ use adjutant_core::{
     Verdict,
 };
 use sha2::{Digest, Sha256};
-use std::io::BufRead;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -33,8 +32,6 @@ const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
 const TOLD_MAX: u32 = 10_000;
 /// So much more than a message holds is kept of an answer: what is cut then shows, whatever blanks it ends with.
 const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
-/// Longest line of a facts file that is believed, in bytes.
-const FACT_BYTES_MAX: usize = 1024 * 1024;
 /// A supervisor is told whether its clock runs this long after something happened: a question that is
 /// answered at once costs it nothing.
 const CLOCK_SETTLES: Duration = Duration::from_millis(100);
@@ -282,36 +279,53 @@ impl Ops {
             .await?)
     }
 
-    /// Takes in what a supervisor wrote down and could not deliver. Tells whether the attempt is
-    /// settled with that.
+    /// Tells whether nothing about an attempt is left to be decided.
     ///
     /// # Errors
-    /// A failure of the store, or the facts cannot be read.
-    pub async fn take_left_facts(&self, id: AttemptId) -> Result<bool, OpError> {
-        let settled = || -> Result<bool, OpError> {
-            let run = self.store.read(|connection| run_by_id(connection, id.run))?;
-            Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
-        };
-        if settled()? {
-            return Ok(true);
-        }
-        let facts = read_facts(&self.attempt_dir(id))?;
-        if !facts.is_empty() {
-            self.take_facts(id, facts).await?;
-        }
-        settled()
+    /// A failure of the store.
+    pub fn is_settled(&self, id: AttemptId) -> Result<bool, OpError> {
+        let run = self.store.read(|connection| run_by_id(connection, id.run))?;
+        Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
     }
 
-    /// Settles an attempt of which no process is left and that has no last word: the run is lost,
-    /// or begins anew when nothing of it ever came to life.
+    /// Settles an attempt of which no process is left: takes in what its supervisor wrote down and could not
+    /// deliver. If that is not how it ended, the run is lost, or begins anew when nothing of it ever came
+    /// to life.
     ///
     /// # Errors
-    /// A failure of the store, or of the attempt's directory.
-    pub async fn settle_without_word(&self, id: AttemptId) -> Result<(), OpError> {
+    /// A failure of the store, or of the disk.
+    pub async fn settle_left(&self, id: AttemptId) -> Result<(), OpError> {
+        let facts_problem = self.take_left_facts(id).await?;
+        if self.is_settled(id)? { Ok(()) } else { self.settle_without_word(id, facts_problem).await }
+    }
+
+    /// Takes in what a supervisor wrote down. Returns what is wrong with it.
+    async fn take_left_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
+        let path = self.attempt_dir(id).facts();
+        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
         let dir = self.attempt_dir(id);
-        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", dir.0.display()));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir.0).map_err(failed)?;
-        let never_started = rule_out(&dir).map_err(failed)?;
+        let mut left = on_disk(move || LeftFacts::open(&dir)).await.map_err(failed)?;
+        loop {
+            let known = self.store.read(|connection| attempt_row(connection, id.run, id.n))?.map_or(0, |row| row.fact);
+            let (read, batch) = on_disk(move || left.next_batch(known).map(|batch| (left, batch))).await.map_err(failed)?;
+            left = read;
+            if batch.is_empty() && left.is_at_end() {
+                return Ok(left.problem);
+            }
+            if !batch.is_empty() {
+                self.take_facts(id, batch).await?;
+            }
+        }
+    }
+
+    /// Settles an attempt that has no last word.
+    async fn settle_without_word(&self, id: AttemptId, facts_problem: Option<String>) -> Result<(), OpError> {
+        let dir = self.attempt_dir(id);
+        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
+        let (began, lock_problem) = on_disk(move || rule_out(&dir).map(|began| (began, exchanged_lock(&dir)))).await.map_err(failed)?;
+        let never_started = began == Began::Never;
+        let marker_problem = if let Began::Unknown(problem) = began { Some(problem) } else { None };
+        let problem = facts_problem.or(marker_problem).or(lock_problem);
         let terms = self.terms();
         self.current(id, move |tx, run| {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
@@ -323,7 +337,13 @@ impl Ops {
                 tx.set_fruitless(id.run, id.n)?;
             }
             let event = match never_started {
-                false => RunEvent::SupervisorLost,
+                false => {
+                    if let Some(problem) = problem {
+                        tracing::warn!(attempt = %id, problem, "its files were changed by somebody else");
+                        tx.set_detail(run.id, &problem)?;
+                    }
+                    RunEvent::SupervisorLost
+                }
                 true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {
                     tx.set_detail(run.id, "its supervisor ended before it could start, again and again")?;
                     RunEvent::SpawnFailed
@@ -403,22 +423,6 @@ impl Ops {
         })?;
         orders.version = version(&orders)?;
         Ok(orders)
-    }
-}
-
-/// Makes sure that an attempt without processes never starts anything, and tells whether it never did.
-///
-/// Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing. One
-/// that is empty is that of a hub which died over this, or of a supervisor that died before it started
-/// anything.
-fn rule_out(dir: &AttemptDir) -> std::io::Result<bool> {
-    match std::fs::OpenOptions::new().write(true).create_new(true).open(dir.started_marker()) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let has_facts = std::fs::metadata(dir.facts()).is_ok_and(|facts| facts.len() > 0);
-            Ok(std::fs::metadata(dir.started_marker())?.len() == 0 && !has_facts)
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -585,24 +589,9 @@ fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
     tx.set_checkpoint(&run, &checkpoint::at_the_limit(&known), "hub")
 }
 
-/// Reads the facts that a supervisor left behind. A torn last line was never acknowledged.
-fn read_facts(dir: &AttemptDir) -> Result<Vec<Fact>, OpError> {
-    let path = dir.facts();
-    let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
-    let file = match std::fs::File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let mut facts = Vec::new();
-    for line in std::io::BufReader::new(file).split(b'\n') {
-        let line = line.map_err(failed)?;
-        match serde_json::from_slice(&line) {
-            Ok(fact) if line.len() <= FACT_BYTES_MAX => facts.push(fact),
-            _ => break,
-        }
-    }
-    Ok(facts)
+/// Reads or writes on a thread that may wait for the disk.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
 #[cfg(test)]

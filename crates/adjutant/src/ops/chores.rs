@@ -3,13 +3,11 @@
 use super::{OpError, Ops};
 use crate::clock;
 use crate::config::Home;
+use crate::files;
 use crate::store::{KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, newest_of, next_until, run_by_id};
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use adjutant_core::{Principal, RunEvent, RunId, RunState, StopReason, Time};
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
 /// How long webhooks' deliveries are kept and shown that failed for good.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -85,17 +83,8 @@ impl Ops {
         let meta = metadata(&run, &requests.iter().map(super::render::request).collect::<Vec<_>>());
         let text = serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
         let path = self.home.logs_dir().join(format!("{}.meta.json", run.run_id));
-        write_atomically(&path, &text).map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
+        files::write_atomically(&self.home.dir, &path, &text).map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
     }
-}
-
-/// Replaces a file as a whole: a reader sees the old text or the new one, never a mixture.
-fn write_atomically(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(text)?;
-    std::fs::rename(&temporary, path)
 }
 
 /// Removes the files of runs. What cannot be removed is told in the log and left.

@@ -9,6 +9,7 @@ mod chats;
 mod chores;
 mod delegations;
 mod error;
+mod leftovers;
 mod logs;
 mod pick;
 mod render;

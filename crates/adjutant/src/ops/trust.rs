@@ -2,12 +2,12 @@
 //! while it is what somebody has trusted.
 
 use super::{OpError, Ops};
+use crate::files;
 use crate::preset::Preset;
 use crate::store::is_trusted;
 use adjutant_core::Denied;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ fn look(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name);
         let mut content = Vec::new();
-        File::open(file).map_err(failed)?.take(left + 1).read_to_end(&mut content).map_err(failed)?;
+        files::open_named(file).map_err(failed)?.take(left + 1).read_to_end(&mut content).map_err(failed)?;
         left = left.checked_sub(content.len() as u64).ok_or_else(|| format!("{} and others have more than {BYTES_MAX} bytes", file.display()))?;
         hash.update((content.len() as u64).to_be_bytes());
         hash.update(content);
@@ -145,6 +145,7 @@ impl Ops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn the_hash_is_that_of_names_and_contents_up_to_the_repositorys_root() {

@@ -2,14 +2,20 @@
 //! inside only says whom to look at; it is never believed by itself.
 //!
 //! A lock belongs to an open file and can be handed to a child before the child runs, so there is
-//! no moment in which a process is alive and its lock is free.
+//! no moment in which a process is alive and its lock is free. Lock files are opened as [`files`] does:
+//! `base` is the home, and what is no regular file of ours is refused.
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use crate::files;
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::Pid;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+
+/// A lock file holds a number, no more.
+const PID_BYTES_MAX: u64 = 1024;
 
 /// A held lock; free again when this and every copy of its descriptor is closed.
 #[derive(Debug)]
@@ -20,8 +26,8 @@ impl Lock {
     ///
     /// # Errors
     /// The file cannot be opened or locked.
-    pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
-        let fd = open(path)?;
+    pub fn try_take(base: &Path, path: &Path) -> io::Result<Option<Self>> {
+        let fd = OwnedFd::from(files::open_or_create(base, path)?);
         loop {
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Some(Self(fd))),
@@ -43,8 +49,8 @@ impl Lock {
     ///
     /// # Errors
     /// The file cannot be opened or locked.
-    pub fn take_blocking(path: &Path) -> io::Result<Self> {
-        let fd = open(path)?;
+    pub fn take_blocking(base: &Path, path: &Path) -> io::Result<Self> {
+        let fd = OwnedFd::from(files::open_or_create(base, path)?);
         rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockExclusive)).map_err(|error| at(path, error))?;
         Ok(Self(fd))
     }
@@ -53,20 +59,15 @@ impl Lock {
     ///
     /// # Errors
     /// As [`Lock::try_take`].
-    pub fn adopt_or_take(fd: Option<OwnedFd>, path: &Path) -> io::Result<Option<Self>> {
-        if let Some(fd) = fd {
-            let (mine, named) = (rustix::fs::fstat(&fd).ok(), rustix::fs::stat(path).ok());
-            if let (Some(mine), Some(named)) = (mine, named)
-                && (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
-            {
-                return match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                    Ok(()) => Ok(Some(Self(fd))),
-                    Err(Errno::WOULDBLOCK) => Ok(None),
-                    Err(error) => Err(at(path, error)),
-                };
-            }
+    pub fn adopt_or_take(fd: Option<OwnedFd>, base: &Path, path: &Path) -> io::Result<Option<Self>> {
+        match fd.filter(|fd| files::is_same(base, path, fd)) {
+            None => Self::try_take(base, path),
+            Some(fd) => match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(Some(Self(fd))),
+                Err(Errno::WOULDBLOCK) => Ok(None),
+                Err(error) => Err(at(path, error)),
+            },
         }
-        Self::try_take(path)
     }
 
     /// Writes down whom to look at.
@@ -89,12 +90,8 @@ impl AsFd for Lock {
 ///
 /// # Errors
 /// The file cannot be opened or locked.
-pub fn is_held(path: &Path) -> io::Result<bool> {
-    let fd = match rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
-        Err(error) => return Err(at(path, error)),
-    };
+pub fn is_held(base: &Path, path: &Path) -> io::Result<bool> {
+    let Some(fd) = open(base, path)? else { return Ok(false) };
     match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),
         Err(Errno::WOULDBLOCK) => Ok(true),
@@ -107,9 +104,9 @@ pub fn is_held(path: &Path) -> io::Result<bool> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn written_pid(path: &Path) -> io::Result<Option<Pid>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(text.trim().parse().ok().and_then(Pid::from_raw)),
+pub fn written_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
+    match files::read(base, path, PID_BYTES_MAX) {
+        Ok(text) => Ok(String::from_utf8_lossy(&text).trim().parse().ok().and_then(Pid::from_raw)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -120,26 +117,26 @@ pub fn written_pid(path: &Path) -> io::Result<Option<Pid>> {
 ///
 /// # Errors
 /// The file cannot be read or locked.
-pub fn holder_pid(path: &Path) -> io::Result<Option<Pid>> {
-    if is_held(path)? { written_pid(path) } else { Ok(None) }
+pub fn holder_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
+    if is_held(base, path)? { written_pid(base, path) } else { Ok(None) }
 }
 
 /// Blocks the thread until nobody holds the lock.
 ///
 /// # Errors
 /// The file cannot be opened or locked.
-pub fn wait_free_blocking(path: &Path) -> io::Result<()> {
-    let fd = match rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(at(path, error)),
-    };
+pub fn wait_free_blocking(base: &Path, path: &Path) -> io::Result<()> {
+    let Some(fd) = open(base, path)? else { return Ok(()) };
     rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockShared)).map_err(|error| at(path, error))
 }
 
-fn open(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| at(path, error))
+/// Opens a lock file. `None`: there is none.
+fn open(base: &Path, path: &Path) -> io::Result<Option<File>> {
+    match files::open_writable(base, path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn at(path: &Path, error: Errno) -> io::Error {
@@ -152,20 +149,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn planted_file_is_no_lock() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (base, path) = (dir.path(), dir.path().join("x.lock"));
+        std::os::unix::fs::symlink("x.lock", &path).expect("a link");
+        for refused in [is_held(base, &path).map(drop), written_pid(base, &path).map(drop), Lock::try_take(base, &path).map(drop)] {
+            assert!(files::unusable(&refused.expect_err("refused")).is_some());
+        }
+    }
+
+    #[test]
     fn a_lock_is_held_until_its_last_copy_is_closed() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = dir.path().join("x.lock");
-        assert!(!is_held(&path).expect("looks"));
-        let lock = Lock::try_take(&path).expect("takes").expect("free");
+        let (base, path) = (dir.path(), dir.path().join("x.lock"));
+        assert!(!is_held(base, &path).expect("looks"));
+        let lock = Lock::try_take(base, &path).expect("takes").expect("free");
         lock.write_pid(rustix::process::getpid()).expect("writes");
-        assert_eq!(holder_pid(&path).expect("looks"), Some(rustix::process::getpid()));
-        assert!(Lock::try_take(&path).expect("looks").is_none());
+        assert_eq!(holder_pid(base, &path).expect("looks"), Some(rustix::process::getpid()));
+        assert!(Lock::try_take(base, &path).expect("looks").is_none());
         let copy = rustix::io::dup(&lock).expect("copies");
         drop(lock);
-        assert!(is_held(&path).expect("looks"));
-        let lock = Lock::adopt_or_take(Some(copy), &path).expect("adopts").expect("ours");
+        assert!(is_held(base, &path).expect("looks"));
+        let lock = Lock::adopt_or_take(Some(copy), base, &path).expect("adopts").expect("ours");
         drop(lock);
-        assert!(!is_held(&path).expect("looks"));
-        assert_eq!(holder_pid(&path).expect("looks"), None);
+        assert!(!is_held(base, &path).expect("looks"));
+        assert_eq!(holder_pid(base, &path).expect("looks"), None);
     }
 }

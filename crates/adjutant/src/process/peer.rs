@@ -9,6 +9,7 @@
 //! anything that the user can.
 
 use super::{limit, lock, tree};
+use crate::files;
 use crate::link::AttemptDir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags};
@@ -118,9 +119,24 @@ fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
         };
         return Ok(orphan.map_or(Place::Outside, |(run_id, attempt)| Place::Attempt { run_id, attempt }));
     };
-    let is_supervisor = role(pid, home)?.is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt))
-        && lock::holder_pid(&AttemptDir::new(home, &run_id, attempt).supervisor_lock())? == Some(pid);
+    let is_supervisor = role(pid, home)?.is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt)) && {
+        let lock = AttemptDir::new(home, &run_id, attempt).supervisor_lock();
+        match lock::holder_pid(home, &lock) {
+            // Exchanged for something else by its own tree. An imitation lives below the real one, and lacks the token.
+            Err(error) if files::unusable(&error).is_some() => is_outermost_supervisor(pid, home)?,
+            holder => holder? == Some(pid),
+        }
+    };
     Ok(if is_supervisor { Place::Supervisor { run_id, attempt } } else { Place::Attempt { run_id, attempt } })
+}
+
+fn is_outermost_supervisor(pid: Pid, home: &Path) -> io::Result<bool> {
+    for ancestor in chain(pid)? {
+        if ancestor != pid && role(ancestor, home)?.is_some_and(|(role, ..)| role == Role::Supervisor) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -75,7 +75,7 @@ pub async fn ask(probe: Probe) -> io::Result<Said> {
     }
     watch::ended(child.pidfd.try_clone()?).await?;
     let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
-    let left = tokio::task::spawn_blocking(move || tree::stragglers(&mark, n, None)).await.map_err(io::Error::other)?;
+    let left = tokio::task::spawn_blocking(move || tree::marked(&mark, n)).await.map_err(io::Error::other)?;
     if left > 0 {
         tracing::info!(program = %probe.program.display(), left, "a program that was asked something had left processes behind");
     }

@@ -3,6 +3,7 @@
 use super::hygiene::inherited;
 use super::{Child, Feed, Lock, Spawn, watch};
 use crate::config;
+use crate::files;
 use crate::link::{AttemptDir, Order};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
@@ -10,7 +11,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::net::unix::pipe;
@@ -53,13 +53,11 @@ pub fn spawn_guard(dir: &AttemptDir, order: &Order) -> io::Result<GuardChild> {
 /// # Errors
 /// As [`spawn_guard`].
 pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result<GuardChild> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir.0)?;
-    let lock = Lock::try_take(&dir.guard_lock())?
+    files::make_dirs(dir.home(), &dir.0)?;
+    let lock = Lock::try_take(dir.home(), &dir.guard_lock())?
         .ok_or_else(|| io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: a guard lives", dir.0.display())))?;
     let order = unlinked_file(dir, &serde_json::to_vec(order)?)?;
-    let log_path = dir.0.join("supervisor.log");
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let log = rustix::fs::open(&log_path, flags, Mode::RUSR | Mode::WUSR)?;
+    let log = files::open_for_append(dir.home(), &dir.0.join("supervisor.log"))?;
     let Child { pid, pidfd } = Spawn {
         program: exe,
         argv: vec![OsString::from("adj"), OsString::from("__guard"), dir.0.clone().into_os_string()],

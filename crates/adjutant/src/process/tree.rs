@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// How often what was found is looked through again for processes started meanwhile.
@@ -189,11 +190,24 @@ pub fn sweep_blocking() {
 }
 
 /// Kills what is left of an attempt whose guard and supervisor are both dead: every process that
-/// carries the attempt's marker in its environment, or its value as a limit. Returns how many.
+/// carries the attempt's marker in its environment, or its value as a limit. Guard and supervisor, which
+/// may have neither, are killed too, should they live: their locks were taken away from them. Returns how many.
 #[must_use]
-pub fn stragglers(run_id: &str, attempt: u32, value: Option<u64>) -> u32 {
-    let own = rustix::process::getpid();
+pub fn stragglers(dir: &AttemptDir, run_id: &str, attempt: u32) -> u32 {
+    let value = Some(limit::of_attempt(dir));
     let marker = marker(run_id, attempt);
+    kill_where(|pid| has_marker(pid, &marker) || limit::of_process(pid) == value || keeps(pid, dir))
+}
+
+/// Kills every process that carries a mark of this form in its environment. Returns how many.
+#[must_use]
+pub fn marked(run_id: &str, attempt: u32) -> u32 {
+    let marker = marker(run_id, attempt);
+    kill_where(|pid| has_marker(pid, &marker))
+}
+
+fn kill_where(is_theirs: impl Fn(Pid) -> bool) -> u32 {
+    let own = rustix::process::getpid();
     let mut killed = HashSet::new();
     for _ in 0..ROUNDS_MAX {
         let before = killed.len();
@@ -202,7 +216,7 @@ pub fn stragglers(run_id: &str, attempt: u32, value: Option<u64>) -> u32 {
                 continue;
             }
             let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            if has_marker(pid, &marker) || (value.is_some() && limit::of_process(pid) == value) {
+            if is_theirs(pid) {
                 send(&target, Signal::KILL);
                 killed.insert(pid);
             }
@@ -242,6 +256,13 @@ pub const MARKER: &str = "ADJ_RUN";
 
 fn marker(run_id: &str, attempt: u32) -> Vec<u8> {
     format!("{MARKER}={run_id}/{attempt}").into_bytes()
+}
+
+/// Tells whether a process is the attempt's guard or supervisor, by its command line.
+fn keeps(pid: Pid, dir: &AttemptDir) -> bool {
+    let Ok(line) = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())) else { return false };
+    let mut args = line.split(|byte| *byte == 0).skip(1);
+    matches!(args.next(), Some(b"__guard" | b"__supervise")) && args.next() == Some(dir.0.as_os_str().as_bytes())
 }
 
 fn has_marker(pid: Pid, marker: &[u8]) -> bool {

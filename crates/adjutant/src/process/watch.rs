@@ -1,6 +1,7 @@
 //! Waiting for the end of a process that need not be our child, pushed by the kernel.
 
 use super::lock;
+use crate::files;
 use crate::link::AttemptDir;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
@@ -15,13 +16,19 @@ use tokio::sync::oneshot;
 /// they started is gone then too, unless both were killed (see [`super::tree::stragglers`]).
 ///
 /// The guard takes the supervisor's lock before it starts it and while it holds its own, so looking
-/// at the guard first leaves no gap.
+/// at the guard first leaves no gap. A lock that was exchanged for something else says nothing any more:
+/// the attempt counts as over, and whoever settles it ends what is left.
 ///
 /// # Errors
 /// The locks cannot be looked at.
 pub async fn attempt_over(dir: &AttemptDir) -> io::Result<()> {
-    released(&dir.guard_lock()).await?;
-    released(&dir.supervisor_lock()).await
+    for lock in [dir.guard_lock(), dir.supervisor_lock()] {
+        match released(dir.home(), &lock).await {
+            Err(error) if files::unusable(&error).is_some() => tracing::warn!(%error, "a lock cannot be looked at"),
+            looked => looked?,
+        }
+    }
+    Ok(())
 }
 
 /// Tells whether neither guard nor supervisor of the attempt lives.
@@ -29,30 +36,37 @@ pub async fn attempt_over(dir: &AttemptDir) -> io::Result<()> {
 /// # Errors
 /// The locks cannot be looked at.
 pub fn is_over(dir: &AttemptDir) -> io::Result<bool> {
-    Ok(!lock::is_held(&dir.guard_lock())? && !lock::is_held(&dir.supervisor_lock())?)
+    for lock in [dir.guard_lock(), dir.supervisor_lock()] {
+        match lock::is_held(dir.home(), &lock) {
+            Ok(true) => return Ok(false),
+            Err(error) if files::unusable(&error).is_none() => return Err(error),
+            Ok(false) | Err(_) => {}
+        }
+    }
+    Ok(true)
 }
 
 /// Returns when nobody holds the lock.
 ///
 /// # Errors
 /// The lock cannot be looked at.
-pub async fn released(path: &Path) -> io::Result<()> {
-    while lock::is_held(path)? {
-        let Some(pid) = lock::written_pid(path)? else {
-            return released_blocking(path.to_owned()).await;
+pub async fn released(base: &Path, path: &Path) -> io::Result<()> {
+    while lock::is_held(base, path)? {
+        let Some(pid) = lock::written_pid(base, path)? else {
+            return released_blocking(base.to_owned(), path.to_owned()).await;
         };
         let watched = match open(pid) {
             Ok(fd) => fd,
             // The holder has handed the lock on, or has not written its pid yet.
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return released_blocking(path.to_owned()).await,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return released_blocking(base.to_owned(), path.to_owned()).await,
             Err(error) => return Err(error),
         };
         // The number may have passed to a stranger before we opened it, but not if the holder still
         // holds: then it was alive all the time.
-        if lock::is_held(path)? && lock::written_pid(path)? == Some(pid) {
+        if lock::is_held(base, path)? && lock::written_pid(base, path)? == Some(pid) {
             ended(watched).await?;
-            if lock::is_held(path)? {
-                return released_blocking(path.to_owned()).await;
+            if lock::is_held(base, path)? {
+                return released_blocking(base.to_owned(), path.to_owned()).await;
             }
         }
     }
@@ -93,10 +107,10 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
 /// The same by a blocked thread: where the pid is not known. The thread is one of its own, at most
 /// one for each attempt: it may block for as long as a run lives, takes nobody a place in the
 /// runtime's pool, and is not waited for when the process ends.
-async fn released_blocking(path: PathBuf) -> io::Result<()> {
+async fn released_blocking(base: PathBuf, path: PathBuf) -> io::Result<()> {
     let (told, free) = oneshot::channel();
     std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
-        if told.send(lock::wait_free_blocking(&path)).is_err() {
+        if told.send(lock::wait_free_blocking(&base, &path)).is_err() {
             tracing::debug!("nobody waits for the lock any more");
         }
     })?;

@@ -7,6 +7,7 @@
 //!   `Origin` are checked, so that no web page can use it.
 
 use crate::client::{Client, fresh_key, random_hex};
+use crate::files;
 use crate::link::{AttemptDir, Order, WorkerAccess, headers};
 use crate::mcp;
 use crate::process::peer::Peer;
@@ -23,8 +24,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::{IncomingStream, Listener, ListenerExt};
-use rustix::fs::{Mode, OFlags};
-use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,9 +78,7 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
 }
 
 fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
-    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut file = File::from(rustix::fs::open(dir.worker_access(), flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(&serde_json::to_vec(access)?)
+    files::replace(dir.home(), &dir.worker_access())?.write_all(&serde_json::to_vec(access)?)
 }
 
 /// The calls, whoever may make them.

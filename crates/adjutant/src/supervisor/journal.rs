@@ -6,11 +6,12 @@
 
 use crate::client::Client;
 use crate::clock;
+use crate::files;
 use crate::link::{AttemptDir, Fact, FactKind, FactsTaken, PostFacts};
-use rustix::fs::{Mode, OFlags};
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -19,6 +20,8 @@ use tokio::sync::{mpsc, watch};
 const FACTS_MAX: usize = 256;
 /// How long to wait after the hub refused facts.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// So much is read again at once of what the hub lacks.
+const READ_BYTES: usize = 256 * 1024;
 
 /// Writes facts down.
 #[derive(Debug)]
@@ -37,7 +40,8 @@ pub struct Journal {
 /// Carries facts to the hub.
 #[derive(Debug)]
 pub struct Uploader {
-    path: PathBuf,
+    /// The journal's own file, whatever lies at its path by now.
+    file: File,
     client: Client,
     facts: mpsc::UnboundedReceiver<Fact>,
     taken: watch::Sender<u64>,
@@ -50,12 +54,12 @@ pub struct Uploader {
 pub fn open(dir: &AttemptDir, client: Client) -> io::Result<(Journal, Uploader)> {
     let path = dir.facts();
     // What an attempt that was never begun left behind is nothing.
-    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);
+    let file = files::replace(dir.home(), &path)?;
+    let written = file.try_clone()?;
     let (to_hub, facts) = mpsc::unbounded_channel();
     let (sender, taken) = watch::channel(0);
-    let journal = Journal { file, path: path.clone(), bytes: 0, last: 0, unwritten: VecDeque::new(), to_hub, taken };
-    Ok((journal, Uploader { path, client, facts, taken: sender }))
+    let journal = Journal { file, path, bytes: 0, last: 0, unwritten: VecDeque::new(), to_hub, taken };
+    Ok((journal, Uploader { file: written, client, facts, taken: sender }))
 }
 
 impl Journal {
@@ -139,7 +143,11 @@ impl Uploader {
                 waiting.push_back(fact);
             }
             match self.post(&waiting).await {
-                Ok(cursor) => self.advance(&mut waiting, cursor),
+                Ok(cursor) => {
+                    if !self.advance(&mut waiting, cursor) {
+                        tokio::time::sleep(REFUSED_PAUSE).await;
+                    }
+                }
                 Err(message) => {
                     tracing::warn!(message, "the hub does not take facts");
                     tokio::time::sleep(REFUSED_PAUSE).await;
@@ -154,37 +162,68 @@ impl Uploader {
         Ok(taken.cursor)
     }
 
-    /// Forgets what the hub has, and goes back to what it does not have.
-    fn advance(&self, waiting: &mut VecDeque<Fact>, cursor: u64) {
+    /// Forgets what the hub has, and goes back to what it does not have. Tells whether that is known.
+    fn advance(&self, waiting: &mut VecDeque<Fact>, cursor: u64) -> bool {
+        let mut is_known = true;
         if waiting.front().is_some_and(|first| first.n > cursor + 1) {
-            match read(&self.path) {
-                Ok(facts) => {
-                    let first = waiting.front().map_or(u64::MAX, |fact| fact.n);
-                    let missing: Vec<Fact> = facts.into_iter().filter(|fact| fact.n > cursor && fact.n < first).collect();
+            let first = waiting.front().map_or(u64::MAX, |fact| fact.n);
+            match read(&self.file, cursor, first) {
+                Ok(missing) => {
                     for fact in missing.into_iter().rev() {
                         waiting.push_front(fact);
                     }
                 }
-                Err(error) => tracing::error!(%error, "the facts cannot be read again"),
+                Err(error) => {
+                    tracing::error!(%error, "the facts cannot be read again");
+                    is_known = false;
+                }
             }
         }
         while waiting.front().is_some_and(|first| first.n <= cursor) {
             waiting.pop_front();
         }
         self.taken.send_replace(cursor);
+        is_known
     }
 }
 
-/// Reads the facts of an attempt; half a line at the end is left out.
+/// Reads the facts between two numbers; half a line at the end is left out.
+///
+/// # Errors
+/// The file cannot be read, or holds something else.
+fn read(file: &File, after: u64, before: u64) -> io::Result<Vec<Fact>> {
+    let (mut found, mut line, mut at) = (Vec::new(), Vec::new(), 0);
+    let mut chunk = vec![0; READ_BYTES];
+    loop {
+        let read = file.read_at(&mut chunk, at)?;
+        if read == 0 {
+            return Ok(found);
+        }
+        at += read as u64;
+        for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(piece);
+            if line.ends_with(b"\n") {
+                let fact: Fact = serde_json::from_slice(&line)?;
+                line.clear();
+                if fact.n >= before {
+                    return Ok(found);
+                }
+                if fact.n > after {
+                    found.push(fact);
+                }
+            }
+        }
+    }
+}
+
+/// Reads all facts of an attempt.
 ///
 /// # Errors
 /// The file is there but cannot be read, or holds something else.
-pub fn read(path: &std::path::Path) -> io::Result<Vec<Fact>> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    bytes[..whole].split_inclusive(|byte| *byte == b'\n').map(|line| serde_json::from_slice(line).map_err(io::Error::from)).collect()
+pub fn read_all(dir: &AttemptDir) -> io::Result<Vec<Fact>> {
+    match files::open(dir.home(), &dir.facts()) {
+        Ok(file) => read(&file, 0, u64::MAX),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }

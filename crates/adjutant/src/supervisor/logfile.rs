@@ -1,13 +1,13 @@
 //! Writing the readable log: its beginning and its end are kept, what lies between is dropped when
 //! the cap is reached. The layout is described in [`crate::logs`].
 
+use crate::files;
 use crate::link::{AttemptDir, Order};
 use crate::logs::{self, Map, Merged};
-use rustix::fs::{Mode, OFlags};
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
 
 /// Half of the cap is for the head, the other half for this many segments.
 const SEGMENTS_MAX: u64 = 2;
@@ -54,7 +54,7 @@ impl LogFile {
     /// A file cannot be made.
     pub fn create_raw(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
         let dir = logs::raw_dir(dir);
-        fs::create_dir_all(&dir.0)?;
+        files::make_dirs(dir.home(), &dir.0)?;
         Self::create_at(logs::raw_path(&order.home, &order.run_id, order.attempt), order, &dir)
     }
 
@@ -63,7 +63,7 @@ impl LogFile {
         Map { head_bytes_max, merged: None }.write(dir)?;
         Ok(Self {
             dir: dir.clone(),
-            head: make(&path, OFlags::TRUNC)?,
+            head: files::replace(dir.home(), &path)?,
             path,
             head_bytes: 0,
             head_bytes_max,
@@ -113,7 +113,7 @@ impl LogFile {
         if is_full {
             let start = self.total_bytes;
             let path = logs::segment_path(&self.dir, start);
-            match make(&path, OFlags::EXCL) {
+            match files::create_new(self.dir.home(), &path) {
                 Ok(file) => self.segments.push_back(Segment { start, bytes: 0, is_cut: false, file, path }),
                 Err(error) => {
                     self.keep(|_| Err(error));
@@ -191,8 +191,11 @@ impl LogFile {
         let omitted_bytes = tail_start - self.head_bytes;
         let marker = if omitted_bytes > 0 { logs::marker(omitted_bytes) } else { String::new() };
         self.head.write_all(marker.as_bytes())?;
-        for segment in &self.segments {
-            io::copy(&mut File::open(&segment.path)?, &mut self.head)?;
+        for segment in &mut self.segments {
+            segment.file.seek(SeekFrom::Start(0))?;
+            io::copy(&mut (&mut segment.file).take(segment.bytes), &mut self.head)?;
+            // Should this be tried again, nothing more is written to it, but it has to end where it did.
+            segment.file.seek(SeekFrom::Start(segment.bytes))?;
         }
         let merged = Merged { head_bytes: self.head_bytes, omitted_bytes, marker_bytes: marker.len() as u64, total_bytes: self.total_bytes };
         Map { head_bytes_max: self.head_bytes_max, merged: Some(merged) }.write(&self.dir)?;
@@ -204,7 +207,7 @@ impl LogFile {
 
     /// Says how long the stream is, by a segment in which there is nothing.
     fn mark_end(&self) -> io::Result<()> {
-        match make(&logs::segment_path(&self.dir, self.total_bytes), OFlags::EXCL) {
+        match files::create_new(self.dir.home(), &logs::segment_path(&self.dir, self.total_bytes)) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
@@ -236,18 +239,12 @@ fn cut(text: &[u8], room: u64) -> usize {
     at
 }
 
-fn make(path: &Path, how: OFlags) -> io::Result<File> {
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | how;
-    let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{}: {error}", path.display())))?;
-    Ok(fd.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::logs::{Part, Want};
     use std::collections::BTreeMap;
+    use std::path::Path;
 
     const RUN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";
 

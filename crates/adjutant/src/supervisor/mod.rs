@@ -28,10 +28,11 @@ mod stall;
 mod stop;
 mod worker;
 
-pub use journal::read as read_facts;
+pub use journal::read_all as read_facts;
 
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
+use crate::files;
 use crate::harness::{self, Launch, Refusal};
 use crate::link::{AttemptDir, FactKind, Order, Orders};
 use crate::logs;
@@ -46,9 +47,7 @@ use closing::Closer;
 use journal::Journal;
 use logfile::LogFile;
 use reader::Reader;
-use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -81,12 +80,12 @@ pub fn main(args: &[OsString]) -> ExitCode {
 
 fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
     hygiene::background()?;
-    let Some(lock) = Lock::adopt_or_take(lock, &dir.supervisor_lock())? else {
+    let Some(lock) = Lock::adopt_or_take(lock, dir.home(), &dir.supervisor_lock())? else {
         return Ok(ExitCode::from(EXIT_LOCKED));
     };
     lock.write_pid(rustix::process::getpid())?;
     hygiene::become_subreaper()?;
-    if dir.started_marker().exists() {
+    if files::look(dir.home(), &dir.started_marker())?.is_some() {
         return Ok(ExitCode::from(EXIT_BEGUN_BEFORE));
     }
     let mut text = Vec::new();
@@ -164,9 +163,9 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
     let failed = |error: io::Error| not_prepared(dir, &error);
     let (access, has_called) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
     let launch = harness::launch(order, dir, &access, own_tools())?;
-    write_private(&logs::prompt_path(&order.home, &order.run_id, order.attempt), &order.prompt).map_err(failed)?;
+    write_private(dir, &logs::prompt_path(&order.home, &order.run_id, order.attempt), &order.prompt).map_err(failed)?;
     for (path, text) in &launch.files {
-        write_private(path, text).map_err(failed)?;
+        write_private(dir, path, text).map_err(failed)?;
     }
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
@@ -189,20 +188,19 @@ fn own_tools() -> harness::OwnTools {
     harness::OwnTools(mcp::catalog::tools(mcp::Role::Worker).iter().map(served).collect())
 }
 
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(text.as_bytes())
+/// Writes a file of the attempt's home, only for this user. What an earlier attempt has put there is removed.
+fn write_private(dir: &AttemptDir, path: &Path, text: &str) -> io::Result<()> {
+    files::replace(dir.home(), path)?.write_all(text.as_bytes())
 }
 
 /// Makes the marker after which the attempt is never begun again, durable before it returns. What is in
 /// it says that something may have been started: an empty one says that nothing was.
 fn mark_started(dir: &AttemptDir) -> io::Result<()> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut marker = File::from(rustix::fs::open(dir.started_marker(), flags, Mode::RUSR | Mode::WUSR)?);
+    let mut marker = files::create_new(dir.home(), &dir.started_marker())?;
     marker.write_all(b"begun\n")?;
     marker.sync_all()?;
-    File::open(&dir.0)?.sync_all()
+    // The directories that hold it may be as new as the marker.
+    files::sync_dirs(dir.home(), &dir.0)
 }
 
 fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {

@@ -17,23 +17,25 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tokens", &[]),
     ("clock", &[]),
     ("sock", &[]),
+    // Opening what somebody could have replaced.
+    ("files", &[]),
     // The outside world.
-    ("config", &["view", "link", "preset"]),
+    ("config", &["view", "files", "link", "preset"]),
     ("trace", &["config"]),
     // Where the output of an attempt lies, for who writes it and who reads it.
-    ("logs", &["link"]),
+    ("logs", &["files", "link"]),
     ("signal", &[]),
-    ("process", &["failpoint", "config", "link"]),
-    ("store", &["config", "clock", "failpoint"]),
-    ("webhook", &["config"]),
+    ("process", &["failpoint", "files", "config", "link"]),
+    ("store", &["files", "config", "clock", "failpoint"]),
+    ("webhook", &["files", "config"]),
     // The way to the hub.
-    ("client", &["view", "text", "clock", "sock", "link", "config", "process"]),
+    ("client", &["view", "text", "clock", "sock", "files", "link", "config", "process"]),
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
     // The use cases, and the hub that serves them.
-    ("ops", &["view", "preset", "signal", "link", "config", "clock", "logs", "store", "client", "webhook"]),
-    ("hub", &["view", "sock", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
+    ("ops", &["view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook"]),
+    ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
     // The interfaces.
     ("mcp", &["view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The worker's MCP endpoint is served by its supervisor.
@@ -48,6 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "trace",
             "logs",
             "sock",
+            "files",
             "link",
             "config",
             "process",

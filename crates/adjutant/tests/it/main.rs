@@ -14,6 +14,7 @@ mod commands;
 mod delegation;
 mod ephemeral;
 mod groups;
+mod hostile;
 mod identity;
 mod kills;
 mod layering;

@@ -50,7 +50,7 @@ fn hub_guard_and_supervisor_are_found_and_attributed() {
 #[test]
 fn lock_holder_that_cannot_be_seen_fails_the_test() {
     let home = TestHome::new();
-    let lock = Lock::try_take(&home.home.hub_lock()).expect("the lock can be opened").expect("the lock is free");
+    let lock = Lock::try_take(&home.home.dir, &home.home.hub_lock()).expect("the lock can be opened").expect("the lock is free");
     lock.write_pid(rustix::process::getpid()).expect("the lock can be written");
     let looked = catch_unwind(AssertUnwindSafe(|| home.processes()));
     drop(lock);

@@ -253,7 +253,10 @@ impl TestHome {
         let attempts = entries(&self.home.runs_dir()).flat_map(|run| entries(&run).collect::<Vec<_>>()).map(AttemptDir);
         let locks = attempts.flat_map(|dir| [dir.guard_lock(), dir.supervisor_lock()]).chain([self.home.hub_lock()]);
         // Some tests put other things in a lock's place; nobody holds those.
-        locks.filter_map(|lock| holder_pid(&lock).ok().flatten()).filter_map(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).collect()
+        locks
+            .filter_map(|lock| holder_pid(lock.parent().expect("a directory"), &lock).ok().flatten())
+            .filter_map(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())
+            .collect()
     }
 
     /// Whether a process is there (and no zombie).

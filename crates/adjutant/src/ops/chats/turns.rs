@@ -7,6 +7,7 @@ use super::seat::Seat;
 use super::window::{FLAG, Told, Uncounted, told};
 use crate::clock;
 use crate::config::Config;
+use crate::files;
 use crate::ops::{AttemptId, OpError, Ops, agents};
 use crate::store::{
     Chat, NewEntry, NewRun, NewTurn, Run, RunInput, StoreError, Turn, TurnState, Tx, next_turns, run_by_id, turn_by_id, turns_running,
@@ -17,7 +18,6 @@ use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision
 use adjutant_core::run::Retention;
 use adjutant_core::tree::{Rank, TreeLimits, has_room};
 use adjutant_core::{AgentSpec, Outcome, Principal, RunEvent, RunId, RunState, StopReason};
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -103,10 +103,10 @@ impl Ops {
     /// Reads what a run answered, as its supervisor kept it; `end` is the end of it. What a message cannot
     /// hold is left out, and the text says so.
     async fn whole_answer(&self, run: &Run, end: String) -> Result<String, OpError> {
-        let kept = self.attempt_dir(AttemptId { run: run.id, n: run.attempt }).answer();
+        let dir = self.attempt_dir(AttemptId { run: run.id, n: run.attempt });
         let read = move || {
             let mut bytes = Vec::new();
-            File::open(kept)?.take(2 * MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+            files::open(dir.home(), &dir.answer())?.take(2 * MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
             Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
         };
         let text = match tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))? {

@@ -3,7 +3,7 @@
 mod case;
 
 use adjutant::link::{FactKind, WorkerAccess};
-use adjutant::process::{attempt_over, limit, tree};
+use adjutant::process::{attempt_over, tree};
 use case::{Case, SOON, kill};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -179,7 +179,7 @@ async fn stragglers_are_found_by_marker_and_by_limit() {
     guard.wait().await.expect("is reaped");
     attempt_over(&case.dir).await.expect("looks");
     assert!(!case.alive().is_empty());
-    assert!(tree::stragglers(&case.run_id, 1, Some(limit::of_attempt(&case.dir))) >= 3);
+    assert!(tree::stragglers(&case.dir, &case.run_id, 1) >= 3);
     case.none_left().await;
 }
 
@@ -358,7 +358,7 @@ async fn facts_reach_a_hub_that_was_away_once() {
     fs::write(case.home.join("work/go"), "").unwrap();
     let until = Instant::now() + SOON;
     let on_disk = loop {
-        let facts = adjutant::supervisor::read_facts(&case.dir.facts()).expect("reads");
+        let facts = adjutant::supervisor::read_facts(&case.dir).expect("reads");
         if matches!(facts.last().expect("there are facts").what, FactKind::Ended { .. }) {
             break facts;
         }

@@ -1,0 +1,508 @@
+//! Opening files that somebody else could have replaced: a run's tree can write below the home, and a
+//! home can have been prepared.
+//!
+//! A path below a base directory is opened without following a symbolic link in any of its parts,
+//! without blocking, and only as a regular file of this user. Nothing is read beyond a limit. The base
+//! itself may lie behind links: the user has named it.
+//!
+//! ```text
+//!  base (followed) / directories (never followed) / name (never followed) → regular, ours, bounded
+//! ```
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+/// How often a step is repeated that a rename or a new file got in the way of.
+const TRIES_MAX: usize = 32;
+
+/// Why a path cannot be used. Trying again does not help.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    #[error("{path} is {found}, not a regular file")]
+    NotRegular { path: PathBuf, found: &'static str },
+    #[error("{path} is {found}, not a directory")]
+    NotADirectory { path: PathBuf, found: &'static str },
+    #[error("{path} belongs to another user (uid {uid})")]
+    Foreign { path: PathBuf, uid: u32 },
+    #[error("{path} is larger than {bytes_max} bytes")]
+    TooLarge { path: PathBuf, bytes_max: u64 },
+    #[error("{path} cannot be opened: permission denied")]
+    Denied { path: PathBuf },
+}
+
+impl From<Unusable> for io::Error {
+    fn from(unusable: Unusable) -> Self {
+        Self::new(io::ErrorKind::InvalidData, unusable)
+    }
+}
+
+/// Returns why a path cannot be used, where that is what the error says.
+#[must_use]
+pub fn unusable(error: &io::Error) -> Option<&Unusable> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Opens a file below `base` for reading.
+///
+/// # Errors
+/// There is none, it is [`Unusable`], or the kernel refuses.
+pub fn open(base: &Path, path: &Path) -> io::Result<File> {
+    Place::of(base, path)?.open(OFlags::RDONLY)
+}
+
+/// Opens a file below `base` for reading and writing, and makes it where it is missing (0600).
+///
+/// # Errors
+/// As [`open`].
+pub fn open_or_create(base: &Path, path: &Path) -> io::Result<File> {
+    Place::of(base, path)?.open(OFlags::RDWR | OFlags::CREATE)
+}
+
+/// Opens a file below `base` for reading and writing.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_writable(base: &Path, path: &Path) -> io::Result<File> {
+    Place::of(base, path)?.open(OFlags::RDWR)
+}
+
+/// Opens a file below `base` whose writes all go to its end, and makes it where it is missing (0600).
+///
+/// # Errors
+/// As [`open`].
+pub fn open_for_append(base: &Path, path: &Path) -> io::Result<File> {
+    Place::of(base, path)?.open(OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
+}
+
+/// Makes a file below `base` that is not there yet (0600), for reading and writing.
+///
+/// # Errors
+/// `AlreadyExists`, or as [`open`].
+pub fn create_new(base: &Path, path: &Path) -> io::Result<File> {
+    Place::of(base, path)?.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+}
+
+/// Makes a new, empty file below `base` (0600), for reading and writing. What lies there is removed
+/// first, whatever it is, save a directory.
+///
+/// # Errors
+/// As [`open`].
+pub fn replace(base: &Path, path: &Path) -> io::Result<File> {
+    Place::of(base, path)?.replace()
+}
+
+/// Writes a file below `base` as a whole: a reader sees the old content or the new one, never a mixture.
+///
+/// # Errors
+/// As [`open`]; the old file is still there then.
+pub fn write_atomically(base: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let place = Place::of(base, path)?;
+    let with_ending = |name: &OsStr| -> OsString { [name, OsStr::new(".new")].into_iter().collect() };
+    let new = Place { name: with_ending(&place.name), path: with_ending(path.as_os_str()).into(), dir: place.dir.try_clone()? };
+    new.replace()?.write_all(bytes)?;
+    rustix::fs::renameat(&new.dir, &new.name, &place.dir, &place.name).map_err(|error| place.explain(error))
+}
+
+/// Reads a whole file below `base`, of at most `bytes_max` bytes.
+///
+/// # Errors
+/// As [`open`].
+pub fn read(base: &Path, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_bounded(open(base, path)?, path, bytes_max)
+}
+
+/// Reads a whole file that the user has named: links are followed, and the owner is this user or root.
+/// It has to be a regular file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// As [`open`].
+pub fn read_named(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_named(path)?;
+    let uid = rustix::fs::fstat(&file)?.st_uid;
+    if uid != 0 && uid != own_uid() {
+        return Err(Unusable::Foreign { path: path.to_owned(), uid }.into());
+    }
+    read_bounded(file, path, bytes_max)
+}
+
+/// Opens a regular file that the user, or a directory of the user's, names: links are followed.
+///
+/// # Errors
+/// As [`open`]; it may belong to anybody.
+pub fn open_named(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| at(path, error))?;
+    let mode = rustix::fs::fstat(&fd)?.st_mode;
+    if !is_regular(mode) {
+        return Err(Unusable::NotRegular { path: path.to_owned(), found: kind(mode) }.into());
+    }
+    Ok(fd.into())
+}
+
+fn read_bounded(file: File, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(Unusable::TooLarge { path: path.to_owned(), bytes_max }.into());
+    }
+    Ok(bytes)
+}
+
+/// What lies at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    pub is_regular: bool,
+    pub bytes: u64,
+}
+
+/// Looks at what lies at a path below `base`, without opening it. `None`: nothing.
+///
+/// # Errors
+/// A directory on the way is [`Unusable`], or the kernel refuses.
+pub fn look(base: &Path, path: &Path) -> io::Result<Option<Found>> {
+    let place = match Place::of(base, path) {
+        Ok(place) => place,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(Found { is_regular: is_regular(stat.st_mode), bytes: u64::try_from(stat.st_size).unwrap_or(0) })),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(place.explain(error)),
+    }
+}
+
+/// Tells whether a path below `base` names the file that is open as `file`.
+#[must_use]
+pub fn is_same(base: &Path, path: &Path, file: impl AsFd) -> bool {
+    let named = Place::of(base, path).ok().and_then(|place| rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW).ok());
+    match (named, rustix::fs::fstat(file)) {
+        (Some(named), Ok(opened)) => (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino),
+        _ => false,
+    }
+}
+
+/// Opens a directory below `base`.
+///
+/// # Errors
+/// As [`open`], for a directory.
+pub fn open_dir(base: &Path, path: &Path) -> io::Result<OwnedFd> {
+    open_dir_as(base, path, OFlags::RDONLY)
+}
+
+/// Makes a directory below `base` (0700), and those above it, where they are missing.
+///
+/// # Errors
+/// As [`open`], for a directory.
+pub fn make_dirs(base: &Path, path: &Path) -> io::Result<()> {
+    let mut dir = open_base(base)?;
+    let mut at = base.to_owned();
+    for part in below(base, path)?.components() {
+        let Component::Normal(name) = part else { return Err(outside(base, path)) };
+        at.push(name);
+        match rustix::fs::mkdirat(&dir, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(explain(&dir, name, &at, error)),
+        }
+        dir = open_step(&dir, name, DIR_FLAGS).map_err(|error| explain_dir(&dir, name, &at, error))?;
+    }
+    Ok(())
+}
+
+/// Makes a directory below `base` and all between them durable.
+///
+/// # Errors
+/// As [`open`], for a directory.
+pub fn sync_dirs(base: &Path, path: &Path) -> io::Result<()> {
+    for dir in path.ancestors().take_while(|dir| dir.starts_with(base) && *dir != base) {
+        rustix::fs::fsync(open_dir(base, dir)?).map_err(|error| at(dir, error))?;
+    }
+    Ok(())
+}
+
+/// A name in a directory that was opened without following a link.
+#[derive(Debug)]
+struct Place {
+    dir: OwnedFd,
+    name: OsString,
+    path: PathBuf,
+}
+
+impl Place {
+    fn of(base: &Path, path: &Path) -> io::Result<Self> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(outside(base, path)) };
+        Ok(Self { dir: open_dir_as(base, parent, SEARCH)?, name: name.to_owned(), path: path.to_owned() })
+    }
+
+    fn open(&self, how: OFlags) -> io::Result<File> {
+        let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.dir, &self.name, flags, Mode::RUSR | Mode::WUSR).map_err(|error| self.explain(error))?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if !is_regular(stat.st_mode) {
+            return Err(Unusable::NotRegular { path: self.path.clone(), found: kind(stat.st_mode) }.into());
+        }
+        if stat.st_uid != own_uid() {
+            return Err(Unusable::Foreign { path: self.path.clone(), uid: stat.st_uid }.into());
+        }
+        Ok(fd.into())
+    }
+
+    fn replace(&self) -> io::Result<File> {
+        for _ in 0..TRIES_MAX {
+            match self.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(error) => return Err(self.explain(error)),
+                },
+                opened => return opened,
+            }
+        }
+        Err(io::Error::other(format!("{}: it comes back whenever it is removed", self.path.display())))
+    }
+
+    fn explain(&self, error: Errno) -> io::Error {
+        explain(&self.dir, &self.name, &self.path, error)
+    }
+}
+
+#[cfg(target_os = "linux")]
+const SEARCH: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const SEARCH: OFlags = OFlags::RDONLY;
+const DIR_FLAGS: OFlags = SEARCH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn open_base(base: &Path) -> io::Result<OwnedFd> {
+    rustix::fs::open(base, DIR_FLAGS, Mode::empty()).map_err(|error| at(base, error))
+}
+
+fn open_dir_as(base: &Path, path: &Path, access: OFlags) -> io::Result<OwnedFd> {
+    let relative = below(base, path)?;
+    let dir = open_base(base)?;
+    let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if relative.as_os_str().is_empty() {
+        return if access == SEARCH { Ok(dir) } else { open_step(&dir, OsStr::new("."), flags).map_err(|error| at(path, error)) };
+    }
+    match open_below(&dir, relative, flags) {
+        // What the kernel does not know, or a sandbox forbids.
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        opened => return opened.map_err(|error| explain_way(&dir, base, relative, error)),
+    }
+    open_by_steps(&dir, relative, flags).map_err(|error| explain_way(&dir, base, relative, error))
+}
+
+/// Opens a path in one call that follows no link and does not leave the directory.
+#[cfg(target_os = "linux")]
+fn open_below(dir: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    use rustix::fs::ResolveFlags;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    for _ in 0..TRIES_MAX {
+        match rustix::fs::openat2(dir, relative, flags, Mode::empty(), resolve) {
+            // Something was renamed meanwhile.
+            Err(Errno::AGAIN) => {}
+            opened => return opened,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_below(_dir: &OwnedFd, _relative: &Path, _flags: OFlags) -> Result<OwnedFd, Errno> {
+    Err(Errno::NOSYS)
+}
+
+/// The same, one part after the other.
+fn open_by_steps(dir: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut at: Option<OwnedFd> = None;
+    for part in relative.components() {
+        let Component::Normal(name) = part else { return Err(Errno::XDEV) };
+        at = Some(open_step(at.as_ref().unwrap_or(dir), name, flags)?);
+    }
+    at.ok_or(Errno::INVAL)
+}
+
+fn open_step(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::empty())
+}
+
+fn below<'a>(base: &Path, path: &'a Path) -> io::Result<&'a Path> {
+    path.strip_prefix(base).map_err(|_| outside(base, path))
+}
+
+fn outside(base: &Path, path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{} does not lie below {}", path.display(), base.display()))
+}
+
+/// Names the part of a directory's path that is in the way.
+fn explain_way(dir: &OwnedFd, base: &Path, relative: &Path, error: Errno) -> io::Error {
+    let mut at: Option<OwnedFd> = None;
+    let mut path = base.to_owned();
+    for part in relative.components() {
+        let Component::Normal(name) = part else { return outside(base, &base.join(relative)) };
+        path.push(name);
+        let above = at.as_ref().unwrap_or(dir);
+        match open_step(above, name, DIR_FLAGS) {
+            Ok(opened) => at = Some(opened),
+            Err(error) => return explain_dir(above, name, &path, error),
+        }
+    }
+    explain_dir(dir, relative.as_os_str(), &path, error)
+}
+
+fn explain_dir(dir: &OwnedFd, name: &OsStr, path: &Path, error: Errno) -> io::Error {
+    match (error, found_at(dir, name)) {
+        (Errno::LOOP | Errno::NOTDIR, Some(found)) => Unusable::NotADirectory { path: path.to_owned(), found }.into(),
+        _ => at(path, error),
+    }
+}
+
+/// Says what a file is instead, where that is why it could not be opened.
+fn explain(dir: &OwnedFd, name: &OsStr, path: &Path, error: Errno) -> io::Error {
+    match (error, found_at(dir, name)) {
+        (Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NOTDIR, Some(found)) => Unusable::NotRegular { path: path.to_owned(), found }.into(),
+        _ => at(path, error),
+    }
+}
+
+fn found_at(dir: &OwnedFd, name: &OsStr) -> Option<&'static str> {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| kind(stat.st_mode))
+}
+
+fn at(path: &Path, error: Errno) -> io::Error {
+    if error == Errno::ACCESS {
+        return Unusable::Denied { path: path.to_owned() }.into();
+    }
+    // A shortage is told by its number, which an error with a text does not keep.
+    if is_shortage(&error.into()) {
+        return error.into();
+    }
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Tells whether the machine lacks something that it may have again: descriptors, memory, processes, disk space.
+#[must_use]
+pub fn is_shortage(error: &io::Error) -> bool {
+    const SHORTAGES: [Errno; 6] = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
+    Errno::from_io_error(error).is_some_and(|errno| SHORTAGES.contains(&errno))
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn is_regular(mode: RawMode) -> bool {
+    FileType::from_raw_mode(mode) == FileType::RegularFile
+}
+
+fn kind(mode: RawMode) -> &'static str {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "of an unknown kind",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, mknodat};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn fifo(path: &Path) {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    }
+
+    /// A base with a file, and everything that must not be taken for one.
+    fn base() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let base = dir.path().join("base");
+        std::fs::create_dir_all(base.join("runs/a")).expect("directories");
+        std::fs::write(base.join("runs/a/good"), "text").expect("a file");
+        std::fs::write(dir.path().join("outside"), "secret").expect("a file");
+        fifo(&base.join("runs/a/fifo"));
+        std::fs::create_dir(base.join("runs/a/directory")).expect("a directory");
+        symlink("good", base.join("runs/a/link")).expect("a link");
+        symlink("loop", base.join("runs/a/loop")).expect("a link");
+        symlink("/dev/zero", base.join("runs/a/zero")).expect("a link");
+        symlink("a", base.join("runs/b")).expect("a link");
+        (dir, base)
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let (_dir, base) = base();
+        assert_eq!(read(&base, &base.join("runs/a/good"), 4).expect("read"), b"text");
+        for (name, told) in
+            [("fifo", "a FIFO"), ("directory", "a directory"), ("link", "a symbolic link"), ("loop", "a symbolic link"), ("zero", "a symbolic link")]
+        {
+            let path = base.join("runs/a").join(name);
+            let refusals = [open(&base, &path), open_or_create(&base, &path), open_for_append(&base, &path)];
+            for error in refusals.map(|opened| opened.expect_err("refused")) {
+                assert!(unusable(&error).is_some() && error.to_string().contains(&format!("{name} is {told}")), "{name}: {error}");
+            }
+        }
+        assert!(matches!(unusable(&read(&base, &base.join("runs/a/good"), 3).expect_err("refused")), Some(Unusable::TooLarge { .. })));
+        assert_eq!(open(&base, &base.join("runs/a/none")).expect_err("none").kind(), io::ErrorKind::NotFound);
+        assert_eq!(open(&base, &base.join("none/none")).expect_err("none").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn no_part_of_the_path_is_followed() {
+        let (dir, base) = base();
+        let error = open(&base, &base.join("runs/b/good")).expect_err("refused");
+        assert!(error.to_string().ends_with("runs/b is a symbolic link, not a directory"), "{error}");
+        let error = open(&base, &base.join("runs/a/good/x")).expect_err("refused");
+        assert!(error.to_string().ends_with("runs/a/good is a file, not a directory"), "{error}");
+        assert!(open(&base, &base.join("runs/../../outside")).is_err());
+        assert!(open(&base, &dir.path().join("outside")).is_err());
+        let error = make_dirs(&base, &base.join("runs/b/2")).expect_err("refused");
+        assert!(error.to_string().ends_with("runs/b is a symbolic link, not a directory"), "{error}");
+    }
+
+    #[test]
+    fn steps_and_openat2_agree() {
+        let (_dir, base) = base();
+        let dir = open_base(&base).expect("opens");
+        for relative in ["runs", "runs/a", "runs/b", "runs/a/good", "runs/a/loop", "runs/..", "none", "runs/none"] {
+            let relative = Path::new(relative);
+            let (at_once, by_steps) = (open_below(&dir, relative, DIR_FLAGS), open_by_steps(&dir, relative, DIR_FLAGS));
+            assert!(at_once.is_ok() == by_steps.is_ok() || relative == Path::new("runs/.."), "{relative:?}: {at_once:?} {by_steps:?}");
+        }
+        assert!(open_by_steps(&dir, Path::new("runs/.."), DIR_FLAGS).is_err());
+    }
+
+    #[test]
+    fn replacing_removes_what_was_planted() {
+        let (dir, base) = base();
+        symlink(dir.path().join("outside"), base.join("runs/a/planted")).expect("a link");
+        for name in ["planted", "fifo", "zero", "good", "new"] {
+            let path = base.join("runs/a").join(name);
+            replace(&base, &path).expect("replaced").write_all(b"ours").expect("written");
+            let meta = path.symlink_metadata().expect("is there");
+            assert!(meta.is_file() && meta.permissions().mode() & 0o777 == 0o600, "{name}");
+            write_atomically(&base, &path, b"again").expect("written");
+            assert_eq!(read(&base, &path, 10).expect("read"), b"again");
+        }
+        assert_eq!(std::fs::read(dir.path().join("outside")).expect("read"), b"secret");
+        assert!(replace(&base, &base.join("runs/a/directory")).is_err());
+    }
+
+    #[test]
+    fn directories_are_made_privately() {
+        let (_dir, base) = base();
+        let path = base.join("runs/c/1");
+        make_dirs(&base, &path).expect("made");
+        make_dirs(&base, &path).expect("made before");
+        sync_dirs(&base, &path).expect("synced");
+        assert_eq!(path.metadata().expect("is there").permissions().mode() & 0o777, 0o700);
+    }
+}

@@ -1,0 +1,188 @@
+//! What an attempt has left on disk, read when its supervisor is gone. Its tree could have replaced any
+//! of it, so everything is opened as [`files`] does, and read up to a limit.
+
+use crate::files;
+use crate::link::{AttemptDir, Fact};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Longest line of a facts file that is believed, in bytes.
+const FACT_BYTES_MAX: u64 = 1024 * 1024;
+/// Most bytes of a facts file that are read: a month of statements about output.
+const FACTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Most facts, and most bytes of them, that are taken in at once.
+const BATCH_FACTS_MAX: usize = 256;
+const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The facts that a supervisor wrote down, read part by part.
+#[derive(Debug)]
+pub(super) struct LeftFacts {
+    /// `None`: there are none, or no more.
+    lines: Option<io::Take<BufReader<File>>>,
+    line_no: u64,
+    /// Why what follows is not believed.
+    pub problem: Option<String>,
+}
+
+impl LeftFacts {
+    /// Opens an attempt's facts. A file that cannot be used holds none.
+    ///
+    /// # Errors
+    /// It may be readable later.
+    pub fn open(dir: &AttemptDir) -> io::Result<Self> {
+        let (file, problem) = match files::open(dir.home(), &dir.facts()) {
+            Ok(file) => (Some(file), None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, None),
+            Err(error) => match files::unusable(&error) {
+                Some(unusable) => (None, Some(unusable.to_string())),
+                None => return Err(error),
+            },
+        };
+        Ok(Self { lines: file.map(|file| BufReader::new(file).take(FACTS_BYTES_MAX)), line_no: 0, problem })
+    }
+
+    /// Tells whether everything was read.
+    pub fn is_at_end(&self) -> bool {
+        self.lines.is_none()
+    }
+
+    /// Reads the next facts, without those up to number `after`. A torn last line was never
+    /// acknowledged and is left out.
+    ///
+    /// # Errors
+    /// The disk does not give them.
+    pub fn next_batch(&mut self, after: u64) -> io::Result<Vec<Fact>> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH_FACTS_MAX && bytes < BATCH_BYTES_MAX {
+            let Some(lines) = &mut self.lines else { break };
+            let mut line = Vec::new();
+            let read = lines.by_ref().take(FACT_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            self.line_no += 1;
+            let is_whole = line.ends_with(b"\n");
+            match serde_json::from_slice::<Fact>(&line) {
+                Ok(fact) if is_whole => {
+                    bytes += read;
+                    batch.extend((fact.n > after).then_some(fact));
+                    continue;
+                }
+                _ if is_whole => self.problem = Some(format!("line {} is no fact", self.line_no)),
+                _ if read >= FACT_BYTES_MAX => self.problem = Some(format!("line {} is longer than {FACT_BYTES_MAX} bytes", self.line_no)),
+                _ if lines.limit() == 0 => self.problem = Some(format!("it is larger than {FACTS_BYTES_MAX} bytes")),
+                _ => {}
+            }
+            self.lines = None;
+        }
+        Ok(batch)
+    }
+}
+
+/// What an attempt's directory says about whether its agent was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Began {
+    /// It was not, and will not be: the marker in place is ours.
+    Never,
+    /// It may have been.
+    Perhaps,
+    /// Something else lies where a file of ours should, so it may have been. The text names it.
+    Unknown(String),
+}
+
+/// Makes sure that an attempt without processes never starts anything, and tells whether it never did.
+///
+/// Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing. One
+/// that is empty is that of a hub which died over this, or of a supervisor that died before it started
+/// anything.
+///
+/// # Errors
+/// It may be found out later.
+pub(super) fn rule_out(dir: &AttemptDir) -> io::Result<Began> {
+    let home = dir.home();
+    let looked = files::make_dirs(home, &dir.0).and_then(|()| match files::create_new(home, &dir.started_marker()) {
+        Ok(_) => Ok(Began::Never),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let has_facts = files::look(home, &dir.facts())?.is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
+            let marker = files::open(home, &dir.started_marker())?;
+            Ok(if marker.metadata()?.len() == 0 && !has_facts { Began::Never } else { Began::Perhaps })
+        }
+        Err(error) => Err(error),
+    });
+    match looked {
+        Err(error) => match files::unusable(&error) {
+            Some(unusable) => Ok(Began::Unknown(unusable.to_string())),
+            None => Err(error),
+        },
+        Ok(began) => Ok(began),
+    }
+}
+
+/// Names a lock of an attempt that was exchanged for something else.
+pub(super) fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
+    let opened = [dir.guard_lock(), dir.supervisor_lock()].map(|lock| files::open(dir.home(), &lock));
+    opened.into_iter().find_map(|opened| files::unusable(&opened.err()?).map(ToString::to_string))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn attempt() -> (tempfile::TempDir, AttemptDir) {
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = AttemptDir::new(home.path(), "run", 1);
+        files::make_dirs(home.path(), &dir.0).expect("made");
+        (home, dir)
+    }
+
+    fn line(n: u64) -> String {
+        format!("{{\"n\":{n},\"at_ms\":1,\"fact\":\"output\",\"total_bytes\":{n}}}\n")
+    }
+
+    fn all(dir: &AttemptDir, after: u64) -> (Vec<u64>, Option<String>) {
+        let mut left = LeftFacts::open(dir).expect("opens");
+        let mut found = Vec::new();
+        loop {
+            found.extend(left.next_batch(after).expect("reads").iter().map(|fact| fact.n));
+            if left.is_at_end() {
+                return (found, left.problem);
+            }
+        }
+    }
+
+    #[test]
+    fn facts_are_read_up_to_what_is_none() {
+        let (_home, dir) = attempt();
+        assert_eq!(all(&dir, 0), (Vec::new(), None));
+        std::fs::write(dir.facts(), format!("{}{}{{\"n\":3", line(1), line(2))).expect("written");
+        assert_eq!(all(&dir, 0), (vec![1, 2], None));
+        assert_eq!(all(&dir, 1), (vec![2], None));
+        std::fs::write(dir.facts(), format!("{}nonsense\n{}", line(1), line(2))).expect("written");
+        assert_eq!(all(&dir, 0), (vec![1], Some("line 2 is no fact".to_owned())));
+        let many: String = (1..=1_000).map(line).collect();
+        std::fs::write(dir.facts(), many).expect("written");
+        assert_eq!(all(&dir, 0).0.len(), 1_000);
+    }
+
+    #[test]
+    fn huge_facts_file_is_cut() {
+        let (_home, dir) = attempt();
+        std::fs::write(dir.facts(), line(1)).expect("written");
+        std::fs::OpenOptions::new().append(true).open(dir.facts()).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
+        let (found, problem) = all(&dir, 0);
+        assert!(found == [1] && problem.as_deref() == Some("line 2 is longer than 1048576 bytes"), "{found:?} {problem:?}");
+    }
+
+    #[test]
+    fn exchanged_marker_does_not_mean_never_started() {
+        let (_home, dir) = attempt();
+        assert_eq!(rule_out(&dir).expect("looked"), Began::Never);
+        assert_eq!(rule_out(&dir).expect("looked"), Began::Never);
+        std::fs::write(dir.started_marker(), "begun\n").expect("written");
+        assert_eq!(rule_out(&dir).expect("looked"), Began::Perhaps);
+        std::fs::remove_file(dir.started_marker()).expect("removed");
+        symlink("nowhere", dir.started_marker()).expect("a link");
+        assert!(matches!(rule_out(&dir), Ok(Began::Unknown(told)) if told.ends_with("started is a symbolic link, not a regular file")));
+        std::fs::remove_dir_all(&dir.0).expect("removed");
+        symlink("/tmp", &dir.0).expect("a link");
+        assert!(matches!(rule_out(&dir), Ok(Began::Unknown(_))));
+    }
+}
