@@ -4,6 +4,7 @@
 //! knows no wire format. A decision takes values (`now` too) and returns values and effects.
 
 pub mod agent;
+pub mod attention;
 pub mod chat;
 pub mod checkpoint;
 pub mod decision;

@@ -30,6 +30,7 @@ macro_rules! call {
 }
 
 mod agents;
+mod attention;
 mod chats;
 mod hub;
 mod metadata;
@@ -39,6 +40,7 @@ mod search;
 mod waits;
 
 pub use agents::*;
+pub use attention::*;
 pub use chats::*;
 pub use hub::*;
 pub use metadata::*;

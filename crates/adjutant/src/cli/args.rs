@@ -72,7 +72,7 @@ pub enum Command {
     Attach(RunArg),
     /// Wait for runs
     Wait(WaitArgs),
-    /// List what is open, oldest first: questions, approvals, delegations; and what in chats is for you
+    /// List what needs you: questions, approvals, delegations, stopped and failed runs, messages
     Inbox(InboxArgs),
     /// Answer a question, or with --group all that were asked together
     Reply(ReplyArgs),
@@ -80,7 +80,7 @@ pub enum Command {
     Approve(ApproveArgs),
     /// Deny it, with a reason; or take back an approval that was not used yet
     Deny(DenyArgs),
-    /// Answer or decide what has been open the longest, here on the terminal
+    /// Deal with what has needed you the longest, here on the terminal
     Next,
     /// End runs, with everything they started
     #[command(visible_alias = "kill")]
@@ -210,11 +210,11 @@ pub struct LogsArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Until {
-    /// A question is open, a run has gone silent, or one ended
+    /// A question is open, a run has stopped or gone silent, or one ended
     Attention,
-    /// One of the runs ended; ends with exit code 3 when every one waits for an answer
+    /// One of the runs ended or stopped; exit code 3 when every one needs somebody
     Any,
-    /// All of the runs ended; ends with exit code 3 when every one that is left waits for an answer
+    /// All of the runs ended; exit code 3 when every one that is left needs somebody
     All,
 }
 
@@ -226,7 +226,7 @@ pub struct WaitArgs {
     /// Give up after this time, with exit code 124
     #[arg(long, value_name = "10m", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// The runs; all live ones when left out
+    /// The runs. Without any: all, beginning with the ends that you were not told of
     pub runs: Vec<String>,
 }
 

@@ -6,10 +6,11 @@ use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
 use super::table::{Cell, Column, painted, plain, render};
-use super::{age, decide, look};
+use super::{age, chat, decide, look, state, waiting};
 use crate::text;
 use crate::view::{
-    AnswerOne, AnswerRequests, Answered, ListMentions, ListRequests, Mentions, ReadRequest, RequestList, RequestView, codes, unread_text,
+    AnswerOne, AnswerRequests, Answered, AttentionList, Cancel, ListAttention, ListRequests, MentionView, ReadRequest, RequestView, Resume, Retry,
+    RunView, codes, unread_text,
 };
 use adjutant_core::{RequestId, RequestNo};
 use std::io::{BufRead, Write};
@@ -17,41 +18,70 @@ use std::io::{BufRead, Write};
 /// Columns of a chat's title beside what was said in it.
 const TITLE_COLUMNS_MAX: usize = 24;
 
-/// Lists questions, oldest first, and what in chats is for the person.
+/// Lists what needs the person: requests, oldest first, stopped runs, bad ends, messages in chats.
 pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
-    let list = cx.hub.call(&ListRequests { run: args.run.clone(), all: args.all, limit: None }).await?;
-    let mentions = match args.run {
-        None => cx.hub.call(&ListMentions::default()).await?,
-        Some(_) => Mentions::default(),
-    };
+    let mut list = cx.hub.call(&ListAttention { run: args.run.clone(), ..ListAttention::default() }).await?;
+    let first = decide::way_of_first(&list);
+    if args.all {
+        let all = cx.hub.call(&ListRequests { run: args.run.clone(), all: true, limit: None }).await?;
+        (list.requests, list.requests_more) = (all.requests, all.more);
+    }
     if cx.out.json {
-        cx.out.inbox(&list, &mentions)?;
+        cx.out.inbox(&list)?;
         return Ok(Exit::Done);
     }
-    if list.requests.is_empty() && mentions.mentions.is_empty() {
+    if list.total() == 0 {
         cx.out.say("nothing is open")?;
         return Ok(Exit::Done);
     }
     if !list.requests.is_empty() {
         questions(&list, cx)?;
     }
-    if !mentions.mentions.is_empty() {
-        named_in(&mentions, cx)?;
+    if !list.runs.is_empty() {
+        standing_still(&list, cx)?;
     }
-    let oldest = list.requests.iter().find(|r| r.status == "pending");
-    match (oldest, mentions.mentions.first()) {
-        (Some(_), _) if cx.out.interactive => cx.out.next("adj next")?,
-        (Some(oldest), _) => cx.out.next(&decide::way(oldest))?,
-        (None, Some(mention)) => cx.out.next(&format!("adj chat show {}", mention.chat_id))?,
-        (None, None) => {}
+    if !list.mentions.is_empty() {
+        named_in(&list, cx)?;
+    }
+    match first {
+        Some(_) if cx.out.interactive => cx.out.next("adj next")?,
+        Some(way) => cx.out.next(&way)?,
+        None => {}
     }
     Ok(Exit::Done)
 }
 
-/// Prints what in chats is for the person, a line for each chat.
-fn named_in(mentions: &Mentions, cx: &Context) -> Result<(), Stop> {
+/// Prints the runs that need the person, a line for each.
+fn standing_still(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
     let since = if cx.out.terminal { "AGE" } else { "AT" };
-    let rows: Vec<Vec<Cell>> = mentions
+    let rows: Vec<Vec<Cell>> = list
+        .runs
+        .iter()
+        .map(|run| {
+            let look = state::look(run, now());
+            let what = run.attention.as_ref().map(state::attention_text).unwrap_or_default();
+            vec![
+                painted(&run.name, Style::Strong),
+                plain(&run.agent),
+                painted(&look.text, look.style),
+                plain(&cx.time(run.ended_at.as_ref().unwrap_or(&run.updated_at))),
+                plain(&text::line(&what)),
+            ]
+        })
+        .collect();
+    let columns =
+        [Column::always("RUN"), Column::optional("AGENT", 2), Column::optional("STATE", 0), Column::optional(since, 1), Column::always("WHAT")];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    if list.runs_more > 0 {
+        cx.out.say(&format!("… {} more runs", list.runs_more))?;
+    }
+    Ok(())
+}
+
+/// Prints what in chats is for the person, a line for each chat.
+fn named_in(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
+    let since = if cx.out.terminal { "AGE" } else { "AT" };
+    let rows: Vec<Vec<Cell>> = list
         .mentions
         .iter()
         .map(|mention| {
@@ -78,13 +108,13 @@ fn named_in(mentions: &Mentions, cx: &Context) -> Result<(), Stop> {
         Column::always("WHAT"),
     ];
     cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
-    if mentions.more {
+    if list.mentions_more {
         cx.out.say("… and more: adj chat ls")?;
     }
     Ok(())
 }
 
-fn questions(list: &RequestList, cx: &Context) -> Result<(), Stop> {
+fn questions(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
     let since = if cx.out.terminal { "WAITS" } else { "ASKED" };
     let rows: Vec<Vec<Cell>> = list
         .requests
@@ -104,8 +134,8 @@ fn questions(list: &RequestList, cx: &Context) -> Result<(), Stop> {
         Column::always("WHAT"),
     ];
     cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
-    if list.more > 0 {
-        cx.out.say(&format!("… {} more", list.more))?;
+    if list.requests_more > 0 {
+        cx.out.say(&format!("… {} more", list.requests_more))?;
     }
     Ok(())
 }
@@ -231,28 +261,59 @@ pub fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Asks the user the oldest open question.
+/// Shows the first of what needs the person, and takes what they type.
 pub async fn next(cx: &Context) -> Ended {
     if !cx.out.interactive {
         return Err(fail_hint(words::USAGE, "adj next needs a terminal to ask on", "adj inbox lists what is open; adj reply Q1 \"…\" answers one"));
     }
-    let open = cx.hub.call(&ListRequests::default()).await?.requests;
-    let Some(oldest) = open.iter().find(|request| request.status == "pending") else {
+    let list = cx.hub.call(&ListAttention::default()).await?;
+    let left = list.total().saturating_sub(1);
+    let done = if let Some(oldest) = list.requests.first() {
+        let left = list.requests.iter().skip(1).map(|r| format!("{} ({})", text::line(&r.number), text::line(&r.run_name))).collect();
+        next_request(oldest, left, cx).await?
+    } else if let Some(run) = list.runs.first() {
+        match run.attention.as_ref().is_some_and(|attention| attention.is_stop()) {
+            true => next_stopped(run, cx).await?,
+            false => next_ended(run, cx).await?,
+        }
+    } else if let Some(mention) = list.mentions.first() {
+        next_message(mention, cx).await?
+    } else {
         cx.out.say("nothing is open")?;
         return Ok(Exit::Done);
     };
+    match (done, left) {
+        (Typed::Nothing, _) => cx.out.say("nothing answered")?,
+        (Typed::Ended, _) => {
+            cx.out.say("nothing answered")?;
+            return Err(Stop::Quiet(Exit::Interrupted));
+        }
+        (Typed::Done(_), 0) => cx.out.say("none left")?,
+        (Typed::Done(names), left) if names.is_empty() => cx.out.say(&format!("{left} left: adj next"))?,
+        (Typed::Done(names), left) => cx.out.say(&format!("{left} left: {}", names.join(", ")))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// What came of a prompt.
+enum Typed {
+    /// It was dealt with. The names of what is left, where they are known.
+    Done(Vec<String>),
+    Nothing,
+    /// The input has ended.
+    Ended,
+}
+
+async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> Result<Typed, Stop> {
     cx.out.text(&look::question(oldest, cx)?)?;
     if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
         cx.out.line(&cx.out.paint.apply(Style::Dim, &format!("  (open for {} more)", age::short(-seconds))))?;
     }
-    let Some(line) = ask(decide::prompt(oldest))? else {
-        cx.out.say("nothing answered")?;
-        return Err(Stop::Quiet(Exit::Interrupted));
+    let line = match ask(decide::prompt(oldest))? {
+        None => return Ok(Typed::Ended),
+        Some(line) if line.trim().is_empty() => return Ok(Typed::Nothing),
+        Some(line) => line,
     };
-    if line.trim().is_empty() {
-        cx.out.say("nothing answered")?;
-        return Ok(Exit::Done);
-    }
     let answer = decide::typed(oldest, &line).map_err(decide::mistyped)?;
     let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
     for request in &answered.requests {
@@ -260,17 +321,68 @@ pub async fn next(cx: &Context) -> Ended {
         let word = if request.decision.is_none() { "answered " } else { "" };
         cx.out.line(&format!("{} {word}{}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
     }
-    let left: Vec<String> = open
-        .iter()
-        .filter(|r| r.message_id != oldest.message_id)
-        .map(|r| format!("{} ({})", text::line(&r.number), text::line(&r.run_name)))
-        .collect();
-    if left.is_empty() {
-        cx.out.say("none left")?;
-    } else {
-        cx.out.say(&format!("{} left: {}", left.len(), left.join(", ")))?;
+    Ok(Typed::Done(left))
+}
+
+/// Shows a stopped run: a typed line resumes it with that resolution or choice, or cancels it.
+async fn next_stopped(run: &RunView, cx: &Context) -> Result<Typed, Stop> {
+    let name = text::line(&run.name);
+    cx.out.line(&waiting::ending(run, cx))?;
+    if let Some(checkpoint) = &run.checkpoint {
+        cx.out.text(&look::left_behind(checkpoint, cx)?)?;
     }
-    Ok(Exit::Done)
+    for choice in &run.choices {
+        cx.out.line(&format!("  {:<9} {}", text::line(&choice.choice), text::line(&choice.about)))?;
+    }
+    waiting::confirm_run(run, cx).await?;
+    let words = if run.choices.is_empty() { "" } else { ", or one of these words" };
+    let Some(line) = ask(&format!("resume {name} with a resolution{words}, or cancel > "))? else { return Ok(Typed::Ended) };
+    let line = line.trim();
+    let (run, choices) = (run.run_id.clone(), &run.choices);
+    let word = match line {
+        "" => return Ok(Typed::Nothing),
+        "cancel" => {
+            cx.hub.call(&Cancel { run, reason: None }).await?;
+            "cancelled"
+        }
+        line => {
+            let choice = Some(line.to_owned()).filter(|line| choices.iter().any(|choice| choice.choice == *line));
+            let resolution = Some(line.to_owned()).filter(|_| choice.is_none());
+            cx.hub.call(&Resume { run, resolution, next_step: None, choice }).await?;
+            "resumed"
+        }
+    };
+    cx.out.line(&format!("{} {word} {name}", cx.out.paint.apply(Style::Good, "✓")))?;
+    Ok(Typed::Done(Vec::new()))
+}
+
+/// Shows an end that the person was not notified of.
+async fn next_ended(run: &RunView, cx: &Context) -> Result<Typed, Stop> {
+    let name = text::line(&run.name);
+    cx.out.line(&waiting::ending(run, cx))?;
+    let why = run.attention.as_ref().map(state::attention_text).unwrap_or_default();
+    cx.out.text(&cx.out.indented("  ", &why))?;
+    waiting::confirm_run(run, cx).await?;
+    match ask(&format!("Enter to go on, or retry, to start {name} again > "))? {
+        None => return Ok(Typed::Ended),
+        Some(line) if line.trim() == "retry" => {
+            let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None }).await?;
+            cx.out.line(&format!("{} started {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+        }
+        Some(_) => cx.out.next(&format!("adj show {name}   or   adj logs {name}"))?,
+    }
+    Ok(Typed::Done(Vec::new()))
+}
+
+/// Shows what is unread in a chat with a message for the person: reading it marks it. A typed line is posted there.
+async fn next_message(mention: &MentionView, cx: &Context) -> Result<Typed, Stop> {
+    chat::show_unread(mention, cx).await?;
+    match ask("Enter to go on, or a reply > ")? {
+        None => return Ok(Typed::Ended),
+        Some(line) if line.trim().is_empty() => {}
+        Some(line) => chat::reply(mention, line, cx).await?,
+    }
+    Ok(Typed::Done(Vec::new()))
 }
 
 /// Asks for one line on the terminal, typed after this was shown; `None` at the end of input.

@@ -11,8 +11,8 @@ use super::table::{Cell, Column, painted, plain, render};
 use crate::config;
 use crate::text;
 use crate::view::{
-    Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, GetChatStats, ListChats, ReadAnswers, Say, ShowChat, StartChat, SummariseChat,
-    unread_text,
+    Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, GetChatStats, ListChats, MentionView, ReadAnswers, Say, ShowChat, StartChat,
+    SummariseChat, unread_text,
 };
 
 const CHATS_SHOWN_MAX: u32 = 100;
@@ -170,6 +170,20 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
         cx.out.next(&format!("adj chat post {id} \"…\"   or   adj chat watch {id}"))?;
     }
     Ok(Exit::Done)
+}
+
+/// Prints what is unread of a chat, from the first of it on; that marks it as read.
+pub async fn show_unread(mention: &MentionView, cx: &Context) -> Result<(), Stop> {
+    let last = mention.message.seq;
+    let before = (last - mention.unread).max(0);
+    show(&ChatShowArgs { chat: mention.chat_id, after: Some(before), limit: None }, cx).await.map(|_| ())
+}
+
+/// Posts a reply to a message, without waiting for what agents answer.
+pub async fn reply(mention: &MentionView, text: String, cx: &Context) -> Result<(), Stop> {
+    let reply_to = Some(mention.message.message_id.clone());
+    let (to, detach) = (mention.chat_id.to_string(), true);
+    post(ChatPostArgs { to, text, reply_to, at: Vec::new(), pin: false, detach, cwd: None }, cx).await.map(|_| ())
 }
 
 /// Says what lies unread before a page.

@@ -7,7 +7,7 @@ use super::context::{Context, read_text, text_argument};
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, ChangesView, DecisionWord, RequestView};
+use crate::view::{AnswerOne, AnswerRequests, AttentionList, ChangesView, DecisionWord, RequestView, RunView};
 
 /// Approves an approval or a delegation.
 pub async fn approve(args: &ApproveArgs, cx: &Context) -> Ended {
@@ -55,6 +55,30 @@ pub fn way(request: &RequestView) -> String {
         "question" => format!("adj reply {number} \"…\""),
         _ => format!("adj approve {number}   or   adj deny {number} \"…\""),
     }
+}
+
+/// Says how a stopped run is dealt with on the command line.
+pub fn way_on(run: &RunView) -> String {
+    let name = text::line(&run.name);
+    match run.choices.as_slice() {
+        [] => format!("adj resume {name} \"…\"   or   adj cancel {name}"),
+        choices => {
+            let words: Vec<String> = choices.iter().map(|choice| text::line(&choice.choice)).collect();
+            format!("adj resume {name} --choice {}   or   adj cancel {name}", words.join("|"))
+        }
+    }
+}
+
+/// Says how the first of what needs the person is dealt with on the command line.
+pub fn way_of_first(list: &AttentionList) -> Option<String> {
+    if let Some(request) = list.requests.first() {
+        return Some(way(request));
+    }
+    if let Some(run) = list.runs.first() {
+        let is_stop = run.attention.as_ref().is_some_and(|attention| attention.is_stop());
+        return Some(if is_stop { way_on(run) } else { format!("adj show {}", text::line(&run.name)) });
+    }
+    list.mentions.first().map(|mention| format!("adj chat show {}", mention.chat_id))
 }
 
 /// Reads what was typed under a request that was shown, or says what can be typed.

@@ -49,7 +49,7 @@ pub struct Row {
 
 /// Every ending, in the order of its number. `adj help exit-codes` prints exactly this.
 pub const TABLE: [Row; 15] = [
-    Row { exit: Exit::Done, number: 0, meaning: "done; for wait and run --wait: every run succeeded", codes: &[] },
+    Row { exit: Exit::Done, number: 0, meaning: "done; for wait and run --wait: every run succeeded, or there was nothing to wait for", codes: &[] },
     Row {
         exit: Exit::Failed,
         number: 1,
@@ -65,7 +65,7 @@ pub const TABLE: [Row; 15] = [
     Row {
         exit: Exit::NeedsInput,
         number: 3,
-        meaning: "stopped waiting because a run asks something; with --until any or all: because every run that is left does",
+        meaning: "a run needs somebody: it asks something, or is stopped until it is resumed; with --until any or all: every run that is left does",
         codes: &[words::NEEDS_INPUT],
     },
     Row { exit: Exit::NotAllowed, number: 4, meaning: "not allowed", codes: &[codes::NOT_ALLOWED, codes::USE_SUPERVISOR] },

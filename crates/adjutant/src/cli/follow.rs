@@ -298,12 +298,12 @@ impl<'a> Follow<'a> {
         if std::mem::take(&mut self.line_begun) && !self.cx.out.json {
             self.cx.out.line("")?;
         }
-        let exit = state::exit_of(&self.run);
         if matches!(self.what, What::Log { .. }) {
             return Ok(Exit::Done);
         }
         self.cx.out.say(&waiting::ending(&self.run, self.cx))?;
-        if exit == Exit::Done { Ok(exit) } else { waiting::failure(&self.run, self.cx) }
+        waiting::confirm_run(&self.run, self.cx).await?;
+        waiting::end(&self.run, self.cx)
     }
 
     /// Lets go of the run; a second Ctrl-C soon after cancels it.

@@ -3,12 +3,14 @@
 use super::args::{EventsArgs, PsArgs};
 use super::context::{Context, now};
 use super::exit::Exit;
-use super::out::Ended;
+use super::out::{Ended, Stop};
 use super::style::Style;
 use super::table::{Cell, Column, painted, plain, render};
 use super::{decide, state};
 use crate::text;
-use crate::view::{AcceptanceView, CheckpointView, DelegationView, EventView, GetRun, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait};
+use crate::view::{
+    AcceptanceView, CheckpointView, DelegationView, EventView, GetRun, ListAttention, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait,
+};
 use std::fmt::Write as _;
 
 /// Most runs that are listed when nothing else is said.
@@ -42,7 +44,9 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
     }
     if list.runs.is_empty() {
         cx.out.say(if args.all { "no runs yet" } else { "no live runs" })?;
-        cx.out.next(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
+        if !say_attention(cx).await? {
+            cx.out.next(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
+        }
         return Ok(Exit::Done);
     }
     let rows: Vec<Vec<Cell>> = tree(&list.runs).into_iter().map(|(depth, run)| row(run, depth, cx)).collect();
@@ -59,12 +63,17 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
     if list.more > 0 {
         cx.out.say(&format!("… {} more: adj ps{} -n {}", list.more, if args.all { " -a" } else { "" }, list.more + list.runs.len() as u64))?;
     }
-    let open: Vec<&RequestView> = list.runs.iter().flat_map(|run| &run.pending).collect();
-    if let Some(oldest) = open.first() {
-        let way = if cx.out.interactive { "adj next".to_owned() } else { decide::way(oldest) };
-        cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("Needs you: {} → {way}", open.len())))?;
-    }
+    say_attention(cx).await?;
     Ok(Exit::Done)
+}
+
+/// Says how much needs the person, and how the first of it is dealt with. Returns whether anything does.
+async fn say_attention(cx: &Context) -> Result<bool, Stop> {
+    let list = cx.hub.call(&ListAttention::default()).await?;
+    let Some(way) = decide::way_of_first(&list) else { return Ok(false) };
+    let way = if cx.out.interactive { "adj next".to_owned() } else { way };
+    cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("Needs you: {} → {way}", list.total())))?;
+    Ok(true)
 }
 
 /// Puts what a run has delegated below it, where both are listed; returns how deep each stands.
@@ -92,7 +101,7 @@ fn row(run: &RunView, depth: usize, cx: &Context) -> Vec<Cell> {
         painted(&text::cut(&text::line(&look.text), STATE_COLUMNS_MAX), look.style),
         plain(&progress(run.percent.filter(|_| !state::is_over(run)), cx.out.terminal)),
         plain(&cx.time(time)),
-        plain(&run.task),
+        plain(&run.attention.as_ref().map_or_else(|| run.task.clone(), |attention| text::line(&state::attention_text(attention)))),
     ]
 }
 
@@ -115,10 +124,14 @@ pub async fn show(run: &str, cx: &Context) -> Ended {
         return Ok(Exit::Done);
     }
     cx.out.text(&details(&run, cx)?)?;
+    if cx.out.terminal {
+        // The person reads it.
+        super::waiting::confirm_run(&run, cx).await?;
+    }
     let name = text::line(&run.name);
     match run.pending.first() {
         Some(request) => cx.out.next(&decide::way(request))?,
-        None if run.state == "stopped" => cx.out.next(&format!("adj resume {name}   or   adj cancel {name}"))?,
+        None if run.state == "stopped" => cx.out.next(&decide::way_on(&run))?,
         None if run.state == "finished" => cx.out.next(&format!("adj logs {name}   or   adj retry {name}"))?,
         None => cx.out.next(&format!("adj logs -f {name}"))?,
     }
@@ -217,7 +230,7 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
 }
 
 /// Writes what a stopped run left behind.
-fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
+pub fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
     let CheckpointView {
         made_by,
         blocker_type,
@@ -409,7 +422,7 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
     }
 }
 
-fn print_events(events: &[EventView], cx: &Context) -> Result<(), super::out::Stop> {
+fn print_events(events: &[EventView], cx: &Context) -> Result<(), Stop> {
     for event in events {
         if cx.out.json {
             cx.out.data(event)?;

@@ -3,7 +3,7 @@
 use super::exit::{Exit, words};
 use super::style::{Paint, Style};
 use crate::text;
-use crate::view::{ErrorView, Mentions, RequestList};
+use crate::view::{AttentionList, ErrorView, Mentions, RunView};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -77,7 +77,12 @@ struct Envelope<'a, T: Serialize + ?Sized> {
     more: Option<u64>,
     /// Of the inbox: what in chats is for the person and unread.
     #[serde(skip_serializing_if = "Option::is_none")]
-    mentions: Option<&'a Mentions>,
+    mentions: Option<Mentions>,
+    /// The same: stopped runs and bad ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs: Option<&'a [RunView]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs_more: Option<u64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     warnings: &'a [String],
 }
@@ -104,18 +109,26 @@ struct NamedError<'a> {
 impl Out {
     /// Prints one answer as JSON.
     pub fn data<T: Serialize>(&self, data: &T) -> Result<(), Stop> {
-        self.envelope(&Envelope { schema: 1, data, more: None, mentions: None, warnings: &[] })
+        self.envelope(&Envelope { schema: 1, data, more: None, mentions: None, runs: None, runs_more: None, warnings: &[] })
     }
 
     /// Prints a list as JSON.
     pub fn list<T: Serialize>(&self, data: &[T], more: u64, warnings: &[String]) -> Result<(), Stop> {
-        self.envelope(&Envelope { schema: 1, data, more: Some(more), mentions: None, warnings })
+        self.envelope(&Envelope { schema: 1, data, more: Some(more), mentions: None, runs: None, runs_more: None, warnings })
     }
 
-    /// Prints what waits for the person as JSON.
-    pub fn inbox(&self, requests: &RequestList, mentions: &Mentions) -> Result<(), Stop> {
-        let RequestList { requests, more } = requests;
-        self.envelope(&Envelope { schema: 1, data: requests.as_slice(), more: Some(*more), mentions: Some(mentions), warnings: &[] })
+    /// Prints what needs the person as JSON.
+    pub fn inbox(&self, list: &AttentionList) -> Result<(), Stop> {
+        let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = list;
+        self.envelope(&Envelope {
+            schema: 1,
+            data: requests.as_slice(),
+            more: Some(*requests_more),
+            mentions: Some(Mentions { mentions: mentions.clone(), more: *mentions_more }),
+            runs: Some(runs),
+            runs_more: Some(*runs_more),
+            warnings: &[],
+        })
     }
 
     fn envelope<T: Serialize + ?Sized>(&self, envelope: &Envelope<'_, T>) -> Result<(), Stop> {

@@ -117,12 +117,12 @@ async fn wait(run: &RunView, cx: &Context) -> Ended {
     cx.out.say(&format!("{} started; waiting. Ctrl-C stops the waiting, not the run.", text::line(&run.name)))?;
     let waited = loop {
         let waited = wait_for(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
-        if !waited.needs.is_empty() || !waited.ended.is_empty() || waited.working.is_empty() {
+        if !waited.needs.is_empty() || !waited.stopped.is_empty() || !waited.ended.is_empty() || waited.working.is_empty() {
             break waited;
         }
-        // One that has gone silent may go on all the same.
-        for run in &waited.working {
-            waiting::say_silent(run, cx)?;
+        // One that stands still may go on all the same.
+        for run in waited.working.iter().filter(|run| waiting::is_noticed(run)) {
+            waiting::say_noticed(run, cx)?;
         }
     };
     let run = cx.hub.call(&GetRun { run: run.run_id.clone() }).await?;
@@ -131,13 +131,19 @@ async fn wait(run: &RunView, cx: &Context) -> Ended {
     } else {
         cx.out.line(&waiting::ending(&run, cx))?;
     }
+    waiting::confirm_run(&run, cx).await?;
     if let Some(open) = waited.needs.first() {
         if !cx.out.json {
             cx.out.text(&super::look::question(open, cx)?)?;
         }
         return waiting::needs_input(open, cx);
     }
-    if super::state::exit_of(&run) == Exit::Done { Ok(Exit::Done) } else { waiting::failure(&run, cx) }
+    // What it has delegated may have stopped, and it waits for that.
+    let stopped = waited.stopped.iter().find(|other| other.run_id != run.run_id).filter(|_| !super::state::is_over(&run));
+    if let (Some(stopped), false) = (stopped, cx.out.json) {
+        cx.out.line(&waiting::ending(stopped, cx))?;
+    }
+    waiting::end(stopped.unwrap_or(&run), cx)
 }
 
 fn prompt(args: &RunArgs) -> Result<String, Stop> {

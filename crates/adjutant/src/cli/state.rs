@@ -3,7 +3,7 @@
 use super::age;
 use super::exit::Exit;
 use super::style::Style;
-use crate::view::RunView;
+use crate::view::{AttentionView, RunView};
 use adjutant_core::Cause;
 use jiff::Timestamp;
 
@@ -23,7 +23,12 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
         let waits = age::seconds_since(&oldest.asked_at, now).map(age::short).unwrap_or_default();
         let more = run.pending.len() - 1;
         let others = if more > 0 { format!(" +{more}") } else { String::new() };
-        return made(format!("? asks {}{others} {waits}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
+        let wants = match oldest.kind.as_str() {
+            "approval" => "approve",
+            "delegation" => "delegate",
+            _ => "asks",
+        };
+        return made(format!("? {wants} {}{others} {waits}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
     }
     let because = |word: &str| run.reason.as_deref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
     match (run.state.as_str(), run.outcome.as_deref()) {
@@ -36,7 +41,10 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
         ("running", _) if run.overdue_since.is_some() => made("● overdue".to_owned(), Style::Attention, 2),
         ("running", _) => made("● working".to_owned(), Style::Good, 2),
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
-        ("stopped", _) => made(because("■ stopped"), Style::Attention, 1),
+        ("stopped", _) => match &run.attention {
+            Some(attention) => made(format!("■ stopped: {}", stop_word(&attention.why)), Style::Attention, 0),
+            None => made(because("■ stopped"), Style::Attention, 1),
+        },
         ("finished", Some("succeeded")) if !run.has_succeeded() => made("✗ not accepted".to_owned(), Style::Bad, 4),
         ("finished", Some("succeeded")) if run.status == "partial_success" => made("✓ partly done".to_owned(), Style::Attention, 4),
         ("finished", Some("succeeded")) => made("✓ done".to_owned(), Style::Good, 4),
@@ -65,9 +73,25 @@ fn known_cause(word: &str) -> Option<&'static str> {
     })
 }
 
+fn stop_word(why: &str) -> &str {
+    match why {
+        "resource_limit" => "time limit",
+        "supervisor_lost" => "supervisor lost",
+        other => other,
+    }
+}
+
+/// Says what happened to a run that needs somebody, and what it needs.
+pub fn attention_text(attention: &AttentionView) -> String {
+    match &attention.needs {
+        Some(needs) => format!("{}; needs: {needs}", attention.details),
+        None => attention.details.clone(),
+    }
+}
+
 /// Tells whether nothing more happens to the run by itself.
 pub fn is_over(run: &RunView) -> bool {
-    matches!(run.state.as_str(), "finished" | "stopped")
+    run.state == "finished" || run.state == "stopped" && !run.resumes_by_itself
 }
 
 /// Returns the ending that a run means for whoever waited for it.
@@ -75,7 +99,8 @@ pub fn exit_of(run: &RunView) -> Exit {
     match (run.state.as_str(), run.outcome.as_deref()) {
         ("finished", Some("succeeded")) if run.has_succeeded() => Exit::Done,
         ("finished", Some("spawn_failed")) => Exit::NotStarted,
-        ("finished" | "stopped", _) => Exit::Failed,
+        ("finished", _) => Exit::Failed,
+        ("stopped", _) if !run.resumes_by_itself => Exit::NeedsInput,
         _ if !run.pending.is_empty() => Exit::NeedsInput,
         _ => Exit::Done,
     }

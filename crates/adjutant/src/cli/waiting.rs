@@ -8,7 +8,7 @@ use super::out::{Ended, Stop};
 use super::state;
 use super::style::Style;
 use crate::text;
-use crate::view::{AcceptanceView, ErrorView, RequestView, RunView, Wait, WaitUntil, Waited};
+use crate::view::{AcceptanceView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView, Wait, WaitUntil, Waited};
 use std::time::{Duration, Instant};
 
 /// How long one wait stays at the hub before it is renewed, in milliseconds.
@@ -16,6 +16,8 @@ const WAIT_MS: u64 = 30_000;
 /// Most columns of a run's last words on the line of its end, and what else stands there.
 const LAST_COLUMNS_MAX: usize = 120;
 const ENDING_GAPS: usize = 5;
+/// Most characters of why a run stopped, and of what it needs; `adj show` has all of it.
+const STOP_CHARS_MAX: usize = 2_000;
 
 /// Waits for runs.
 pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
@@ -25,13 +27,41 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
         Until::All => WaitUntil::All,
     };
     let waited = wait_for(args.runs.clone(), until, args.timeout, cx).await?;
-    report(&waited, until, cx)
+    report(&waited, cx)?;
+    // Only what was written out counts as told; killed before, the next wait reports it again.
+    let mut told = ConfirmNotified::default();
+    if args.runs.is_empty() {
+        told.until = Some(waited.cursor);
+    } else {
+        told.runs = waited.ended.iter().chain(&waited.stopped).map(NotifiedRun::from).collect();
+    }
+    confirm(&told, cx).await?;
+    verdict(&waited, until, !args.runs.is_empty(), cx)
+}
+
+/// Confirms to the hub that the person was notified. Where that fails, they are notified again.
+pub async fn confirm(told: &ConfirmNotified, cx: &Context) -> Result<(), Stop> {
+    if told.is_empty() {
+        return Ok(());
+    }
+    match cx.hub.call(told).await {
+        Ok(_) => Ok(()),
+        Err(error) => cx.out.say(&format!("warning: the next wait reports this again: {}", text::line(&error.message))),
+    }
+}
+
+/// The same for one run that was shown, where that is over.
+pub async fn confirm_run(run: &RunView, cx: &Context) -> Result<(), Stop> {
+    if !state::is_over(run) {
+        return Ok(());
+    }
+    confirm(&ConfirmNotified { runs: vec![NotifiedRun::from(run)], until: None }, cx).await
 }
 
 /// Waits until something of what is wanted has happened, or the time is over.
 pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Stop> {
     let began = Instant::now();
-    // Without names, ends count from here on; each renewal looks back to here, so none is missed.
+    // Without names, the ends of clients' runs count from here on; each renewal looks back to here.
     let mut after = if runs.is_empty() { Some(cx.hub.call(&Wait::default()).await?.cursor) } else { None };
     loop {
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
@@ -48,69 +78,106 @@ pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duratio
     }
 }
 
-/// Says that a run has gone silent, and what can be done about it.
-pub fn say_silent(run: &RunView, cx: &Context) -> Result<(), Stop> {
+/// Says that a run is silent, overdue or rate limited, and what can be done about it.
+pub fn say_noticed(run: &RunView, cx: &Context) -> Result<(), Stop> {
     let name = text::line(&run.name);
     cx.out.say(&format!("{name}  {}", text::line(&state::look(run, now()).text)))?;
-    cx.out.next(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}"))
+    match run.resumes_at {
+        Some(_) => cx.out.next(&format!("adj resume {name}   or   adj cancel {name}")),
+        None => cx.out.next(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}")),
+    }
 }
 
-/// Prints what a wait found, and ends accordingly.
-fn report(waited: &Waited, until: WaitUntil, cx: &Context) -> Ended {
+/// Tells whether something unusual is to be said about a run that is under way.
+pub fn is_noticed(run: &RunView) -> bool {
+    run.silent_since.is_some() || run.overdue_since.is_some() || run.resumes_at.is_some()
+}
+
+/// Prints what a wait found.
+fn report(waited: &Waited, cx: &Context) -> Result<(), Stop> {
     if cx.out.json {
-        cx.out.data(waited)?;
-    } else {
-        for run in &waited.ended {
-            cx.out.line(&ending(run, cx))?;
-        }
-        for run in waited.working.iter().filter(|run| run.silent_since.is_some()) {
-            say_silent(run, cx)?;
-        }
-        if waited.ended_more > 0 {
-            cx.out.say(&format!("… {} more have ended: adj ps -a", waited.ended_more))?;
-        }
-        for request in &waited.needs {
-            cx.out.text(&look::question(request, cx)?)?;
-        }
-        if waited.outcome == "idle" && waited.ended.is_empty() && waited.needs.is_empty() {
-            cx.out.say("nothing to wait for")?;
-        }
+        return cx.out.data(waited);
     }
-    let failed = waited.ended.iter().find(|run| state::exit_of(run) != Exit::Done).or(waited.failed.as_deref());
+    for run in &waited.ended {
+        cx.out.line(&ending(run, cx))?;
+    }
+    if waited.ended_more > 0 {
+        cx.out.say(&format!("… {} more have ended: adj ps -a", waited.ended_more))?;
+    }
+    for run in &waited.stopped {
+        cx.out.line(&ending(run, cx))?;
+    }
+    if waited.stopped_more > 0 {
+        cx.out.say(&format!("… {} more are stopped: adj inbox", waited.stopped_more))?;
+    }
+    for run in waited.working.iter().filter(|run| is_noticed(run)) {
+        say_noticed(run, cx)?;
+    }
+    for request in &waited.needs {
+        cx.out.text(&look::question(request, cx)?)?;
+    }
+    if waited.outcome == "idle" && waited.ended.is_empty() {
+        cx.out.say("nothing to wait for")?;
+    }
+    Ok(())
+}
+
+/// Ends a wait with what it comes to.
+fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> Ended {
+    if waited.outcome == "timeout" {
+        return timed_out(waited, cx);
+    }
     let reached = match until {
         WaitUntil::Attention => false,
         WaitUntil::Any => !waited.ended.is_empty(),
         WaitUntil::All => waited.working.is_empty(),
     };
-    // Nothing goes on until somebody answers, so the hub ended the wait early.
-    if let Some(open) = waited.needs.first().filter(|_| waited.outcome != "timeout" && !reached) {
+    // Nothing goes on until somebody acts, so the hub ended the wait early.
+    if let Some(open) = waited.needs.first().filter(|_| !reached) {
         return needs_input(open, cx);
     }
-    if waited.outcome == "timeout" {
-        let working = waited.working.len();
-        return ended(
-            words::TIMED_OUT,
-            format!("the time is over; {} still at work", text::count(working as u64, "run is", "runs are")),
-            "adj wait".to_owned(),
-            cx,
-        );
+    // Without names, a stop that was told before does not end a wait by itself.
+    let is_new = |run: &&RunView| is_named || run.attention.as_ref().is_some_and(|attention| attention.is_new);
+    if let Some(run) = waited.stopped.iter().find(is_new).filter(|_| !reached) {
+        return needs_resume(run, cx);
     }
-    let Some(run) = failed else { return Ok(Exit::Done) };
-    // A parked run goes on by itself once it is answered.
-    match waited.needs.iter().find(|open| run.state == "stopped" && open.run_id == run.run_id) {
-        Some(open) => needs_input(open, cx),
-        None => failure(run, cx),
+    let has_failed = |run: &&RunView| !matches!(state::exit_of(run), Exit::Done | Exit::NeedsInput);
+    if let Some(run) = waited.ended.iter().find(has_failed).or(waited.failed.as_deref()) {
+        return failure(run, cx);
+    }
+    let is_paused = |run: &&RunView| run.state == "stopped";
+    match waited.stopped.first().or(waited.ended.iter().find(is_paused)).filter(|_| until != WaitUntil::Attention || waited.working.is_empty()) {
+        Some(run) => needs_resume(run, cx),
+        None => Ok(Exit::Done),
     }
 }
 
-/// One line on how a run ended, with its summary or last words.
+fn timed_out(waited: &Waited, cx: &Context) -> Ended {
+    let asks = waited.working.iter().filter(|run| run.status == "waiting_parent_reply" || run.state == "stopped" && run.pending_total > 0).count();
+    let (working, waiting) = (waited.working.len() - asks, asks as u64 + waited.stopped.len() as u64 + waited.stopped_more);
+    let next = match waiting {
+        0 => "adj wait",
+        _ if cx.out.interactive => "adj next",
+        _ => "adj inbox",
+    };
+    let waiting = if waiting == 0 { String::new() } else { format!(", {waiting} waiting for you") };
+    ended(words::TIMED_OUT, format!("timed out: {working} working{waiting}"), next.to_owned(), cx)
+}
+
+/// One line on how a run ended, with its summary or last words; on a stop with what it says and needs.
 pub fn ending(run: &RunView, cx: &Context) -> String {
     let look = state::look(run, now());
+    let head = format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(look.style, &text::line(&look.text)));
+    if let Some(attention) = run.attention.as_ref().filter(|attention| attention.is_stop()) {
+        let shortened = |text: &str| text.chars().take(STOP_CHARS_MAX).collect::<String>();
+        let needs = attention.needs.as_ref().map(|needs| cx.out.indented("  ", &format!("needs: {}", shortened(needs))));
+        let said = format!("{head}\n{}{}", cx.out.indented("  ", &shortened(&attention.details)), needs.unwrap_or_default());
+        return said.trim_end().to_owned();
+    }
     let unmet = run.acceptance.as_ref().filter(|_| run.outcome.as_deref() == Some("succeeded")).and_then(AcceptanceView::problem);
     let known = run.reason.as_deref().filter(|_| run.cause.is_some()).map(cause_message);
     let said = unmet.as_deref().or(known).or(run.summary.as_deref()).or(run.result.as_deref()).unwrap_or_default();
     let last = text::line(said.trim().lines().last().unwrap_or_default());
-    let head = format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(look.style, &text::line(&look.text)));
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
         columns.saturating_sub(text::width(&run.name) + text::width(&look.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)
     });
@@ -123,10 +190,29 @@ fn cause_message(reason: &str) -> &str {
     first.split_once(": ").map_or(first, |(_, message)| message)
 }
 
+/// Ends a wait because a stopped run goes on only when somebody resumes it.
+pub fn needs_resume(run: &RunView, cx: &Context) -> Ended {
+    let why = run.attention.as_ref().map(state::attention_text).or_else(|| run.reason.clone()).unwrap_or_default();
+    let message = format!("{} is stopped: {}", text::line(&run.name), text::line(&why));
+    ended(words::NEEDS_INPUT, message, super::decide::way_on(run), cx)
+}
+
 /// Ends a wait because a run asks something.
 pub fn needs_input(open: &RequestView, cx: &Context) -> Ended {
     let number = text::line(&open.number);
     ended(words::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), super::decide::way(open), cx)
+}
+
+/// Ends a command that followed a run with what the run comes to.
+pub fn end(run: &RunView, cx: &Context) -> Ended {
+    match state::exit_of(run) {
+        Exit::Done => Ok(Exit::Done),
+        Exit::NeedsInput => match run.pending.first().filter(|_| !state::is_over(run)) {
+            Some(open) => needs_input(open, cx),
+            None => needs_resume(run, cx),
+        },
+        _ => failure(run, cx),
+    }
 }
 
 /// Ends a wait because a run did not succeed.
@@ -137,9 +223,7 @@ pub fn failure(run: &RunView, cx: &Context) -> Ended {
     let unmet = unmet.map(|problem| format!("not accepted: {problem}"));
     let why = unmet.as_deref().or(run.reason.as_deref()).or(run.outcome.as_deref()).unwrap_or(&run.state);
     let name = text::line(&run.name);
-    let next = if run.state == "stopped" {
-        format!("adj show {name}   or   adj resume {name}")
-    } else if unmet.is_some() || exit == Exit::NotStarted {
+    let next = if unmet.is_some() || exit == Exit::NotStarted {
         // The agent's own output does not say it.
         format!("adj show {name}   or   adj retry {name}")
     } else {

@@ -9,9 +9,9 @@ use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::{Key, counts};
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskTogether, Call, Cancel, CancelTask, Clean, Delegate, Dispatch, ErrorView, GetHub, GetRun, GetTask, HandOver,
-    HubView, ListAgents, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest, ReadTogether, RequestApproval, Resume,
-    Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, codes,
+    Adopt, AnswerRequests, Ask, AskTogether, Call, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, Dispatch, ErrorView, GetHub, GetRun,
+    GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest,
+    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, codes,
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
@@ -95,6 +95,8 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: ListRequests| async move { hub.ops.list_requests(&caller.who, &call) });
     router = on(router, |hub, caller, call: AnswerRequests| async move { hub.ops.answer(caller, call).await });
     router = on(router, |hub, caller, call: Wait| async move { hub.ops.wait(&caller.who, &call).await });
+    router = on(router, |hub, caller, call: ListAttention| async move { hub.ops.list_attention(&caller.who, &call) });
+    router = on(router, |hub, caller, call: ConfirmNotified| async move { hub.ops.confirm_notified(caller, call).await });
     router = on(router, |hub, caller, call: ReadEvents| async move { hub.ops.events(&caller, &call).await });
     router = on(router, |hub, caller, call: ListAgents| async move { super::versions::list_agents(&hub, &caller.who, &call).await });
     router = on(router, |hub, caller, call: Adopt| async move { hub.ops.adopt(caller, call).await });

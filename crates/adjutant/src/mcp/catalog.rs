@@ -198,6 +198,7 @@ pub const PARENT: [ToolRow; 13] = [
         output: &[
             ("outcome", "string", true),
             ("needs", "array", true),
+            ("stopped", "array", true),
             ("ended", "array", true),
             ("working", "array", true),
             ("cursor", "integer", true),
@@ -249,12 +250,18 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "get_pending_questions",
         title: "List open questions",
-        about: "Use to see what your runs ask, want approved or want to hand on, oldest first. With message_id: that one in full. Answer with reply_subagent.",
-        params: &[RUN, MESSAGE_ID],
+        about: "Use to see what needs you: what your runs ask or want approved, oldest first, stopped runs, messages. With message_id: that one in full. Answer with reply_subagent.",
+        params: &[RUN, MESSAGE_ID, Param::new("after", Kind::Text).compat_only()],
         actions: &[Action::ListRequests, Action::ReadAnswer],
         effect: Effect::Reads,
         core: false,
-        output: &[("questions", "array", true), ("mentions", "array", false), ("more", "integer", true), ("next", "string", true)],
+        output: &[
+            ("questions", "array", true),
+            ("runs", "array", false),
+            ("mentions", "array", false),
+            ("more", "integer", true),
+            ("next", "string", true),
+        ],
         run: |server, caller, args| Box::pin(parent::get_pending_questions(server, caller, args)),
     },
     ToolRow {

@@ -11,8 +11,9 @@ use super::{chats, tasks, text};
 use crate::config;
 use crate::text::count;
 use crate::view::{
-    AgentView, AnswerOne, AnswerRequests, Cancel, Dispatch, GetRun, ListAgents, ListMentions, ListRequests, ListRuns, METADATA_MESSAGES_MAX, Pause,
-    ReadLogs, ReadRequest, RequestView, Resume, Retry, RunView, SendToRun, SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
+    AgentView, AnswerOne, AnswerRequests, AttentionList, Cancel, ConfirmNotified, Dispatch, GetRun, ListAgents, ListAttention, ListRequests,
+    ListRuns, METADATA_MESSAGES_MAX, NotifiedRun, Pause, ReadLogs, ReadRequest, RequestView, Resume, Retry, RunView, SendToRun, SetStatus, StartTask,
+    Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -23,7 +24,7 @@ const RUNS_MAX: u32 = 20;
 /// Most questions that a list shows.
 const QUESTIONS_MAX: u32 = 20;
 /// Most chats with something for the caller that are shown with them.
-const MENTIONS_MAX: u32 = 5;
+const MENTIONS_MAX: usize = 5;
 /// Most of one kind that the result of a wait shows in detail.
 const WAITED_MAX: usize = 7;
 /// The word for the state of a run that can be resumed.
@@ -72,6 +73,7 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
             Ok(_) => run = server.client().call(&GetRun { run: run.run_id.clone() }).await?,
             Err(error) => tracing::warn!(%error, "the first wait failed"),
         }
+        server.will_tell(told_run(&run));
     }
     let mut shown = Shown::new(show::run_full(&run)).with("runId", run.run_id.as_str());
     if server.compat() {
@@ -89,6 +91,9 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
     if run.outcome.is_some() {
         let outcome = show::outcome_of(&run, RESULT_CHARS);
         return done(shown.line(format!("ended{outcome}")).next("check its work; get_subagent_logs shows what it did"));
+    }
+    if is_stopped(&run) {
+        return done(shown.lines(show::attention_line(&run)).next(resume_hint(&run)));
     }
     done(shown.next("start what else is independent of it, then wait_for_subagents"))
 }
@@ -116,6 +121,7 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     if caller.takes_tasks && asked.is_none() {
         let now = server.client().call(&wait).await?;
         if now.outcome != "timeout" {
+            server.will_tell(told(&wait, &now));
             return done(waited(&now));
         }
         if wait.runs.is_empty() {
@@ -129,24 +135,46 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     } else {
         format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
     };
-    done(waited(&caller.held(&doing, server.client().call(&wait)).await??))
+    let found = caller.held(&doing, server.client().call(&wait)).await??;
+    server.will_tell(told(&wait, &found));
+    done(waited(&found))
+}
+
+/// What a client has been told once it has the result of a wait.
+pub(super) fn told(wait: &Wait, found: &Waited) -> ConfirmNotified {
+    if wait.runs.is_empty() {
+        return ConfirmNotified { runs: Vec::new(), until: Some(found.cursor) };
+    }
+    ConfirmNotified { runs: found.ended.iter().chain(&found.stopped).map(NotifiedRun::from).collect(), until: None }
+}
+
+/// The same for a run that is shown alone.
+fn told_run(run: &RunView) -> ConfirmNotified {
+    let is_over = run.outcome.is_some() || run.state == STOPPED;
+    ConfirmNotified { runs: is_over.then(|| NotifiedRun::from(run)).into_iter().collect(), until: None }
 }
 
 /// Shows what a wait found: the first few in detail, the others by name.
 #[must_use]
 pub fn waited(waited: &Waited) -> Shown {
-    let Waited { outcome, needs, ended, ended_more, failed: _, working, cursor } = waited;
-    let (needs_told, ended_told, working_told) = (first(needs), first(ended), first(working));
+    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working, cursor } = waited;
+    let (needs_told, stopped_told, ended_told, working_told) = (first(needs), first(stopped), first(ended), first(working));
     let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
     let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
+    let brief = |runs: &[RunView]| runs.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>();
     let mut shown = Shown::new(json!({
         "outcome": outcome,
         "needs": needs_told.iter().map(show::request_brief).collect::<Vec<_>>(),
-        "ended": ended_told.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>(),
-        "working": working_told.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>(),
+        "stopped": brief(stopped_told),
+        "ended": brief(ended_told),
+        "working": brief(working_told),
         "cursor": cursor,
     }));
     shown = also(shown.lines(needs_told.iter().map(show::request_line)), "needs_more", "more questions", numbers);
+    shown = also(shown.lines(stopped_told.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
+    if *stopped_more > 0 {
+        shown = shown.line(format!("… and {stopped_more} others are stopped: get_pending_questions lists them"));
+    }
     let told = ended_told.iter().map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
     shown = also(shown.lines(told), "ended_more", "more have ended", names(ended));
     if *ended_more > 0 {
@@ -158,9 +186,13 @@ pub fn waited(waited: &Waited) -> Shown {
     }
     shown = also(shown, "working_more", "more are working", names(working));
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
-    let stopped = ended_told.iter().find(|run| run.state == STOPPED);
-    let next = match (outcome.as_str(), stopped) {
+    let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
+    // A stop that was told before comes after what has happened since.
+    let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && working.is_empty()));
+    let paused = ended_told.iter().find(|run| run.state == STOPPED);
+    let next = match (outcome.as_str(), to_resume.or(paused)) {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
+        (_, Some(run)) => format!("{}; then {again}", resume_hint(run)),
         ("idle", _) if ended.is_empty() => {
             shown = shown.line("there is no live run to wait for");
             "run_subagent starts a run; check_subagent_status lists earlier ones".to_owned()
@@ -175,11 +207,15 @@ pub fn waited(waited: &Waited) -> Shown {
         _ if ended.is_empty() && working_told.iter().any(|run| run.overdue_since.is_some()) => {
             format!("look how far the overdue run is (check_subagent_status, get_subagent_logs); {again}")
         }
-        (_, Some(run)) => format!("see what stopped it (check_subagent_status), then {}; {again}", resume_hint(run)),
         _ if working.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
         _ => format!("check what ended; for the others {again}"),
     };
     shown.next(next)
+}
+
+/// Tells whether a run is stopped until somebody resumes it.
+fn is_stopped(run: &RunView) -> bool {
+    run.state == STOPPED && !run.resumes_by_itself
 }
 
 fn resume_hint(run: &RunView) -> String {
@@ -215,6 +251,7 @@ fn reply_hint(needs: &[RequestView]) -> String {
 pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
     let Some(run) = args.owned("run_id") else { return list_runs(server).await };
     let run = server.client().call(&GetRun { run }).await?;
+    server.will_tell(told_run(&run));
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
     if server.compat() {
         shown = with_metadata(server, shown, &run).await?;
@@ -223,7 +260,7 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
         reply_hint(&run.pending)
     } else if run.outcome.is_some() {
         "get_subagent_logs shows what it did; steer_subagent action=retry starts it anew".to_owned()
-    } else if run.state == STOPPED {
+    } else if is_stopped(&run) {
         resume_hint(&run)
     } else {
         format!("{WAIT_AGAIN} (do not poll)")
@@ -257,12 +294,13 @@ async fn list_runs(server: &Server) -> Ended {
     if list.runs.is_empty() {
         return done(shown.line("no runs yet").next("list_agents, then run_subagent"));
     }
-    let live = list.runs.iter().any(|run| run.outcome.is_none());
-    let asking = list.runs.iter().any(|run| run.pending_total > 0);
-    done(shown.next(match (asking, live) {
-        (true, _) => "get_pending_questions, then reply_subagent".to_owned(),
-        (false, true) => format!("{WAIT_AGAIN} (do not poll)"),
-        (false, false) => "check_subagent_status run_id=… for the details of one".to_owned(),
+    let attention = server.client().call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?;
+    let live = list.runs.iter().any(|run| run.outcome.is_none() && !is_stopped(run));
+    done(shown.next(match (attention.requests.first(), attention.runs.first()) {
+        (Some(_), _) => "get_pending_questions, then reply_subagent".to_owned(),
+        (None, Some(run)) if is_stopped(run) => resume_hint(run),
+        (None, None) if !live => "check_subagent_status run_id=… for the details of one".to_owned(),
+        (None, _) => format!("{WAIT_AGAIN} (do not poll)"),
     }))
 }
 
@@ -304,28 +342,42 @@ pub(super) async fn get_pending_questions(server: &Server, _caller: &Caller, arg
     if let Some(message_id) = args.owned("message_id") {
         return one_question(server, message_id).await;
     }
-    let list = server.client().call(&ListRequests { run: args.owned("run_id"), all: false, limit: Some(QUESTIONS_MAX) }).await?;
-    let mentions = match args.text("run_id") {
-        None => server.client().call(&ListMentions { limit: Some(MENTIONS_MAX) }).await?.mentions,
-        Some(_) => Vec::new(),
-    };
+    let call = ListAttention { run: args.owned("run_id"), after: args.owned("after"), limit: Some(QUESTIONS_MAX) };
+    let list = server.client().call(&call).await?;
+    let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = &list;
+    let brief = |run: &RunView| show::run_brief(run, RESULT_CHARS_LISTED);
     let mut shown = Shown::new(json!({
-        "questions": list.requests.iter().map(show::request_brief).collect::<Vec<_>>(),
-        "more": list.more,
+        "questions": requests.iter().map(show::request_brief).collect::<Vec<_>>(),
+        "more": requests_more,
+        "runs": runs.iter().map(brief).collect::<Vec<_>>(),
+        "runs_more": runs_more,
     }))
-    .lines(list.requests.iter().map(show::request_line))
-    .lines((list.more > 0).then(|| format!("… {} more: answer these first", list.more)));
-    if list.requests.is_empty() {
+    .lines(requests.iter().map(show::request_line));
+    if let (Some(last), true) = (requests.last(), *requests_more > 0) {
+        shown = shown.line(format!("… {requests_more} more questions: get_pending_questions after={}", line(&last.number, 24)));
+    }
+    if requests.is_empty() {
         shown = shown.line("no open questions");
     }
-    shown = shown.lines(mentions.iter().map(chats::mention_line));
-    if !mentions.is_empty() {
-        shown = shown.with("mentions", json!(mentions.iter().map(chats::mention_brief).collect::<Vec<_>>()));
+    shown = shown.lines(runs.iter().filter_map(show::attention_line));
+    if *runs_more > 0 {
+        shown = shown.line(format!("… {runs_more} more runs need you: check_subagent_status lists them"));
     }
-    done(shown.next(match (list.requests.is_empty(), mentions.first()) {
-        (false, _) => reply_hint(&list.requests),
-        (true, Some(mention)) => format!("show_chat chat_id={}", mention.chat_id),
-        (true, None) => WAIT_AGAIN.to_owned(),
+    let told = &mentions[..mentions.len().min(MENTIONS_MAX)];
+    shown = shown.lines(told.iter().map(chats::mention_line));
+    if mentions.len() > told.len() || *mentions_more {
+        shown = shown.line("… more chats have messages for you: list_chats");
+    }
+    if !told.is_empty() {
+        shown = shown.with("mentions", json!(told.iter().map(chats::mention_brief).collect::<Vec<_>>()));
+    }
+    let stopped = runs.iter().find(|run| is_stopped(run));
+    done(shown.next(match (requests.is_empty(), stopped, runs.first(), mentions.first()) {
+        (false, ..) => reply_hint(requests),
+        (true, Some(run), ..) => resume_hint(run),
+        (true, None, Some(run), _) => format!("check_subagent_status run_id={}", line(&run.name, 60)),
+        (true, None, None, Some(mention)) => format!("show_chat chat_id={}", mention.chat_id),
+        (true, None, None, None) => WAIT_AGAIN.to_owned(),
     }))
 }
 
@@ -394,7 +446,13 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
     }
     let open: Vec<RequestView> = answered.runs.iter().flat_map(|run| run.pending.clone()).collect();
     shown = shown.lines(open.iter().take(WAITED_MAX).map(|request| format!("still open: {}", show::request_line(request))));
-    done(shown.next(if open.is_empty() { WAIT_AGAIN.to_owned() } else { reply_hint(&open) }))
+    let stopped = answered.runs.iter().find(|run| is_stopped(run));
+    shown = shown.lines(stopped.and_then(show::attention_line));
+    done(shown.next(match stopped {
+        _ if !open.is_empty() => reply_hint(&open),
+        Some(run) => resume_hint(run),
+        None => WAIT_AGAIN.to_owned(),
+    }))
 }
 
 pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
@@ -515,6 +573,7 @@ pub(super) fn project(directory: &Path) -> Result<String, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::AttentionView;
 
     #[test]
     fn a_wait_for_many_runs_shows_few_and_names_all() {
@@ -542,10 +601,24 @@ mod tests {
 
     #[test]
     fn a_stopped_run_is_shown_with_how_to_go_on() {
-        let run = RunView { name: "otter".into(), state: STOPPED.into(), status: STOPPED.into(), ..RunView::default() };
-        let stopped = Waited { outcome: "event".into(), ended: vec![run], cursor: 5, ..Waited::default() };
+        let attention = AttentionView {
+            kind: STOPPED.into(),
+            why: "blocker".into(),
+            details: "node_modules is missing".into(),
+            needs: Some("npm install".into()),
+            is_new: true,
+        };
+        let run = RunView {
+            name: "otter".into(),
+            state: STOPPED.into(),
+            attention: Some(attention),
+            result: Some("[/STOP_WORK]".into()),
+            ..RunView::default()
+        };
+        let stopped = Waited { outcome: "event".into(), stopped: vec![run], cursor: 5, ..Waited::default() };
         let text = waited(&stopped).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
+        assert!(text.contains("node_modules is missing") && text.contains("npm install") && !text.contains("STOP_WORK"), "{text}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::catalog::{self, Done, RUN_PREFIX, ToolRow};
 use super::refusal::Refusal;
 use super::{args::Args, tasks, text};
 use crate::client::{Client, VERSION};
-use crate::view::{GetRun, ListAgents, ListRuns, MessageView, codes};
+use crate::view::{ConfirmNotified, GetRun, ListAgents, ListRuns, MessageView, codes};
 use adjutant_core::Denied;
 use futures::FutureExt;
 use rmcp::model::{
@@ -95,6 +95,8 @@ struct Inner {
     changes: Mutex<HashMap<i64, i64>>,
     /// What a worker's run goes by, once the hub was asked.
     own_names: OnceCell<[String; 2]>,
+    /// Stops and ends in the results so far. The client's next call shows that it has those results.
+    told: Mutex<Vec<ConfirmNotified>>,
 }
 
 impl Server {
@@ -102,7 +104,7 @@ impl Server {
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let role = OnceCell::new_with(setup.role);
-        Self(Arc::new(Inner { setup, role, looks: Mutex::default(), changes: Mutex::default(), own_names: OnceCell::new() }))
+        Self(Arc::new(Inner { setup, role, looks: Mutex::default(), changes: Mutex::default(), own_names: OnceCell::new(), told: Mutex::default() }))
     }
 
     /// Returns the way to the hub.
@@ -119,6 +121,25 @@ impl Server {
     /// Notes up to which change a chat was shown here.
     pub(super) fn note_changes(&self, chat: i64, changes: i64) {
         self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
+    }
+
+    /// Notes what the client is told with the result of the call under way.
+    pub(super) fn will_tell(&self, told: ConfirmNotified) {
+        if !told.is_empty() {
+            self.0.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+        }
+    }
+
+    /// Confirms to the hub what the client was told by earlier results. A client that dies before its next
+    /// call is told again.
+    pub(super) async fn confirm_told(&self) {
+        let told = std::mem::take(&mut *self.0.told.lock().unwrap_or_else(PoisonError::into_inner));
+        for told in told {
+            if let Err(error) = self.client().call(&told).await {
+                tracing::warn!(%error, "what the client was told cannot be confirmed");
+                self.will_tell(told);
+            }
+        }
     }
 
     pub(super) fn cap(&self) -> CallCap {
@@ -213,6 +234,7 @@ impl Server {
 
     async fn called(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let role = self.role().await;
+        self.confirm_told().await;
         let CallToolRequestParams { name, arguments, .. } = request;
         let Some(row) = catalog::find(role, &name) else {
             return match catalog::find(role.other(), &name) {

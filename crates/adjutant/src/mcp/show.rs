@@ -3,7 +3,7 @@
 
 use super::text::{cut, line, quoted};
 use crate::text::count;
-use crate::view::{AcceptanceView, CheckpointView, ChoiceView, DelegationView, MessageView, ReportView, RequestView, RunView};
+use crate::view::{AcceptanceView, AttentionView, CheckpointView, ChoiceView, DelegationView, MessageView, ReportView, RequestView, RunView};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -133,6 +133,21 @@ pub fn run_line(run: &RunView) -> String {
     out
 }
 
+/// Writes why a run needs somebody as one line, in the run's own words.
+#[must_use]
+pub fn attention_line(run: &RunView) -> Option<String> {
+    let AttentionView { kind, why, details, needs, is_new: _ } = run.attention.as_ref()?;
+    let mut out = format!("{} ({}) {}, {}: {}", line(&run.name, 60), line(&run.agent, 60), line(kind, 20), line(why, 40), quoted(details, 600));
+    if let Some(needs) = needs {
+        out.push_str(&format!(", needs {}", quoted(needs, 600)));
+    }
+    if !run.choices.is_empty() {
+        let words: Vec<String> = run.choices.iter().map(|choice| line(&choice.choice, 20)).collect();
+        out.push_str(&format!(", choices {}", words.join("|")));
+    }
+    Some(out)
+}
+
 /// Writes what a run has to show for itself, as part of a line.
 #[must_use]
 pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
@@ -164,10 +179,12 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
         }
     };
     add("reason", run.reason.as_ref().map(|reason| json!(cut(reason, 300))));
+    add("attention", run.attention.as_ref().map(attention_brief));
     add("exit_code", run.exit_code.map(Value::from));
     add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, result_chars))));
-    // A report says it all; without one the last words have to do.
-    add("result", run.result.as_ref().filter(|_| run.summary.is_none()).map(|result| json!(cut(result, result_chars))));
+    // A report says it all, and so does a stop; without one the last words have to do.
+    let says_it_all = run.summary.is_some() || run.attention.as_ref().is_some_and(AttentionView::is_stop);
+    add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
     add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
     add("acceptance", run.acceptance.as_ref().map(|acceptance| json!({"passed": acceptance.passed, "exit_code": acceptance.exit_code})));
     add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
@@ -180,10 +197,18 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     Value::Object(brief)
 }
 
+fn attention_brief(attention: &AttentionView) -> Value {
+    let AttentionView { kind, why, details, needs, is_new } = attention;
+    json!({"kind": kind, "why": why, "details": cut(details, 600), "needs": needs.as_ref().map(|needs| cut(needs, 600)), "is_new": is_new})
+}
+
 /// Writes everything about a run.
 #[must_use]
 pub fn run_full(run: &RunView) -> Value {
     let mut data = json!(run);
+    if let Some(attention) = &run.attention {
+        data["attention"] = attention_brief(attention);
+    }
     data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_brief).collect();
     if let Some(checkpoint) = &run.checkpoint {
         data["checkpoint"] = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, RESULT_CHARS)))).collect();
@@ -241,6 +266,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     if let Some(ignored) = &run.ignored_signals {
         lines.push(format!("ignored {} without effect; the last: {}", count(ignored.count, "signal", "signals"), quoted(&ignored.last, 300)));
     }
+    lines.extend(attention_line(run));
     if let Some(annotation) = &run.annotation {
         lines.push(format!("annotation {}", quoted(annotation, 600)));
     }
@@ -541,6 +567,7 @@ mod tests {
             result: Some(evil.into()),
             annotation: Some(evil.into()),
             cwd: evil.into(),
+            attention: Some(AttentionView { details: evil.into(), needs: Some(evil.into()), kind: evil.into(), why: evil.into(), is_new: true }),
             checkpoint: Some(CheckpointView { details: evil.into(), state_snapshot: Some(evil.into()), ..CheckpointView::default() }),
             ..RunView::default()
         };

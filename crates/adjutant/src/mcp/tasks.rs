@@ -27,7 +27,11 @@ pub fn created(task: &TaskView) -> CreateTaskResult {
 /// Answers `tasks/get`.
 pub async fn get(server: &Server, request: GetTaskParams, context: &RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
     gate::<GetTaskMethod>(context)?;
+    server.confirm_told().await;
     let task = server.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
+    if let Some(found) = &task.result {
+        server.will_tell(parent::told(&task.wait, found));
+    }
     Ok(GetTaskResult::new(detailed(&task)))
 }
 

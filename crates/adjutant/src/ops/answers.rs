@@ -5,8 +5,8 @@ use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
 use crate::config::Home;
 use crate::store::{
-    Bells, Connection, Key, NewRequest, Request, Run, StoreError, Topic, Tx, is_key_used, messages_by_id, open_requests, queued_messages,
-    request_by_id, requests_of, requests_together, run_by_id,
+    Bells, Connection, Key, NewRequest, Request, RequestsOf, Run, StoreError, Topic, Tx, is_key_used, messages_by_id, queued_messages, request_by_id,
+    requests_page, requests_together, run_by_id,
 };
 use crate::view::{
     AnswerOne, AnswerRequests, Answered, Ask, AskTogether, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, ReadTogether,
@@ -14,7 +14,7 @@ use crate::view::{
 };
 use adjutant_core::signal::{Priority, SignalKind, Source};
 use adjutant_core::{
-    Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunId, Time, chosen, limits,
+    Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestNo, RequestState, RunId, Time, chosen, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -265,15 +265,14 @@ impl Ops {
     pub fn list_requests(&self, who: &Principal, call: &ListRequests) -> Result<RequestList, OpError> {
         Self::check(who, Action::ListRequests)?;
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-        let found = self.store.read(|connection| match &call.run {
+        let (found, more) = self.store.read(|connection| match &call.run {
             Some(run) => {
                 let run = pick::run(connection, who, Action::See, run)?;
-                requests_of(connection, run.id, call.all, limit + 1)
+                requests_page(connection, RequestsOf::Run(run.id), call.all, RequestNo(0), limit)
             }
-            None => open_requests(connection, who, call.all, limit + 1),
+            None => requests_page(connection, RequestsOf::Answerer(who), call.all, RequestNo(0), limit),
         })?;
-        let more = u64::from(found.len() > limit as usize);
-        Ok(RequestList { requests: found.iter().take(limit as usize).map(render::request).collect(), more })
+        Ok(RequestList { requests: found.iter().map(render::request).collect(), more })
     }
 
     /// Answers requests: all of them, or none when one is refused.

@@ -526,7 +526,11 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
             if run.state == RunState::Stopping(StopReason::ResourceLimit) && run.checkpoint_attempt != Some(id.n) {
                 leave_checkpoint(tx, run.id)?;
             }
-            tx.advance(&run, RunEvent::Ended(end), retention, by, "")
+            let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, "");
+            if let Ok(run) = &advanced {
+                super::reports::note_shortfall(tx, run)?;
+            }
+            advanced
         }
     };
     match advanced {

@@ -5,6 +5,7 @@ mod agents;
 mod answers;
 mod approvals;
 mod attempts;
+mod attention;
 mod chats;
 mod chores;
 mod delegations;

@@ -70,6 +70,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
             RunState::Finished(Outcome::Failed(Failure::Agent(cause))) => Some(cause.word().to_owned()),
             _ => None,
         },
+        attention: super::attention::attention(run),
+        resumes_by_itself: super::attention::resumes_by_itself(run),
         resumes_at: match run.state {
             RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(until)),
             _ => None,

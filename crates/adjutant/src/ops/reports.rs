@@ -5,6 +5,7 @@ use super::{Caller, OpError, Ops, pick, render};
 use crate::link::{Saw, SawAcceptance, SawFile};
 use crate::store::{Connection, Run, StoreError, Tx, report_of};
 use crate::view::{AcceptanceView, ChoiceView, DeliverableView, FindingView, ReportView, RunView, SetStatus, StopWork};
+use adjutant_core::attention::shortfall;
 use adjutant_core::checkpoint::{Checkpoint, choices};
 use adjutant_core::report::{self, Accepted, Claim, Evidence, Report, Seen, SeenFile};
 use adjutant_core::run::Retention;
@@ -170,6 +171,21 @@ pub(super) fn checkpoint(connection: &Connection, run: &Run) -> Result<Option<Ch
     Ok(Some(checkpoint))
 }
 
+/// Records how a run that has succeeded fell short of what its dispatcher wanted.
+pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
+    if run.state != RunState::Finished(Outcome::Succeeded) {
+        return Ok(());
+    }
+    let (report, saw) = report_of(tx.connection(), run.id)?;
+    let saw = saw_of(saw, run.id)?;
+    let accepted = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(accepted);
+    let verdict = report.map(|report| report::overall(&report::check(&report, &evidence(run, saw.as_ref()))));
+    match shortfall(accepted.as_ref(), verdict) {
+        Some(shortfall) => tx.set_shortfall(run.id, shortfall),
+        None => Ok(()),
+    }
+}
+
 /// What can be chosen for a run that an error or a limit stopped.
 pub(super) fn choice_views(run: &Run) -> Vec<ChoiceView> {
     let all = choices(run.state, run.checkpoint.as_ref());
@@ -230,17 +246,22 @@ fn seen_file(file: &SawFile) -> SeenFile {
     SeenFile { path, seen }
 }
 
-fn report_view(claimed: Report, run: &Run, saw: Option<&Saw>) -> ReportView {
+/// What a run's report is held against.
+fn evidence(run: &Run, saw: Option<&Saw>) -> Evidence {
     let files: Option<Vec<SeenFile>> = saw.and_then(|saw| saw.files.as_ref()).map(|files| files.iter().map(seen_file).collect());
     let over = matches!(run.state, RunState::Stopped { .. } | RunState::Finished(_));
-    let evidence = Evidence {
+    Evidence {
         exit: run.exit.filter(|_| over),
         stopped: matches!(run.state, RunState::Stopped { .. }),
         files,
         acceptance: saw.and_then(|saw| saw.acceptance.as_ref()).map(accepted),
         open_requests: u64::try_from(run.pending).unwrap_or(0),
         active_ms: run.active_ms,
-    };
+    }
+}
+
+fn report_view(claimed: Report, run: &Run, saw: Option<&Saw>) -> ReportView {
+    let evidence = evidence(run, saw);
     let findings = report::check(&claimed, &evidence);
     let Report { status, summary, deliverables, metrics, issues, recommendations, duration } = claimed;
     ReportView {

@@ -310,6 +310,10 @@ impl Ops {
                     return Err(Denied::WrongState { state: run.state.word(), wanted: "retried (cancel it first)" }.into());
                 }
             };
+            if old.owner == *who {
+                // Who retries it knows how it ended.
+                tx.set_notified(who, &[(old.id, old.last_seq)])?;
+            }
             let mut input = run_input(tx.connection(), old.id)?;
             if let Some(prompt) = &call.prompt {
                 checked_prompt(prompt, input.agent.prompt)?;

@@ -23,6 +23,7 @@ fn view(task: &Task, message: String) -> Result<TaskView, OpError> {
         created_at: rfc3339(task.created_at),
         updated_at: rfc3339(task.updated_at),
         ttl_ms: u64::try_from(task.ttl_ms).unwrap_or(0),
+        wait: serde_json::from_str(&task.wait).map_err(|error| corrupt(&error))?,
         result,
     })
 }

@@ -2,11 +2,12 @@
 
 use super::{Caller, OpError, Ops, pick, render};
 use crate::store::{
-    Connection, Request, Run, StoreError, Topic, ended_after, events_after, last_seq, measure_of, open_below, open_requests, requests_of, run_by_id,
-    runs_newest,
+    Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, requests_of, requests_page, run_by_id,
+    stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
-use crate::view::{EventPage, ReadEvents, RunView, Wait, WaitUntil, Waited};
-use adjutant_core::{Action, Denied, EventSeq, Outcome, Principal, RunId, RunState, StopReason};
+use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
+use adjutant_core::attention::Standing;
+use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason};
 use tokio::time::Instant;
 
 /// Most runs that one wait can name.
@@ -18,29 +19,32 @@ const EVENTS_DEFAULT: u32 = 200;
 const EVENTS_MAX: u32 = 5_000;
 
 /// What one look at the runs of a wait shows.
+#[derive(Default)]
 struct Look {
-    /// One of those at work has gone silent since, or is past its estimate.
-    silent: bool,
     needs: Vec<Request>,
+    stopped: Vec<Run>,
+    stopped_more: u64,
     ended: Vec<Run>,
     working: Vec<Run>,
-    /// Without names, ends are brought back in parts: there may be more after this one.
-    more_after: Option<EventSeq>,
+    /// A run has stopped since, has gone silent, is past its estimate or has hit a rate limit.
+    has_news: bool,
     cursor: EventSeq,
 }
 
 impl Look {
     fn outcome(&self, until: WaitUntil, named: bool) -> Option<&'static str> {
-        // Nothing goes on until somebody answers: waiting longer would be waiting for ever.
+        // Nothing goes on until somebody acts: waiting longer would be waiting for ever.
         // A run that waits for what it has delegated is stuck with it.
-        let asked_below = self.needs.iter().any(|request| request.blocking);
-        let is_stuck = |run: &Run| (run.blocking_pending > 0 || run.holding > 0 && asked_below) && !is_stopping(run);
+        let needs_below = self.needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
+        let is_stuck = |run: &Run| (run.blocking_pending > 0 || run.holding > 0 && needs_below) && !is_stopping(run);
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
         let nothing_left = self.working.is_empty();
+        let stands_still = nothing_left && !self.stopped.is_empty();
+        let has_news = self.has_news || !self.ended.is_empty();
         match until {
-            WaitUntil::Attention if !self.needs.is_empty() || !self.ended.is_empty() || self.silent => Some("event"),
-            WaitUntil::Any if !self.ended.is_empty() || stuck => Some("event"),
-            WaitUntil::All if (nothing_left && (named || !self.ended.is_empty())) || stuck => Some("event"),
+            WaitUntil::Attention if !self.needs.is_empty() || has_news || stands_still => Some("event"),
+            WaitUntil::Any if has_news || stands_still || stuck => Some("event"),
+            WaitUntil::All if (nothing_left && (named || has_news || stands_still)) || stuck => Some("event"),
             _ if nothing_left && self.needs.is_empty() => Some("idle"),
             _ => None,
         }
@@ -78,22 +82,23 @@ impl Ops {
             who => vec![Topic::Owner(who.to_string())],
         };
         let listener = self.store.bells().listen(topics);
-        let mut began = None;
+        let mut span: Option<Span> = None;
         loop {
             let is_over = Instant::now() >= deadline;
             let waited = self.store.read(|connection| {
-                // Who may not see them learns nothing from the wait.
-                let began = match began {
-                    Some(began) => began,
+                let span = match &span {
+                    Some(span) => span,
                     None => {
+                        // Who may not see them learns nothing from the wait.
                         picked(connection)?;
-                        *began.insert(last_seq(connection)?)
+                        let began = last_seq(connection)?;
+                        &*span.insert(Span { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
                     }
                 };
-                let look = look(connection, who, &ids, call.after.map(EventSeq), began)?;
-                match look.outcome(call.until, !ids.is_empty()) {
+                let look = if span.ids.is_empty() { look_at_all(connection, who, span)? } else { look_at(connection, span)? };
+                match look.outcome(call.until, !span.ids.is_empty()) {
                     None if !is_over => Ok(None),
-                    outcome => self.waited(connection, who, &look, outcome.unwrap_or("timeout")).map(Some),
+                    outcome => self.waited(connection, who, span, &look, outcome.unwrap_or("timeout")).map(Some),
                 }
             })?;
             if let Some(waited) = waited {
@@ -105,37 +110,20 @@ impl Ops {
         }
     }
 
-    /// Counts the runs that ended after a position, and finds the first that did not succeed.
-    fn ended_beyond(&self, connection: &Connection, who: &Principal, mut after: Option<EventSeq>) -> Result<(u64, Option<RunView>), StoreError> {
-        let owner = if *who == Principal::Person { None } else { Some(who) };
-        let (mut count, mut failed) = (0, None);
-        while let Some(from) = after {
-            let part = ended_after(connection, owner, from, SHOWN_MAX)?;
-            count += part.len() as u64;
-            for run in &part {
-                if failed.is_some() {
-                    break;
-                }
-                // Only an acceptance command can still say no.
-                let is_clear = run.state == RunState::Finished(Outcome::Succeeded) && measure_of(connection, run.id)?.1.is_empty();
-                if !is_clear {
-                    failed = Some(render::run(connection, &self.home, run)?).filter(|run| !run.has_succeeded());
-                }
-            }
-            after = part.last().and_then(|run| run.end_seq);
-        }
-        Ok((count, failed))
-    }
-
-    fn waited(&self, connection: &Connection, who: &Principal, look: &Look, outcome: &str) -> Result<Waited, StoreError> {
-        let (ended_more, failed) = self.ended_beyond(connection, who, look.more_after)?;
+    fn waited(&self, connection: &Connection, who: &Principal, span: &Span, look: &Look, outcome: &str) -> Result<Waited, StoreError> {
+        let (ended_more, failed) = match look.ended.last().and_then(|run| run.end_seq) {
+            Some(last) if span.ids.is_empty() && look.ended.len() == SHOWN_MAX as usize => unknown_ends_beyond(connection, who, span.after, last)?,
+            _ => (0, None),
+        };
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
         Ok(Waited {
             outcome: outcome.to_owned(),
             needs: look.needs.iter().map(render::request).collect(),
+            stopped: full(&look.stopped)?,
+            stopped_more: look.stopped_more,
             ended: full(&look.ended)?,
             ended_more,
-            failed: failed.map(Box::new),
+            failed: failed.map(|run| render::run(connection, &self.home, &run)).transpose()?.map(Box::new),
             working: look.working.iter().take(SHOWN_MAX as usize).map(|run| render::brief(&self.home, run)).collect(),
             cursor: look.cursor.0,
         })
@@ -175,41 +163,73 @@ impl Ops {
     }
 }
 
-/// Looks at the runs of a wait: these, or all of `who`'s.
-fn look(connection: &Connection, who: &Principal, runs: &[RunId], after: Option<EventSeq>, began: EventSeq) -> Result<Look, StoreError> {
-    let owner = if *who == Principal::Person { None } else { Some(who) };
-    // Told once: who waits on without a cursor is told of what happens from then on.
-    let has_gone_silent = |run: &Run| run.noticed_seq() > Some(after.unwrap_or(began));
-    let cursor = last_seq(connection)?;
-    if runs.is_empty() {
-        let ended = ended_after(connection, owner, after.unwrap_or(began), SHOWN_MAX)?;
-        let unfinished = runs_newest(connection, owner, false, 2 * SHOWN_MAX)?.runs;
-        let working: Vec<Run> = unfinished.into_iter().filter(|run| !matches!(run.state, RunState::Stopped { .. })).collect();
-        let silent = working.iter().any(has_gone_silent);
-        let more_after = ended.last().filter(|_| ended.len() == SHOWN_MAX as usize).and_then(|run| run.end_seq);
-        return Ok(Look { silent, needs: open_requests(connection, who, false, SHOWN_MAX)?, ended, working, more_after, cursor });
+/// What a wait covers.
+struct Span {
+    /// The runs that were named. None: all that the caller may see.
+    ids: Vec<RunId>,
+    /// The position that the caller gave.
+    given: Option<EventSeq>,
+    /// That position, else the one at which the wait began.
+    after: EventSeq,
+}
+
+impl Span {
+    /// Tells whether a run that is under way has gone silent, is past its estimate or has hit a rate limit
+    /// within the span. Reported once: a wait that continues without a cursor reports what happens from then on.
+    fn is_noticed(&self, run: &Run) -> bool {
+        let is_limited = matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) && run.end_seq > Some(self.after);
+        is_limited || run.noticed_seq() > Some(self.after)
     }
-    let mut look = Look { silent: false, needs: Vec::new(), ended: Vec::new(), working: Vec::new(), more_after: None, cursor };
-    for id in runs {
+
+    /// Tells whether a stop is news for the caller.
+    fn has_stopped(&self, run: &Run, who: Option<&Principal>) -> bool {
+        let is_unknown = who.is_some_and(|who| run.owner == *who) && !run.is_owner_notified;
+        let since = if self.ids.is_empty() { Some(self.after) } else { self.given };
+        is_unknown || since.is_none_or(|since| run.end_seq > Some(since))
+    }
+}
+
+/// Looks at all runs that the caller may see.
+fn look_at_all(connection: &Connection, who: &Principal, span: &Span) -> Result<Look, StoreError> {
+    let cursor = last_seq(connection)?;
+    let ended = unknown_ends(connection, who, span.after, SHOWN_MAX)?;
+    let working = underway_runs(connection, who, 2 * SHOWN_MAX)?;
+    let stopped = stopped_runs(connection, who, SHOWN_MAX)?;
+    let has_news = working.iter().any(|run| span.is_noticed(run)) || stopped.runs.iter().any(|run| span.has_stopped(run, Some(who)));
+    let (needs, _) = requests_page(connection, RequestsOf::Answerer(who), false, RequestNo(0), SHOWN_MAX)?;
+    Ok(Look { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_news, cursor })
+}
+
+/// Looks at the runs that a wait names.
+fn look_at(connection: &Connection, span: &Span) -> Result<Look, StoreError> {
+    let mut look = Look { cursor: last_seq(connection)?, ..Look::default() };
+    for id in &span.ids {
         // A run that was cleaned away meanwhile has ended, and was seen to.
         let Some(run) = run_by_id(connection, *id)? else { continue };
         if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
             look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
         }
-        // What was delegated below it is answered where its own questions are.
+        // What stands still below it is seen to where it is itself.
         look.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
-        match run.end_seq {
-            Some(end) if after.is_none_or(|after| end > after) => look.ended.push(run),
-            Some(_) => {}
-            None => {
-                look.silent |= has_gone_silent(&run);
-                look.working.push(run);
+        if !run.state.is_finished() {
+            look.stopped.extend(stopped_below(connection, run.id, SHOWN_MAX)?);
+        }
+        match run.standing() {
+            Standing::Underway => look.working.push(run),
+            Standing::Stopped(_) => look.stopped.push(run),
+            Standing::Paused | Standing::Finished => {
+                if span.given.is_none_or(|after| run.end_seq > Some(after)) {
+                    look.ended.push(run);
+                }
             }
         }
     }
     look.needs.sort_by_key(|request| request.no);
     look.needs.dedup_by_key(|request| request.no);
     look.needs.truncate(SHOWN_MAX as usize);
+    look.stopped.sort_by_key(|run| run.end_seq);
+    look.stopped.dedup_by_key(|run| run.id);
+    look.has_news = look.working.iter().any(|run| span.is_noticed(run)) || look.stopped.iter().any(|run| span.has_stopped(run, None));
     look.ended.sort_by_key(|run| run.end_seq);
     Ok(look)
 }

@@ -422,14 +422,45 @@ async fn what_a_run_was_given_comes_back_unchanged() {
 }
 
 #[tokio::test]
-async fn ends_are_reported_once_by_position() {
+async fn owner_is_notified_of_an_end_once_and_others_see_it_by_position() {
     let fixture = fixture();
-    let run = fixture.running(&Principal::Person).await;
+    let owner = Principal::Client(adjutant_core::ClientName::parse("/work/a").expect("a name"));
+    let run = fixture.running(&owner).await;
     let before = fixture.store.read(last_seq).expect("a position");
     fixture.advance(run.id, ended(1)).await.expect("ended");
-    let ended = |after| fixture.store.read(|connection| ended_after(connection, None, after, 10)).expect("ends").len();
-    assert_eq!(ended(before), 1);
-    assert_eq!(ended(fixture.run(run.id).end_seq.expect("its end")), 0);
+    let end = fixture.run(run.id).end_seq.expect("its end");
+    let ends = |who: &Principal, after| fixture.store.read(|connection| unknown_ends(connection, who, after, 10)).expect("ends").len();
+    assert_eq!((ends(&owner, before), ends(&owner, end)), (1, 1), "the owner was not notified yet");
+    assert_eq!((ends(&Principal::Person, before), ends(&Principal::Person, end)), (1, 0));
+    let bad = || fixture.store.read(|connection| unnotified_bad_ends(connection, &owner, 10)).expect("ends").runs.len();
+    assert_eq!(bad(), 1);
+    let notify = |who: Principal, until| fixture.store.write(move |tx| tx.set_notified(&who, &[(run.id, until)]));
+    assert_eq!(notify(Principal::Person, end).await.expect("recorded"), 0, "only the owner is notified");
+    assert_eq!(notify(owner.clone(), before).await.expect("recorded"), 0, "not of what came later");
+    assert_eq!(notify(owner.clone(), end).await.expect("recorded"), 1);
+    assert_eq!((ends(&owner, before), ends(&owner, end), bad()), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn finished_run_is_neither_underway_nor_stopped() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let client = Principal::Client(adjutant_core::ClientName::parse("/work/a").expect("a name"));
+    let listed = |who: &Principal| {
+        let lists = |connection: &Connection| {
+            Ok((
+                underway_runs(connection, who, 9)?.len(),
+                stopped_runs(connection, who, 9)?.runs.len(),
+                unknown_ends(connection, who, EventSeq(0), 9)?.len(),
+            ))
+        };
+        fixture.store.read(lists).expect("read")
+    };
+    assert_eq!((listed(&Principal::Person), listed(&client)), ((1, 0, 0), (0, 0, 0)));
+    fixture.advance(run.id, ended(0)).await.expect("ended");
+    assert_eq!((listed(&Principal::Person), listed(&client)), ((0, 0, 1), (0, 0, 0)));
+    let beyond = |who: &Principal| fixture.store.read(|connection| unknown_ends_beyond(connection, who, EventSeq(0), EventSeq(0))).expect("read").0;
+    assert_eq!((beyond(&Principal::Person), beyond(&client)), (1, 0));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! savepoint each) and acknowledges after the commit is on the disk: group commit. Reads have
 //! connections of their own. Waiting is by bells, rung after the commit.
 
+mod attention;
 mod bells;
 mod chats;
 mod delegations;
@@ -26,6 +27,7 @@ mod writer;
 #[cfg(test)]
 mod conformance;
 
+pub use attention::{stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
 pub use bells::{Bells, Listener, Topic};
 pub use chats::{
     Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
@@ -41,13 +43,13 @@ pub use handover::{still_open, told};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
 pub use messages::{Message, messages_by_id, queued_messages};
 pub use requests::{
-    Group, NewRequest, Request, newest_of, open_requests, request_by_id, request_by_no, requests_of, requests_together, unread_of, unsettled_of,
-    untold_of,
+    Group, NewRequest, Request, RequestsOf, newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together, unread_of,
+    unsettled_of, untold_of,
 };
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, Run, RunInput, Usage, at_work_in, attempt_row, counts, due_estimates, due_stopped,
-    ended_after, fruitless_attempts, harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished,
-    permissions_of, prompt_word, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, times_limited,
+    fruitless_attempts, harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, permissions_of,
+    prompt_word, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, times_limited,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use tasks::{Task, task_by_id};

@@ -279,6 +279,21 @@ mod tests {
         drop(writable(&home).expect("it opens again"));
     }
 
+    #[test]
+    fn ends_before_the_migration_count_as_told() {
+        let (_dir, home) = first_schema();
+        let connection = Connection::open(home.database()).expect("the first schema");
+        let ended =
+            "UPDATE runs SET state = 'finished', outcome = 'lost', ended_at = 2, end_seq = 3, last_seq = 3, pending = 0, blocking_pending = 0";
+        connection.execute(ended, []).expect("an end");
+        drop(connection);
+        let connection = writable(&home).expect("it opens");
+        let runs = crate::store::unnotified_bad_ends(&connection, &Principal::Person, 10).expect("a list").runs;
+        assert!(runs.is_empty(), "{runs:?}");
+        let run = crate::store::run_by_ref(&connection, "old-hen", None).expect("the run");
+        assert!(run.is_owner_notified && run.need().is_none(), "{run:?}");
+    }
+
     /// Before, words within text that is written without blanks were not in the index.
     #[test]
     fn a_store_of_the_second_schema_finds_words_within_text_without_blanks() {

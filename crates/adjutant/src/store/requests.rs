@@ -329,25 +329,49 @@ pub fn unsettled_of(connection: &Connection, run: &Run, limit: usize) -> Result<
     Ok((found, more))
 }
 
-/// Reads up to `limit` requests that `who` may answer, oldest first; only open ones unless `all`.
+/// Whose requests a page holds.
+#[derive(Debug, Clone, Copy)]
+pub enum RequestsOf<'a> {
+    Run(RunId),
+    /// Those that a principal may answer.
+    Answerer(&'a Principal),
+}
+
+/// Reads up to `limit` requests after one, oldest first, only open ones unless `all`; and how many more there
+/// are.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn open_requests(connection: &Connection, who: &Principal, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
-    let from = if all { FROM } else { FROM_OPEN };
-    let open = if all { "1" } else { "q.status = 'pending'" };
-    let rows: Vec<_> = match who {
-        Principal::Person => connection
-            .prepare_cached(&format!("{COLUMNS} {from} WHERE {open} ORDER BY q.no LIMIT ?1"))?
-            .query_map([limit], read)?
-            .collect::<Result<_, _>>()?,
-        Principal::Client(_) => connection
-            .prepare_cached(&format!("{COLUMNS} {from} WHERE {open} AND r.owner = ?1 ORDER BY q.no LIMIT ?2"))?
-            .query_map(params![who.to_string(), limit], read)?
-            .collect::<Result<_, _>>()?,
-        Principal::Run(_) => Vec::new(),
+pub fn requests_page(
+    connection: &Connection,
+    of: RequestsOf<'_>,
+    all: bool,
+    after: RequestNo,
+    limit: u32,
+) -> Result<(Vec<Request>, u64), StoreError> {
+    // A parameter that is not used would be refused.
+    let (whose, from_open, condition) = match of {
+        RequestsOf::Run(run) => (run.to_string(), FROM_OPEN_OF_RUN, "q.run = ?1"),
+        RequestsOf::Answerer(Principal::Run(_)) => return Ok((Vec::new(), 0)),
+        RequestsOf::Answerer(who @ Principal::Person) => (who.to_string(), FROM_OPEN, "?1 = ?1"),
+        RequestsOf::Answerer(who @ Principal::Client(_)) => (who.to_string(), FROM_OPEN, "r.owner = ?1"),
     };
-    rows.into_iter().collect()
+    let (from, open) = if all { (FROM, "1") } else { (from_open, "q.status = 'pending'") };
+    let rest = format!("{from} WHERE {open} AND {condition} AND q.no > ?2");
+    let found: Vec<Request> = connection
+        .prepare_cached(&format!("{COLUMNS} {rest} ORDER BY q.no LIMIT ?3"))?
+        .query_map(params![whose, after.0, limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    let more = match found.last() {
+        Some(last) if found.len() == limit as usize => {
+            let more: i64 = connection.prepare_cached(&format!("SELECT count(*) {rest}"))?.query_row(params![whose, last.no.0], |row| row.get(0))?;
+            u64::try_from(more).unwrap_or(0)
+        }
+        _ => 0,
+    };
+    Ok((found, more))
 }
 
 impl Request {

@@ -1,6 +1,6 @@
 //! Runs: what is asked of them, and how they are shown.
 
-use super::{Call, RequestView};
+use super::{AttentionView, Call, RequestView};
 use serde::{Deserialize, Serialize};
 
 /// Starts a run (or queues it).
@@ -230,6 +230,13 @@ pub struct RunView {
     /// `model_unavailable`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Why it needs somebody, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention: Option<AttentionView>,
+    /// It is stopped and resumes without anybody resuming it: with an answer, the end of a child run, or
+    /// at `resumes_at`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumes_by_itself: bool,
     /// When a run goes on by itself that a limit of its model has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes_at: Option<String>,

@@ -11,11 +11,12 @@ pub enum WaitUntil {
     Attention,
     /// Any of the runs has finished or stopped.
     Any,
-    /// All of the runs have finished or stopped.
+    /// Each of the runs has finished, or needs somebody to go on.
     All,
 }
 
-/// Waits for runs. Without `runs`: for all live runs that the caller may see.
+/// Waits for runs. Without `runs`: for all that the caller may see, beginning with the stops and ends of its
+/// own runs that it was not notified of (see [`super::ConfirmNotified`]; the wait itself confirms nothing).
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
@@ -23,8 +24,8 @@ pub struct Wait {
     pub runs: Vec<String>,
     #[serde(default)]
     pub until: WaitUntil,
-    /// A cursor of an earlier wait: ends that were reported by then are not reported again (open
-    /// requests are, for as long as they are open).
+    /// A cursor of an earlier wait. With `runs`: ends that were reported by then are not reported again.
+    /// Without: ends since then are reported, too. Open requests and stopped runs always are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
     /// At most this long; 0 looks and returns.
@@ -40,7 +41,14 @@ pub struct Waited {
     pub outcome: String,
     /// Open requests of the runs, oldest first.
     pub needs: Vec<RequestView>,
-    /// Runs that have finished or stopped since `after` (all of them without it), oldest end first.
+    /// Stopped runs that nothing resumes by itself, the longest stopped first: of the runs and below them.
+    #[serde(default)]
+    pub stopped: Vec<RunView>,
+    /// How many more there are than `stopped` carries.
+    #[serde(default)]
+    pub stopped_more: u64,
+    /// Runs that have finished or were paused, oldest end first: with `runs` since `after` (all of them
+    /// without it), else those of which the caller was not notified.
     pub ended: Vec<RunView>,
     /// How many more have ended than `ended` carries.
     #[serde(default)]
@@ -132,6 +140,9 @@ pub struct TaskView {
     pub created_at: String,
     pub updated_at: String,
     pub ttl_ms: u64,
+    /// The wait that it is.
+    #[serde(default)]
+    pub wait: Wait,
     /// What the wait found, once completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Waited>,

@@ -8,6 +8,7 @@
 
 mod agents;
 mod approvals;
+mod attention;
 mod chats;
 mod cli;
 mod commands;

@@ -83,7 +83,7 @@ fn a_known_blocker_stops_the_run_and_a_resume_after_its_resolution_succeeds() {
     let mut parent = parent(&home);
     let run = started(&mut parent, "blocked", "Run npm audit on the codebase", &json!({}));
     let found = attention(&mut parent, &run);
-    assert_eq!(found["ended"][0]["status"], "stopped", "{found}");
+    assert_eq!(found["stopped"][0]["status"], "stopped", "{found}");
     let view = status(&mut parent, &run);
     let checkpoint = &view["checkpoint"];
     assert_eq!(

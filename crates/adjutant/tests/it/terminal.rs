@@ -205,3 +205,38 @@ fn a_yes_to_one_request_is_none_to_the_next() {
     // The rest of what was typed there is still in that terminal, and no other.
     assert_eq!(home.inbox(&[])[0]["number"], "Q2");
 }
+
+#[test]
+fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
+    let home = TestHome::new();
+    let stop = "tool stop_work {\"stop_reason\":\"blocker\",\"details\":\"node_modules is missing\",\"resume_requirements\":\"npm install\"}";
+    home.start("stuck", &format!("{stop}\nhang\nresume-here\nsay went on"));
+    home.until_status("stuck", "stopped");
+    home.start("bad", "fail 3");
+    home.finished("bad");
+    let mut terminal = Terminal::run(&home, &["next"]);
+    for shown in ["stuck", "node_modules is missing", "npm install", "resume stuck with a resolution, or cancel > "] {
+        terminal.shows(shown);
+    }
+    terminal.types("installed it\n");
+    terminal.shows("1 left: adj next");
+    assert_eq!(terminal.ends(), Some(0));
+    home.until_log("stuck", "installed it");
+    let mut terminal = Terminal::run(&home, &["next"]);
+    for shown in ["bad", "exit 3", "Enter to go on, or retry"] {
+        terminal.shows(shown);
+    }
+    terminal.types("\n");
+    terminal.shows("none left");
+    assert_eq!(terminal.ends(), Some(0));
+    home.start("talks", "tool send_message {\"to\": \"parent\", \"message\": \"look at this\"}\ndone");
+    home.finished("talks");
+    let mut terminal = Terminal::run(&home, &["next"]);
+    for shown in ["look at this", "Enter to go on, or a reply > "] {
+        terminal.shows(shown);
+    }
+    terminal.types("seen\n");
+    terminal.shows("none left");
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+}

@@ -3,7 +3,7 @@
 use super::render;
 use super::seat::Seat;
 use crate::ops::{OpError, Ops};
-use crate::store::{mentions_of, unread};
+use crate::store::{Connection, StoreError, mentions_of, unread};
 use crate::view::{ListMentions, MentionView, Mentions};
 use adjutant_core::{Action, Principal};
 
@@ -18,25 +18,28 @@ impl Ops {
     pub fn list_mentions(&self, who: &Principal, call: &ListMentions) -> Result<Mentions, OpError> {
         Self::check(who, Action::ListChats)?;
         let limit = call.limit.unwrap_or(MENTIONS_DEFAULT).clamp(1, MENTIONS_MAX);
-        Ok(self.store.read(|connection| {
-            let seat = Seat::of(connection, who)?;
-            let name = who.to_string();
-            let mut found = mentions_of(connection, &name, limit + 1)?;
-            let more = found.len() > limit as usize;
-            found.truncate(limit as usize);
-            let mut mentions = Vec::new();
-            for one in found {
-                if seat.sees(connection, &one.chat)? {
-                    mentions.push(MentionView {
-                        chat_id: one.chat.id.0,
-                        title: one.chat.title.clone(),
-                        kind: one.chat.kind.word().to_owned(),
-                        unread: unread(connection, one.chat.id, &name, one.read_seq)?,
-                        message: render::entry(&one.entry),
-                    });
-                }
-            }
-            Ok(Mentions { mentions, more })
-        })?)
+        Ok(self.store.read(|connection| mentions_for(connection, who, limit))?)
     }
+}
+
+/// Reads the chats in which something unread is for a principal.
+pub(in crate::ops) fn mentions_for(connection: &Connection, who: &Principal, limit: u32) -> Result<Mentions, StoreError> {
+    let seat = Seat::of(connection, who)?;
+    let name = who.to_string();
+    let mut found = mentions_of(connection, &name, limit + 1)?;
+    let more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    let mut mentions = Vec::new();
+    for one in found {
+        if seat.sees(connection, &one.chat)? {
+            mentions.push(MentionView {
+                chat_id: one.chat.id.0,
+                title: one.chat.title.clone(),
+                kind: one.chat.kind.word().to_owned(),
+                unread: unread(connection, one.chat.id, &name, one.read_seq)?,
+                message: render::entry(&one.entry),
+            });
+        }
+    }
+    Ok(Mentions { mentions, more })
 }

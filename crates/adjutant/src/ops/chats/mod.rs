@@ -12,6 +12,7 @@ mod stats;
 mod turns;
 mod window;
 
+pub(super) use mentions::mentions_for;
 pub use presence::Presence;
 pub(super) use render::entry as shown_entry;
 pub(super) use seat::Seat;

@@ -189,6 +189,8 @@ impl Ops {
                         input,
                     };
                     tx.dispatch(&new)?;
+                    // The chat gets the answer, or why there is none.
+                    tx.notify_elsewhere(id)?;
                     if under.is_none() {
                         tx.place_in_root(id, chat.scope.root)?;
                     }

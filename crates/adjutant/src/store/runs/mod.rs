@@ -12,6 +12,7 @@ pub use spec::{RunInput, harness_word, measure_of, permissions_of, prompt_word, 
 pub(super) use write::first_line;
 
 use super::StoreError;
+use adjutant_core::attention::{self, Facts, Need, Shortfall, Standing};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::report::Claim;
 use adjutant_core::run::OpenRequests;
@@ -89,8 +90,12 @@ pub struct Run {
     pub holding: i64,
     pub rank: Rank,
     pub last_seq: EventSeq,
-    /// The event by which it stopped or finished.
+    /// The event by which it stopped or finished. Nothing where it awaits its requests.
     pub end_seq: Option<EventSeq>,
+    /// How it fell short of what its dispatcher wanted, although it succeeded.
+    pub shortfall: Option<Shortfall>,
+    /// Its owner was notified of its newest stop or end.
+    pub is_owner_notified: bool,
 }
 
 impl Run {
@@ -123,6 +128,28 @@ impl Run {
     pub fn noticed_seq(&self) -> Option<EventSeq> {
         let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
         silent.max(self.overdue_seq.filter(|_| self.overdue_since().is_some()))
+    }
+
+    /// Tells whether it is stopped until its requests are settled, and resumes by itself then.
+    fn awaits_requests(&self) -> bool {
+        matches!(self.state, RunState::Stopped { .. }) && self.end_seq.is_none()
+    }
+
+    /// Returns where it stands for whoever waits for it.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        attention::standing(self.state, self.awaits_requests())
+    }
+
+    /// Returns what it needs of somebody.
+    #[must_use]
+    pub fn need(&self) -> Option<Need> {
+        attention::need(&Facts {
+            state: self.state,
+            awaits_requests: self.awaits_requests(),
+            shortfall: self.shortfall,
+            is_owner_notified: self.is_owner_notified,
+        })
     }
 
     /// Returns what its open requests say about its status word.
@@ -191,7 +218,7 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
-  active_since, estimate_ms, overdue_at, overdue_seq FROM runs";
+  active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -347,10 +374,12 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         rank,
         last_seq: EventSeq(row.get(35)?),
         end_seq: row.get::<_, Option<i64>>(36)?.map(EventSeq),
+        shortfall: row.get::<_, Option<String>>(60)?.as_deref().and_then(Shortfall::from_word),
+        is_owner_notified: row.get(61)?,
     }))
 }
 
-fn list(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Run>, StoreError> {
+pub(in crate::store) fn list(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Run>, StoreError> {
     connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
@@ -427,17 +456,6 @@ pub fn runs_newest(connection: &Connection, owner: Option<&Principal>, all: bool
         u64::try_from(total).unwrap_or(0).saturating_sub(runs.len() as u64)
     };
     Ok(Page { runs, more })
-}
-
-/// Reads up to `limit` runs that stopped or finished after `after`, oldest end first.
-///
-/// # Errors
-/// A failure of the store.
-pub fn ended_after(connection: &Connection, owner: Option<&Principal>, after: EventSeq, limit: u32) -> Result<Vec<Run>, StoreError> {
-    match owner {
-        Some(owner) => list(connection, "WHERE end_seq > ?1 AND owner = ?2 ORDER BY end_seq LIMIT ?3", params![after.0, owner.to_string(), limit]),
-        None => list(connection, "WHERE end_seq > ?1 ORDER BY end_seq LIMIT ?2", params![after.0, limit]),
-    }
 }
 
 /// Reads every run that may have a live attempt.

@@ -200,7 +200,7 @@ impl Trial<'_> {
                 }
                 continue;
             }
-            let Some(ended) = news.ended.into_iter().find(|ended| ended.run_id == id) else { continue };
+            let Some(ended) = news.ended.into_iter().chain(news.stopped).find(|ended| ended.run_id == id) else { continue };
             if ended.state == "finished" || seen.stopped {
                 break;
             }
@@ -249,7 +249,7 @@ impl Trial<'_> {
                 break;
             };
             let Some(request) = news.needs.first() else {
-                if news.ended.iter().any(|ended| ended.run_id == id) {
+                if news.ended.iter().chain(&news.stopped).any(|ended| ended.run_id == id) {
                     break;
                 }
                 continue;

@@ -1,0 +1,251 @@
+//! What needs somebody: which runs stand still until somebody acts, and of which ends the owner has not
+//! been notified.
+//!
+//! This is the one definition. Every list and every wait classifies runs with [`standing`] and [`need`];
+//! open requests and unread messages need somebody by themselves.
+
+use crate::report::{Accepted, Verdict};
+use crate::{Outcome, RunState, StopReason};
+
+/// How a run that succeeded by its own account fell short of what its dispatcher wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shortfall {
+    /// Its acceptance command failed.
+    NotAccepted,
+    /// Its acceptance command could not be run, or nobody knows how it ended.
+    NotChecked,
+    /// Its report claims what was seen not to be so.
+    Contradicted,
+}
+
+impl Shortfall {
+    pub const ALL: [Self; 3] = [Self::NotAccepted, Self::NotChecked, Self::Contradicted];
+
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotAccepted => "not_accepted",
+            Self::NotChecked => "not_checked",
+            Self::Contradicted => "contradicted",
+        }
+    }
+
+    /// Returns the shortfall that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shortfall| shortfall.word() == word)
+    }
+
+    /// Tells whether the run counts as not succeeded. A contradicted report alone does not fail a run.
+    #[must_use]
+    pub fn fails(self) -> bool {
+        match self {
+            Self::NotAccepted | Self::NotChecked => true,
+            Self::Contradicted => false,
+        }
+    }
+}
+
+/// Returns how a run that succeeded fell short: by its acceptance command, else by its report.
+#[must_use]
+pub fn shortfall(accepted: Option<&Accepted>, report: Option<Verdict>) -> Option<Shortfall> {
+    match accepted.map(Accepted::passed) {
+        Some(Some(false)) => Some(Shortfall::NotAccepted),
+        Some(None) => Some(Shortfall::NotChecked),
+        Some(Some(true)) | None => (report == Some(Verdict::Contradicted)).then_some(Shortfall::Contradicted),
+    }
+}
+
+/// Where a run stands for whoever waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// Queued or live, or stopped until something else happens: an answer, the end of a child run, the end of
+    /// a rate limit.
+    Underway,
+    /// Nothing resumes it by itself.
+    Stopped(StopReason),
+    /// Somebody paused it on purpose, and resumes it when they want to.
+    Paused,
+    Finished,
+}
+
+/// Returns where a run stands. `awaits_requests`: it resumes by itself when its requests are settled.
+#[must_use]
+pub fn standing(state: RunState, awaits_requests: bool) -> Standing {
+    match state {
+        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => Standing::Underway,
+        RunState::Stopped { .. } if awaits_requests => Standing::Underway,
+        RunState::Stopped { reason, .. } => match reason {
+            StopReason::Parked | StopReason::RateLimited => Standing::Underway,
+            StopReason::Paused => Standing::Paused,
+            StopReason::Blocker | StopReason::Error | StopReason::ResourceLimit | StopReason::SupervisorLost | StopReason::Cancelled => {
+                Standing::Stopped(reason)
+            }
+        },
+        RunState::Finished(_) => Standing::Finished,
+    }
+}
+
+/// What is known of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    pub state: RunState,
+    /// It resumes by itself when its requests are settled.
+    pub awaits_requests: bool,
+    pub shortfall: Option<Shortfall>,
+    /// Its owner was notified of its newest stop or end.
+    pub is_owner_notified: bool,
+}
+
+/// What a run needs of somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// To be resumed or cancelled.
+    Resume(StopReason),
+    /// That its owner is notified of how it ended.
+    Notice(BadEnd),
+}
+
+/// An end that its owner has to know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BadEnd {
+    Failed,
+    NotStarted,
+    Lost,
+    Short(Shortfall),
+}
+
+impl BadEnd {
+    /// Returns the stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::NotStarted => "not_started",
+            Self::Lost => "lost",
+            Self::Short(shortfall) => shortfall.word(),
+        }
+    }
+}
+
+/// Returns what a run needs of somebody. A stopped run needs it for as long as it is stopped, an end until
+/// the owner was notified. A cancelled run needs nobody: somebody ended it on purpose.
+#[must_use]
+pub fn need(facts: &Facts) -> Option<Need> {
+    let Facts { state, awaits_requests, shortfall, is_owner_notified } = *facts;
+    match (standing(state, awaits_requests), state) {
+        (Standing::Stopped(reason), _) => Some(Need::Resume(reason)),
+        (Standing::Finished, RunState::Finished(outcome)) if !is_owner_notified => bad_end(outcome, shortfall).map(Need::Notice),
+        _ => None,
+    }
+}
+
+fn bad_end(outcome: Outcome, shortfall: Option<Shortfall>) -> Option<BadEnd> {
+    match outcome {
+        Outcome::Succeeded => shortfall.map(BadEnd::Short),
+        Outcome::Failed(_) => Some(BadEnd::Failed),
+        Outcome::SpawnFailed => Some(BadEnd::NotStarted),
+        Outcome::Lost => Some(BadEnd::Lost),
+        Outcome::Cancelled => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cause, Exit, Failure, Time};
+    use proptest::prelude::*;
+
+    fn reason() -> impl Strategy<Value = StopReason> {
+        proptest::sample::select(StopReason::ALL.to_vec())
+    }
+
+    fn outcome() -> impl Strategy<Value = Outcome> {
+        prop_oneof![
+            Just(Outcome::Succeeded),
+            Just(Outcome::Failed(Failure::Exit(Exit::Code(1)))),
+            Just(Outcome::Failed(Failure::Reported)),
+            proptest::sample::select(Cause::ALL.to_vec()).prop_map(|cause| Outcome::Failed(Failure::Agent(cause))),
+            Just(Outcome::Cancelled),
+            Just(Outcome::SpawnFailed),
+            Just(Outcome::Lost),
+        ]
+    }
+
+    fn facts() -> impl Strategy<Value = Facts> {
+        let state = prop_oneof![
+            Just(RunState::Queued),
+            Just(RunState::Starting),
+            Just(RunState::Running),
+            reason().prop_map(RunState::Stopping),
+            reason().prop_map(|reason| RunState::Stopped { reason, until: Time(1) }),
+            outcome().prop_map(RunState::Finished),
+        ];
+        let shortfall = proptest::option::of(proptest::sample::select(Shortfall::ALL.to_vec()));
+        (state, any::<bool>(), shortfall, any::<bool>()).prop_map(|(state, awaits_requests, shortfall, is_owner_notified)| Facts {
+            state,
+            awaits_requests,
+            shortfall,
+            is_owner_notified,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn run_that_goes_on_by_itself_needs_nobody(facts in facts()) {
+            if standing(facts.state, facts.awaits_requests) == Standing::Underway {
+                prop_assert_eq!(need(&facts), None);
+            }
+        }
+
+        #[test]
+        fn stopped_run_needs_somebody_whatever_the_owner_knows(facts in facts()) {
+            let told = Facts { is_owner_notified: !facts.is_owner_notified, ..facts };
+            if let Standing::Stopped(reason) = standing(facts.state, facts.awaits_requests) {
+                prop_assert_eq!(need(&facts), Some(Need::Resume(reason)));
+                prop_assert_eq!(need(&told), need(&facts));
+            }
+        }
+
+        #[test]
+        fn notified_end_needs_nobody_and_each_other_bad_end_does(facts in facts()) {
+            if let RunState::Finished(outcome) = facts.state {
+                let is_bad = match outcome {
+                    Outcome::Succeeded => facts.shortfall.is_some(),
+                    Outcome::Cancelled => false,
+                    Outcome::Failed(_) | Outcome::SpawnFailed | Outcome::Lost => true,
+                };
+                prop_assert_eq!(matches!(need(&facts), Some(Need::Notice(_))), is_bad && !facts.is_owner_notified);
+            } else {
+                prop_assert!(!matches!(need(&facts), Some(Need::Notice(_))));
+            }
+        }
+    }
+
+    #[test]
+    fn parked_rate_limited_and_paused_runs_need_nobody() {
+        let of = |reason| {
+            let state = RunState::Stopped { reason, until: Time(1) };
+            need(&Facts { state, awaits_requests: false, shortfall: None, is_owner_notified: false })
+        };
+        for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::Paused] {
+            assert_eq!(of(reason), None, "{reason:?}");
+        }
+        for reason in [StopReason::Blocker, StopReason::Error, StopReason::ResourceLimit, StopReason::SupervisorLost] {
+            assert_eq!(of(reason), Some(Need::Resume(reason)));
+        }
+    }
+
+    #[test]
+    fn acceptance_command_counts_before_the_report() {
+        let failed = Accepted::Ended(Exit::Code(1));
+        assert_eq!(shortfall(Some(&failed), Some(Verdict::Contradicted)), Some(Shortfall::NotAccepted));
+        assert_eq!(shortfall(Some(&Accepted::NotKnown("lost".to_owned())), None), Some(Shortfall::NotChecked));
+        assert_eq!(shortfall(Some(&Accepted::Ended(Exit::Code(0))), Some(Verdict::Contradicted)), Some(Shortfall::Contradicted));
+        assert_eq!(shortfall(None, Some(Verdict::Unverified)), None);
+        for shortfall in Shortfall::ALL {
+            assert_eq!(Shortfall::from_word(shortfall.word()), Some(shortfall));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Runs that need somebody, and what their owners were notified of.
+//!
+//! What counts as a stop or an end is decided by [`adjutant_core::attention`]; the conditions here are made
+//! of it.
+
+use super::runs::list;
+use super::{Page, Run, StoreError, Tx};
+use adjutant_core::attention::{Shortfall, Standing, standing};
+use adjutant_core::{EventSeq, Principal, RunId, RunState, StopReason, Time};
+use rusqlite::{Connection, params};
+use std::sync::LazyLock;
+
+/// Written for a run whose owner is notified of its end in another way.
+const NOTIFIED_ELSEWHERE: i64 = i64::MAX;
+
+/// The reasons of stops after which a run stands so, as an SQL list.
+fn reasons(wanted: impl Fn(Standing) -> bool) -> String {
+    let stands = |reason: &StopReason| wanted(standing(RunState::Stopped { reason: *reason, until: Time(0) }, false));
+    let words: Vec<String> = StopReason::ALL.iter().filter(|reason| stands(reason)).map(|reason| format!("'{}'", reason.word())).collect();
+    words.join(", ")
+}
+
+/// Stopped, and nothing resumes it by itself. A stop without `end_seq` awaits the run's requests.
+static NEEDS_RESUME: LazyLock<String> = LazyLock::new(|| {
+    let reasons = reasons(|standing| matches!(standing, Standing::Stopped(_)));
+    format!("state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons})")
+});
+/// Over for whoever waits: finished, or paused on purpose.
+static IS_OVER: LazyLock<String> = LazyLock::new(|| {
+    let reasons = reasons(|standing| standing == Standing::Paused);
+    format!("(state = 'finished' OR state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons}))")
+});
+static IS_UNDERWAY: LazyLock<String> = LazyLock::new(|| {
+    let reasons = reasons(|standing| standing == Standing::Underway);
+    format!("(state NOT IN ('stopped', 'finished') OR state = 'stopped' AND (end_seq IS NULL OR stop_reason IN ({reasons})))")
+});
+/// Ended otherwise than its owner wanted.
+static IS_BAD_END: &str = "state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IS NOT NULL)";
+/// Did not succeed, as exit codes have it.
+static HAS_FAILED: LazyLock<String> = LazyLock::new(|| {
+    let words: Vec<String> = Shortfall::ALL.iter().filter(|shortfall| shortfall.fails()).map(|shortfall| format!("'{}'", shortfall.word())).collect();
+    format!("state = 'finished' AND (outcome <> 'succeeded' OR shortfall IN ({}))", words.join(", "))
+});
+
+/// Returns the condition on the owner of what a caller sees, the caller being `?1`: the person sees all runs.
+fn is_seen_by(who: &Principal) -> &'static str {
+    // A parameter that is not used would be refused.
+    if *who == Principal::Person { "?1 = ?1" } else { "owner = ?1" }
+}
+
+fn count(connection: &Connection, condition: &str, values: impl rusqlite::Params) -> Result<u64, StoreError> {
+    let sql = format!("SELECT count(*) FROM runs {condition}");
+    let count: i64 = connection.prepare_cached(&sql)?.query_row(values, |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// Reads up to `limit` stopped runs that nothing resumes by itself, the longest stopped first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn stopped_runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
+    let condition = format!("INDEXED BY runs_stopped WHERE {} AND {}", *NEEDS_RESUME, is_seen_by(who));
+    let caller = who.to_string();
+    let runs = list(connection, &format!("{condition} ORDER BY end_seq LIMIT ?2"), params![caller, limit])?;
+    let more = if runs.len() < limit as usize { 0 } else { count(connection, &condition, [&caller])?.saturating_sub(runs.len() as u64) };
+    Ok(Page { runs, more })
+}
+
+/// Reads the stopped runs below a run that nothing resumes by itself, the longest stopped first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn stopped_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let has_children: bool =
+        connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?.query_row([run.to_string()], |row| row.get(0))?;
+    if !has_children {
+        return Ok(Vec::new());
+    }
+    let below = "WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 UNION SELECT r.id FROM runs r JOIN below b ON r.parent = b.id)
+         SELECT id FROM below";
+    list(connection, &format!("WHERE {} AND id IN ({below}) ORDER BY end_seq LIMIT ?2", *NEEDS_RESUME), params![run.to_string(), limit])
+}
+
+/// Reads up to `limit` of the caller's own runs whose bad end it was not notified of, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unnotified_bad_ends(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
+    let condition = format!("INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND {IS_BAD_END}");
+    let caller = who.to_string();
+    let runs = list(connection, &format!("{condition} ORDER BY end_seq LIMIT ?2"), params![caller, limit])?;
+    let more = if runs.len() < limit as usize { 0 } else { count(connection, &condition, [&caller])?.saturating_sub(runs.len() as u64) };
+    Ok(Page { runs, more })
+}
+
+/// Reads up to `limit` runs that are over and of which the caller does not know: its own of which it was
+/// not notified, and those in its scope that ended after `after`. Oldest end first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unknown_ends(connection: &Connection, who: &Principal, after: EventSeq, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let caller = who.to_string();
+    let own = format!("INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND {} ORDER BY end_seq LIMIT ?2", *IS_OVER);
+    let mut found = list(connection, &own, params![caller, limit])?;
+    let since = format!("INDEXED BY runs_ends WHERE end_seq > ?2 AND {} AND {} ORDER BY end_seq LIMIT ?3", is_seen_by(who), *IS_OVER);
+    found.extend(list(connection, &since, params![caller, after.0, limit])?);
+    found.sort_by_key(|run| run.end_seq);
+    found.dedup_by_key(|run| run.id);
+    found.truncate(limit as usize);
+    Ok(found)
+}
+
+/// Counts what [`unknown_ends`] would read beyond a position, and finds the first of them that has failed.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unknown_ends_beyond(connection: &Connection, who: &Principal, after: EventSeq, beyond: EventSeq) -> Result<(u64, Option<Run>), StoreError> {
+    let condition = format!(
+        "INDEXED BY runs_ends WHERE end_seq > ?3 AND {} AND (owner = ?1 AND end_seq > notified_seq OR {} AND end_seq > ?2)",
+        *IS_OVER,
+        is_seen_by(who)
+    );
+    let caller = who.to_string();
+    let more = count(connection, &condition, params![caller, after.0, beyond.0])?;
+    let failed = list(connection, &format!("{condition} AND {} ORDER BY end_seq LIMIT 1", *HAS_FAILED), params![caller, after.0, beyond.0])?.pop();
+    Ok((more, failed))
+}
+
+/// Reads up to `limit` runs that are under way, newest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn underway_runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let caller = who.to_string();
+    let condition = format!("INDEXED BY runs_unfinished WHERE state <> 'finished' AND {} AND {}", *IS_UNDERWAY, is_seen_by(who));
+    list(connection, &format!("{condition} ORDER BY no DESC LIMIT ?2"), params![caller, limit])
+}
+
+impl Tx<'_> {
+    /// Records that the owner of runs was notified of how these stopped or ended, each up to a position.
+    /// Runs of others stay as they are. Returns how many there were.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_notified(&mut self, owner: &Principal, runs: &[(RunId, EventSeq)]) -> Result<u64, StoreError> {
+        let mut changed = 0;
+        for (run, until) in runs {
+            changed += self
+                .prepare("UPDATE runs SET notified_seq = end_seq WHERE id = ?1 AND owner = ?2 AND end_seq > notified_seq AND end_seq <= ?3")?
+                .execute(params![run.to_string(), owner.to_string(), until.0])?;
+        }
+        Ok(changed as u64)
+    }
+
+    /// Records that an owner was notified of all stops and ends up to a position. Returns how many there were.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_all_notified(&mut self, owner: &Principal, until: EventSeq) -> Result<u64, StoreError> {
+        let changed = self
+            .prepare(
+                "UPDATE runs INDEXED BY runs_unnotified SET notified_seq = end_seq WHERE owner = ?1 AND end_seq > notified_seq AND end_seq <= ?2",
+            )?
+            .execute(params![owner.to_string(), until.0])?;
+        Ok(changed as u64)
+    }
+
+    /// Records that the owner of a run is notified of its end in another way than by lists and waits.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn notify_elsewhere(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET notified_seq = ?2 WHERE id = ?1")?.execute(params![run.to_string(), NOTIFIED_ELSEWHERE])?;
+        Ok(())
+    }
+
+    /// Records how a run that succeeded fell short.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_shortfall(&mut self, run: RunId, shortfall: Shortfall) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET shortfall = ?2 WHERE id = ?1")?.execute(params![run.to_string(), shortfall.word()])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,357 @@
+//! What needs somebody: one notion in every list and every wait, and nobody is told late or never.
+
+use crate::mcp::{Session, text};
+use crate::support::TestHome;
+use adjutant::view::{AttentionList, ConfirmNotified, ListAttention, Wait, Waited};
+use serde_json::{Value, json};
+
+/// A run that says what it needs before it stops; the last line of its output says nothing.
+const BLOCKED: &str = "say working on it\ntool stop_work {\"stop_reason\":\"blocker\",\"blocker_type\":\"external_dependency\",\
+    \"details\":\"node_modules is missing\",\"resume_requirements\":\"npm install\"}\nsay [/STOP_WORK]";
+
+fn blocked(home: &TestHome, name: &str) {
+    home.start(name, BLOCKED);
+    home.until_status(name, "stopped");
+}
+
+fn parent(home: &TestHome) -> Session {
+    Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true)
+}
+
+/// Starts a run of a client and waits until it has this status, as the person sees it.
+fn client_run(home: &TestHome, session: &mut Session, name: &str, script: &str, status: &str) {
+    session.done("run_subagent", json!({"agent": "echo", "name": name, "prompt": format!("---\n{script}")}));
+    home.until_status(name, status);
+}
+
+fn names(runs: &Value) -> Vec<&str> {
+    runs.as_array().expect("runs").iter().filter_map(|run| run["name"].as_str()).collect()
+}
+
+#[test]
+fn wait_until_all_reports_a_failure_before_the_call_and_only_once() {
+    let home = TestHome::new();
+    home.start("bad", "fail 3");
+    home.start("good", "say fine");
+    home.finished("bad");
+    home.finished("good");
+    let waited = home.adj(&["wait", "--until", "all"]);
+    assert_eq!(waited.code, 1, "{waited:?}");
+    assert!(waited.out.contains("bad") && waited.out.contains("good"), "{waited:?}");
+    let again = home.adj(&["wait", "--until", "all"]);
+    assert!(again.code == 0 && again.err.contains("nothing to wait for"), "{again:?}");
+    assert_eq!(home.adj(&["wait", "--until", "all", "bad"]).code, 1, "by name it is reported as often as it is asked for");
+}
+
+#[test]
+fn failure_before_the_call_counts_beside_a_later_success() {
+    let home = TestHome::new();
+    home.start("bad", "fail 3");
+    home.finished("bad");
+    home.start("good", "ask \"Go on?\"\ndone");
+    home.until_status("good", "waiting_parent_reply");
+    home.ok(&["reply", "good", "yes"]);
+    let waited = home.adj(&["wait", "--until", "all"]);
+    assert_eq!(waited.code, 1, "{waited:?}");
+}
+
+#[test]
+fn wait_after_a_success_returns_it_with_0() {
+    let home = TestHome::new();
+    home.start("good", "say fine");
+    home.finished("good");
+    assert!(home.adj(&["inbox"]).err.contains("nothing is open"), "a success needs nobody");
+    let waited = home.adj(&["wait", "--until", "all"]);
+    assert!(waited.code == 0 && waited.out.contains("good"), "{waited:?}");
+    assert!(home.adj(&["wait"]).err.contains("nothing to wait for"));
+}
+
+#[test]
+fn failed_end_is_in_the_inbox_until_the_owner_is_told() {
+    let home = TestHome::new();
+    home.start("bad", "fail 3");
+    home.finished("bad");
+    let value: Value = serde_json::from_str(&home.ok(&["--json", "inbox"])).expect("JSON");
+    assert_eq!((&value["runs"][0]["name"], &value["runs"][0]["attention"]["why"]), (&json!("bad"), &json!("failed")), "{value}");
+    let ps = home.adj(&["ps"]);
+    assert!(ps.err.contains("Needs you: 1 → adj show bad"), "{ps:?}");
+    // Looking is not being told: a script that waits later has to learn of it.
+    home.show("bad");
+    assert!(home.ok(&["inbox"]).contains("bad"));
+    assert_eq!(home.adj(&["wait"]).code, 1);
+    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    assert!(!home.adj(&["ps"]).err.contains("Needs you"));
+}
+
+#[test]
+fn retry_counts_as_knowing_how_the_run_ended() {
+    let home = TestHome::new();
+    home.start("bad", "fail 3");
+    home.finished("bad");
+    let again = home.ok(&["retry", "bad"]);
+    home.finished(again.trim());
+    let value: Value = serde_json::from_str(&home.ok(&["--json", "inbox"])).expect("JSON");
+    assert_eq!(names(&value["runs"]), [again.trim()], "{value}");
+}
+
+#[test]
+fn success_that_was_not_accepted_needs_its_owner() {
+    let home = TestHome::new();
+    home.ok(&["run", "-d", "-a", "echo", "-n", "refused", "--accept", "false", "say z\n"]);
+    home.finished("refused");
+    let inbox = home.ok(&["inbox"]);
+    assert!(inbox.contains("refused") && inbox.contains("its acceptance command failed"), "{inbox}");
+    assert_eq!(home.adj(&["wait", "--until", "all"]).code, 1);
+    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+}
+
+#[test]
+fn contradicted_report_needs_its_owner_and_is_no_failure() {
+    let home = TestHome::new();
+    home.start(
+        "boasts",
+        "tool update_subagent_status {\"status\":\"completed\",\"summary\":\"wrote it\",\"deliverables\":[\"not/there.txt\"]}\nsay done",
+    );
+    assert_eq!(home.finished("boasts")["report"]["verdict"], "contradicted");
+    let inbox = home.ok(&["inbox"]);
+    assert!(inbox.contains("boasts") && inbox.contains("contradicted"), "{inbox}");
+    assert_eq!(home.adj(&["wait", "--until", "all"]).code, 0);
+    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+}
+
+#[test]
+fn stopped_run_is_in_every_list_with_its_reason_and_need() {
+    let home = TestHome::new();
+    blocked(&home, "stuck");
+    for told in [false, true] {
+        let inbox = home.adj(&["inbox"]);
+        for words in ["stuck", "stopped: blocker", "node_modules is missing", "needs: npm install"] {
+            assert!(inbox.out.contains(words), "{words:?}, told {told}: {inbox:?}");
+        }
+        assert!(inbox.err.contains("next: adj resume stuck"), "{inbox:?}");
+        let ps = home.adj(&["ps"]);
+        assert!(ps.out.contains("node_modules is missing") && ps.err.contains("Needs you: 1 → adj resume stuck"), "{ps:?}");
+        for args in [vec!["wait"], vec!["wait", "--until", "all"], vec!["wait", "--until", "any", "stuck"], vec!["wait", "stuck"]] {
+            let waited = home.adj(&args);
+            assert_eq!(waited.code, 3, "{args:?}, told {told}: {waited:?}");
+            assert!(waited.out.contains("node_modules is missing") && waited.out.contains("needs: npm install"), "{args:?}: {waited:?}");
+            assert!(!waited.out.contains("STOP_WORK") && waited.err.contains("adj resume stuck"), "{args:?}: {waited:?}");
+        }
+    }
+    let refused = home.adj(&["--json", "wait", "stuck"]);
+    assert!(refused.code == 3 && refused.err.contains("needs_input") && refused.err.contains("npm install"), "{refused:?}");
+    home.ok(&["cancel", "stuck"]);
+    assert!(home.adj(&["inbox"]).err.contains("nothing is open"), "somebody ended it on purpose");
+    assert_eq!(home.adj(&["wait"]).code, 1, "a wait reports that it was cancelled");
+}
+
+#[test]
+fn run_with_wait_ends_with_3_and_the_words_of_the_stop() {
+    let home = TestHome::new();
+    let ran = home.adj(&["run", "-w", "-a", "echo", "-n", "stuck", &format!("{BLOCKED}\n")]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.out.contains("node_modules is missing") && ran.out.contains("npm install") && !ran.out.contains("STOP_WORK"), "{ran:?}");
+}
+
+#[test]
+fn used_up_time_needs_somebody_and_offers_the_choices() {
+    let home = TestHome::new();
+    home.ok(&["run", "-d", "-a", "echo", "-n", "slow", "--timeout", "1s", "say first\nhang\n"]);
+    home.until_status("slow", "stopped");
+    let waited = home.adj(&["wait"]);
+    assert!(waited.code == 3 && waited.out.contains("slow  ■ stopped: time limit"), "{waited:?}");
+    assert!(waited.err.contains("adj resume slow --choice skip|retry|delegate|reduce"), "{waited:?}");
+}
+
+#[test]
+fn paused_run_needs_nobody_and_a_wait_for_it_ends_with_3() {
+    let home = TestHome::new();
+    home.start("pausing", "say first\nhang");
+    home.until_log("pausing", "first");
+    home.ok(&["pause", "pausing"]);
+    home.until_status("pausing", "stopped");
+    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    let waited = home.adj(&["wait", "pausing"]);
+    assert!(waited.code == 3 && waited.err.contains("adj resume pausing"), "{waited:?}");
+}
+
+#[test]
+fn stop_that_was_told_does_not_end_waits_for_others() {
+    let home = TestHome::new();
+    blocked(&home, "stuck");
+    assert_eq!(home.adj(&["wait"]).code, 3);
+    home.start("works", "hang");
+    home.until_status("works", "running");
+    let waited = home.adj(&["wait", "--timeout", "1s"]);
+    assert_eq!(waited.code, 124, "{waited:?}");
+    assert!(waited.err.contains("timed out: 1 working, 1 waiting for you"), "{waited:?}");
+}
+
+#[test]
+fn time_limit_of_a_wait_counts_those_that_wait_apart() {
+    let home = TestHome::new();
+    home.start("works", "hang");
+    home.start("asks", "ask \"Which?\"");
+    home.until_status("asks", "waiting_parent_reply");
+    home.until_status("works", "running");
+    let waited = home.adj(&["wait", "--until", "all", "--timeout", "1s"]);
+    assert!(waited.code == 124 && waited.err.contains("timed out: 1 working, 1 waiting for you"), "{waited:?}");
+    let ps = home.adj(&["ps"]);
+    assert!(ps.err.contains("Needs you: 1 → adj reply Q1"), "{ps:?}");
+}
+
+#[test]
+fn approval_and_delegation_are_called_so_and_the_oldest_is_hinted_at() {
+    let home = TestHome::new();
+    home.start("first", "approve \"rm -rf target/\"");
+    home.until_status("first", "waiting_parent_reply");
+    home.start("second", "ask \"Which?\"");
+    home.until_status("second", "waiting_parent_reply");
+    let ps = home.adj(&["ps"]);
+    assert!(ps.out.contains("? approve Q1") && ps.out.contains("? asks Q2"), "{ps:?}");
+    assert!(ps.err.contains("Needs you: 2 → adj approve Q1"), "{ps:?}");
+}
+
+#[test]
+fn client_is_told_first_of_what_stopped_or_failed_before_its_wait() {
+    let home = TestHome::new();
+    let mut alice = parent(&home);
+    client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
+    client_run(&home, &mut alice, "bad", "fail 3", "error");
+    let first = alice.tool("wait_for_subagents", json!({}));
+    let data = &first["structuredContent"];
+    assert_eq!((names(&data["stopped"]), names(&data["ended"])), (vec!["stuck"], vec!["bad"]), "{first}");
+    assert!(text(&first).contains("node_modules is missing") && text(&first).contains("npm install"), "{}", text(&first));
+    assert!(text(&first).contains("next: steer_subagent action=resume run_id=stuck"), "{}", text(&first));
+    let second = alice.tool("wait_for_subagents", json!({"cursor": data["cursor"]}));
+    let data = &second["structuredContent"];
+    assert_eq!((names(&data["stopped"]), names(&data["ended"])), (vec!["stuck"], vec![]), "an end is told once: {second}");
+    assert!(!text(&second).contains("no live run"), "{}", text(&second));
+}
+
+#[test]
+fn client_that_dies_with_the_reply_is_told_again() {
+    let home = TestHome::new();
+    let mut alice = parent(&home);
+    client_run(&home, &mut alice, "bad", "fail 3", "error");
+    assert_eq!(names(&alice.done("wait_for_subagents", json!({}))["ended"]), ["bad"]);
+    drop(alice);
+    let mut alice = parent(&home);
+    assert_eq!(names(&alice.done("wait_for_subagents", json!({}))["ended"]), ["bad"], "nothing showed that it had the reply");
+    alice.done("list_agents", json!({}));
+    drop(alice);
+    let mut alice = parent(&home);
+    assert!(names(&alice.done("wait_for_subagents", json!({}))["ended"]).is_empty(), "its next call did");
+}
+
+#[test]
+fn wait_for_one_run_does_not_count_as_telling_of_others() {
+    let home = TestHome::new();
+    let mut alice = parent(&home);
+    client_run(&home, &mut alice, "bad", "fail 3", "error");
+    client_run(&home, &mut alice, "good", "say fine", "success");
+    let named = alice.done("wait_for_subagents", json!({"run_ids": ["good"]}));
+    assert_eq!(names(&named["ended"]), ["good"]);
+    let all = alice.done("wait_for_subagents", json!({"cursor": named["cursor"]}));
+    assert_eq!(names(&all["ended"]), ["bad"], "{all}");
+}
+
+#[test]
+fn lists_of_a_client_show_its_stopped_runs_and_how_to_go_on() {
+    let home = TestHome::new();
+    let mut alice = parent(&home);
+    client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
+    for (tool, arguments) in [
+        ("get_pending_questions", json!({})),
+        ("get_pending_questions", json!({"run_id": "stuck"})),
+        ("check_subagent_status", json!({})),
+        ("check_subagent_status", json!({"run_id": "stuck"})),
+    ] {
+        let shown = alice.tool(tool, arguments);
+        assert!(text(&shown).contains("next: steer_subagent action=resume run_id=stuck"), "{tool}: {}", text(&shown));
+    }
+    let questions = alice.tool("get_pending_questions", json!({}));
+    assert!(text(&questions).contains("node_modules is missing") && text(&questions).contains("npm install"), "{}", text(&questions));
+    assert_eq!(questions["structuredContent"]["runs"][0]["attention"]["why"], "blocker", "{questions}");
+    let mut bob = Session::open(&home.home.dir, &home.work(), &["--client", "bob"], true);
+    assert_eq!(bob.done("get_pending_questions", json!({}))["runs"], json!([]), "it is hers");
+}
+
+#[test]
+fn pending_questions_beyond_the_first_page_are_counted_and_can_be_read() {
+    let home = TestHome::new();
+    let mut alice = parent(&home);
+    alice.done("run_subagent", json!({"agent": "echo", "name": "many", "prompt": "---\nasks 25 nowait why\nhang"}));
+    home.until("25 questions are open", || (home.show("many")["pending_total"] == 25).then_some(()));
+    for arguments in [json!({}), json!({"run_id": "many"})] {
+        let first = alice.tool("get_pending_questions", arguments.clone());
+        let data = &first["structuredContent"];
+        assert_eq!((data["questions"].as_array().map(Vec::len), &data["more"]), (Some(20), &json!(5)), "{first}");
+        assert!(text(&first).contains("5 more questions: get_pending_questions after=Q20"), "{}", text(&first));
+        let mut rest = arguments;
+        rest["after"] = json!("Q20");
+        let rest = alice.done("get_pending_questions", rest);
+        assert_eq!((rest["questions"].as_array().map(Vec::len), &rest["questions"][0]["number"], &rest["more"]), (Some(5), &json!("Q21"), &json!(0)));
+    }
+    let list = home.ok(&["--json", "inbox"]);
+    assert!(list.contains("\"number\":\"Q25\""), "{list}");
+}
+
+#[test]
+fn person_sees_what_needs_clients_and_is_not_told_in_their_place() {
+    let home = TestHome::new();
+    let mut alice = parent(&home);
+    client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
+    client_run(&home, &mut alice, "bad", "fail 3", "error");
+    let inbox = home.ok(&["inbox"]);
+    assert!(inbox.contains("stuck") && !inbox.contains("bad"), "a client's end is told to the client: {inbox}");
+    assert_eq!(home.adj(&["wait"]).code, 3);
+    let told = alice.done("wait_for_subagents", json!({}));
+    assert_eq!((names(&told["stopped"]), names(&told["ended"])), (vec!["stuck"], vec!["bad"]), "{told}");
+}
+
+#[test]
+fn only_the_owner_can_confirm_and_only_what_has_happened() {
+    let home = TestHome::new();
+    home.start("bad", "ask \"Go on?\"\nfail 3");
+    home.until_status("bad", "waiting_parent_reply");
+    let early = ConfirmNotified { until: Some(i64::MAX), ..ConfirmNotified::default() };
+    assert_eq!(home.call(&early, "k1").expect("taken").runs, 0);
+    home.ok(&["reply", "bad", "yes"]);
+    home.finished("bad");
+    let look = || home.call(&Wait::default(), "").expect("a look");
+    let (one, two): (Waited, Waited) = (look(), look());
+    assert_eq!((one.ended.len(), two.ended.len()), (1, 1), "a look tells nobody, and a repeated call gets the same");
+    assert_eq!(home.call(&ConfirmNotified { until: Some(one.cursor), ..ConfirmNotified::default() }, "k2").expect("taken").runs, 1);
+    let left: AttentionList = home.call(&ListAttention::default(), "").expect("a list");
+    assert_eq!((left.total(), look().outcome.as_str()), (0, "idle"));
+}
+
+#[test]
+fn unread_message_counts_among_what_needs_the_person() {
+    let home = TestHome::new();
+    let mut alice = parent(&home);
+    alice.done("send_message", json!({"to": "person", "message": "Redis or not?"}));
+    let ps = home.adj(&["ps"]);
+    assert!(ps.err.contains("Needs you: 1 → adj chat show 1"), "{ps:?}");
+    home.ok(&["chat", "show", "1"]);
+    assert!(!home.adj(&["ps"]).err.contains("Needs you"));
+}
+
+#[test]
+fn run_that_waits_for_a_stopped_child_is_not_waited_for() {
+    let home = TestHome::new();
+    let stop = BLOCKED.replace('"', "\\\"").replace('\n', "\\n");
+    let script = format!("delegate \"---\\n{stop}\" [blocks]\nsay after");
+    home.start("above", &script);
+    home.until_status("above", "waiting_parent_reply");
+    home.ok(&["approve", "above"]);
+    let child = home.until("the child has stopped", || {
+        let inbox: Value = serde_json::from_str(&home.ok(&["--json", "inbox"])).expect("JSON");
+        inbox["runs"][0]["name"].as_str().map(str::to_owned)
+    });
+    for args in [vec!["wait", "above"], vec!["wait", "above"], vec!["wait", "--until", "all", "above"], vec!["wait", "--until", "all"]] {
+        let waited = home.adj(&args);
+        assert!(waited.code == 3 && waited.out.contains(&child) && waited.out.contains("npm install"), "{args:?}: {waited:?}");
+    }
+}
