@@ -226,7 +226,7 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
 
 /// Uses chats as people do, so that what the hub keeps for that is part of its memory.
 async fn used(client: &Client) -> Result<()> {
-    for chat in client.call(&ListChats { status: None, limit: Some(1_000) }).await?.chats {
+    for chat in client.call(&ListChats { limit: Some(1_000), ..ListChats::default() }).await?.chats {
         client.call(&ShowChat { chat_id: chat.chat_id, ..ShowChat::default() }).await?;
     }
     timed(client, WORDS[0].0, true, 1).await.map(drop)

@@ -72,7 +72,7 @@ fn told<T: serde::Serialize>(data: &T, what: &str, which: &str, cx: &Context) ->
 
 async fn ls(args: &ChatLsArgs, cx: &Context) -> Ended {
     let status = args.all.then(|| "all".to_owned());
-    let list = cx.hub.call(&ListChats { status, limit: Some(args.limit.unwrap_or(CHATS_SHOWN_MAX)) }).await?;
+    let list = cx.hub.call(&ListChats { status, limit: Some(args.limit.unwrap_or(CHATS_SHOWN_MAX)), wait_ms: 0 }).await?;
     if cx.out.json {
         cx.out.list(&list.chats, u64::from(list.more), &[])?;
         return Ok(Exit::Done);

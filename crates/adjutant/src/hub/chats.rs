@@ -9,7 +9,7 @@ use crate::view::{
 /// Adds the calls about chats.
 pub(super) fn routes(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: StartChat| async move { hub.ops.tally.count(hub.ops.start_chat(caller, call).await) });
-    router = on(router, |hub, caller, call: ListChats| async move { hub.ops.tally.count(hub.ops.list_chats(&caller.who, &call)) });
+    router = on(router, |hub, caller, call: ListChats| async move { hub.ops.tally.count(hub.ops.list_chats(&caller.who, &call).await) });
     router = on(router, |hub, caller, call: ListMentions| async move { hub.ops.tally.count(hub.ops.list_mentions(&caller.who, &call)) });
     router = on(router, |hub, caller, call: ShowChat| async move { hub.ops.tally.count(hub.ops.show_chat(&caller.who, &call).await) });
     router = on(router, |hub, caller, call: Say| async move { hub.ops.tally.count(hub.ops.say(caller, call).await) });

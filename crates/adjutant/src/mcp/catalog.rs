@@ -92,17 +92,18 @@ const START_CHAT: ToolRow = ToolRow {
 const LIST_CHATS: ToolRow = ToolRow {
     name: "list_chats",
     title: "List chats",
-    about: "Use to find chats, with what is unread; with query, what was said in chats, answers, reports.",
+    about: "Use to find chats, what is unread, and the runs of your team; with query, what was said in chats, answers, reports.",
     params: &[
         Param::new("query", Kind::Text),
         Param::new("status", Kind::Word(&["active", "archived", "all"])),
         Param::new("limit", Kind::Integer),
+        Param::new("wait_s", Kind::Integer).compat_only(),
         LABEL,
     ],
     actions: &[Action::ListChats],
     effect: Effect::Reads,
     core: false,
-    output: &[("chats", "array", false), ("hits", "array", false), ("next", "string", true)],
+    output: &[("chats", "array", false), ("team", "array", false), ("hits", "array", false), ("next", "string", true)],
     run: |server, caller, args| Box::pin(chats::list_chats(server, caller, args)),
 };
 

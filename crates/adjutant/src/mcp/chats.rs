@@ -10,7 +10,7 @@ use super::text::{barred, cut, line, quoted};
 use crate::config;
 use crate::view::{
     Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, Search, SearchHit, ShowChat, StartChat,
-    unread_text,
+    TeammateView, unread_text,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -26,6 +26,10 @@ const ENTRY_CHARS_MIN: usize = 200;
 const MENTION_CHARS_MAX: usize = 300;
 /// Characters of an entry that was edited or pinned meanwhile.
 const CHANGED_CHARS_MAX: usize = 4_000;
+/// Siblings that are shown in the text of a list.
+const TEAM_LINES_MAX: usize = 8;
+/// Characters of a sibling's task.
+const TASK_CHARS_MAX: usize = 80;
 /// Longest first line that becomes the title of a chat.
 const TITLE_CHARS_MAX: usize = 80;
 
@@ -186,21 +190,42 @@ pub(super) async fn start_chat(server: &Server, _caller: &Caller, args: Args) ->
     done(shown.next(format!("send_message chat_id={}", chat.chat_id)))
 }
 
-pub(super) async fn list_chats(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn list_chats(server: &Server, caller: &Caller, args: Args) -> Ended {
     if let Some(query) = args.owned("query") {
         return search(server, query, args.count("limit")?).await;
     }
     let limit = args.count("limit")?.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
-    let list = server.client().call(&ListChats { status: args.owned("status"), limit: Some(limit) }).await?;
-    let shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
+    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
+    let call = ListChats { status: args.owned("status"), limit: Some(limit), wait_ms: ms(wait) };
+    let list = caller.held("waiting for a message", server.client().call(&call)).await??;
+    let mut shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
         .lines(list.chats.iter().map(chat_line))
-        .lines(list.more.then(|| "… and older ones: pass a larger limit".to_owned()));
+        .lines(list.more.then(|| "… and older ones: pass a larger limit".to_owned()))
+        .lines(list.team.iter().take(TEAM_LINES_MAX).map(teammate_line));
+    if !list.team.is_empty() {
+        shown = shown.with("team", list.team.iter().map(teammate_brief).collect::<Vec<_>>());
+        if list.team_more || list.team.len() > TEAM_LINES_MAX {
+            shown = shown.line("… and more runs of your team");
+        }
+    }
     let unread = list.chats.iter().find(|chat| chat.mentioned).or_else(|| list.chats.iter().find(|chat| chat.unread > 0));
     match (unread, list.chats.first()) {
         (Some(chat), _) => done(shown.next(format!("show_chat chat_id={}", chat.chat_id))),
-        (None, Some(_)) => done(shown.next("show_chat or send_message with a chat_id")),
+        (None, Some(_)) => done(shown.next("show_chat or send_message with a chat_id; list_chats wait_s=… waits for a message to you")),
+        (None, None) if !list.team.is_empty() => {
+            done(shown.line("no chats yet").next("send_message to=NAME; list_chats wait_s=… waits for a message to you"))
+        }
         (None, None) => done(shown.line("no chats yet").next("start_chat title=…")),
     }
+}
+
+fn teammate_brief(run: &TeammateView) -> Value {
+    let TeammateView { run_id, name, agent, status, task } = run;
+    json!({"run_id": run_id, "name": name, "agent": agent, "status": status, "task": shown_text(task, usize::MAX)})
+}
+
+fn teammate_line(run: &TeammateView) -> String {
+    format!("run {} ({}) {}: {}", line(&run.name, 60), line(&run.agent, 60), line(&run.status, 40), quoted(&run.task, TASK_CHARS_MAX))
 }
 
 async fn search(server: &Server, query: String, limit: Option<u64>) -> Ended {

@@ -29,6 +29,8 @@ pub enum Topic {
     Deadline,
     /// Anything about one chat.
     Chat(ChatId),
+    /// An entry names a participant (written down).
+    Mention(String),
     /// Something may have to be told to a webhook.
     Outbox,
     /// An agent has to answer in a chat, or a run that does has ended.

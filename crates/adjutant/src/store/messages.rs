@@ -1,6 +1,7 @@
 //! Messages to a run, kept until it has them.
 
-use super::{Run, StoreError, Tx, append_event};
+use super::{Run, StoreError, Tx, append_event, entry_by_id};
+use adjutant_core::chat::{ChatId, Participant};
 use adjutant_core::{EventKind, Principal, RequestId, RunId, Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -78,20 +79,55 @@ impl Tx<'_> {
         Ok(message)
     }
 
-    /// Marks messages as delivered that were not yet; repeating it is harmless.
+    /// Keeps a message for a run that carries an entry of a chat.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn send_entry(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str, entry: Option<i64>) -> Result<(), StoreError> {
+        let message = self.send_message(run, by, id, text)?;
+        if let Some(entry) = entry {
+            self.prepare("UPDATE messages SET entry = ?2 WHERE id = ?1")?.execute(params![message.id, entry])?;
+        }
+        Ok(())
+    }
+
+    /// Marks a run's messages as delivered whose entries it has read in their chat.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(super) fn deliver_entries(&mut self, run: RunId, chat: ChatId, first: i64, last: i64) -> Result<(), StoreError> {
+        let ids: Vec<String> = self
+            .prepare(
+                "SELECT q.id FROM messages q JOIN chat_messages m ON m.id = q.entry
+                 WHERE q.run = ?1 AND q.delivery = 'queued' AND m.chat = ?2 AND m.seq BETWEEN ?3 AND ?4",
+            )?
+            .query_map(params![run.to_string(), chat.0, first, last], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let run = self.run(run)?;
+        self.deliver_messages(&run, &ids, "tool_result")
+    }
+
+    /// Marks messages as delivered that were not yet; repeating it is harmless. An entry of a chat that was
+    /// delivered is read.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn deliver_messages(&mut self, run: &Run, ids: &[String], how: &'static str) -> Result<(), StoreError> {
         for id in ids {
-            let text: Option<String> = self
-                .prepare("UPDATE messages SET delivery = ?3, delivered_at = ?4 WHERE id = ?1 AND run = ?2 AND delivery = 'queued' RETURNING text")?
+            let delivered: Option<Option<i64>> = self
+                .prepare("UPDATE messages SET delivery = ?3, delivered_at = ?4 WHERE id = ?1 AND run = ?2 AND delivery = 'queued' RETURNING entry")?
                 .query_row(params![id, run.id.to_string(), how, self.now().0], |row| row.get(0))
                 .optional()?;
-            if text.is_some() {
-                let seq = append_event(self, EventKind::MessageDelivered, run.id, &run.owner.to_string(), None, "supervisor", how)?;
-                self.touch(run.id, seq)?;
+            let Some(entry) = delivered else { continue };
+            if let Some(entry) = entry.map(|entry| entry_by_id(self.connection(), entry)).transpose()?.flatten() {
+                let reader = Participant::Principal(Principal::Run(run.id));
+                self.read_chat(entry.chat, &reader, &run.name, entry.seq, entry.seq)?;
             }
+            let seq = append_event(self, EventKind::MessageDelivered, run.id, &run.owner.to_string(), None, "supervisor", how)?;
+            self.touch(run.id, seq)?;
         }
         Ok(())
     }

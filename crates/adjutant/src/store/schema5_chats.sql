@@ -4,3 +4,5 @@ UPDATE OR IGNORE chats SET pair = owner || '|' || substr(pair, length(owner) + l
 -- `Board` is now the board of the owner.
 UPDATE chats SET title = 'Board of ' || (SELECT name FROM runs WHERE id = chats.root)
   WHERE kind = 'board' AND root IN (SELECT id FROM runs);
+-- The entry of a chat that a message to a run carries whole: who has one has the other.
+ALTER TABLE messages ADD COLUMN entry INTEGER;

@@ -6,8 +6,12 @@ use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Starts a chat. It is open to everyone of the same owner (when a run starts it: of the same
-/// root), or, when private, to the participants only.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Starts a chat. It is open to its owner and all runs of that owner, or, when private, to the
+/// participants only.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartChat {
@@ -37,6 +41,9 @@ pub struct ListChats {
     pub status: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Waits until something unread is for the caller.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wait_ms: u64,
 }
 call!(ListChats = "chats", writes false -> ChatList);
 
@@ -46,6 +53,24 @@ pub struct ChatList {
     /// There are more than were asked for.
     #[serde(default)]
     pub more: bool,
+    /// For a run: the other runs of its owner that have not finished, those at work first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub team: Vec<TeammateView>,
+    /// There are more of them.
+    #[serde(default)]
+    pub team_more: bool,
+}
+
+/// A run as its siblings see it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TeammateView {
+    pub run_id: String,
+    pub name: String,
+    pub agent: String,
+    /// The status word of a run, such as `running` or `waiting_parent_reply`.
+    pub status: String,
+    /// The beginning of its task.
+    pub task: String,
 }
 
 /// Lists the chats in which something that the caller has not read is for them: a message that names
@@ -139,7 +164,7 @@ pub struct Say {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
     /// Whom it is for: agents, runs, `person`, `parent`, `client:<name>`; without a chat, exactly
-    /// one, or `board`.
+    /// one, `board` (the owner's, shared by all its runs), or `root-board` (that of the calling run's tree).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
     /// May be left out where an entry is only pinned.

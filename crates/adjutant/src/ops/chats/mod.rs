@@ -9,6 +9,7 @@ mod render;
 mod say;
 mod seat;
 mod stats;
+mod team;
 mod turns;
 mod window;
 
@@ -23,11 +24,11 @@ use super::{Caller, OpError, Ops};
 use crate::config::Config;
 use crate::store::{
     Chat, ChatEntry, Connection, Member, NewChat, NewEntry, StoreError, Topic, Tx, changes_of, chats_newest, entries_after, entries_changed,
-    entries_last, entry_by_seq, member, members, unread_before,
+    entries_last, entry_by_seq, member, members, mentions_of, newest_mention, queued_messages, run_by_id, unread_before,
 };
 use crate::view::{ArchiveChat, ChatList, ChatPage, ChatView, ListChats, ShowChat, StartChat};
 use adjutant_core::chat::{self, ChatKind, EntryKind, Participant, Scope};
-use adjutant_core::{Action, Denied, Principal};
+use adjutant_core::{Action, Denied, Principal, PromptVia};
 use seat::check_can_see;
 use tokio::time::Instant;
 
@@ -41,6 +42,8 @@ const SHOW_MAX: u32 = 1_000;
 const CHANGED_MAX: u32 = 20;
 /// Text in one page, in bytes; one entry is shown whatever its size.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Chats with something unread that are looked at to find one that its reader still sees.
+const MENTIONS_LOOK_MAX: u32 = 20;
 
 /// Parses `17` or `3.17` as an entry of a chat.
 fn entry_no(field: &'static str, chat: Option<i64>, given: &str) -> Result<(i64, i64), Denied> {
@@ -103,11 +106,12 @@ impl Ops {
         .await
     }
 
-    /// Lists chats that the caller may see, the one with the newest entry first.
+    /// Lists chats that the caller may see, the one with the newest entry first; with them, for a run, its
+    /// siblings. Waits, where the caller wants that, until something unread is for it.
     ///
     /// # Errors
     /// An unknown status.
-    pub fn list_chats(&self, who: &Principal, call: &ListChats) -> Result<ChatList, OpError> {
+    pub async fn list_chats(&self, who: &Principal, call: &ListChats) -> Result<ChatList, OpError> {
         Self::check(who, Action::ListChats)?;
         let archived = match call.status.as_deref() {
             None | Some("active") => Some(false),
@@ -116,14 +120,39 @@ impl Ops {
             Some(_) => return Err(Denied::invalid("status", "use active, archived or all").into()),
         };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+        if call.wait_ms > 0 {
+            self.until_named(who, super::end_of_wait(call.wait_ms)).await?;
+        }
         Ok(self.store.read(|connection| {
             let seat = Seat::of(connection, who)?;
+            let (team, team_more) = team::of(connection, &seat)?;
             let mut found = chats_newest(connection, &seat.viewer, archived, limit + 1)?;
             let more = found.len() > limit as usize;
             found.truncate(limit as usize);
             let chats = found.iter().map(|chat| render::brief(connection, &seat, chat)).collect::<Result<_, _>>()?;
-            Ok(ChatList { chats, more })
+            Ok(ChatList { chats, more, team, team_more })
         })?)
+    }
+
+    /// Waits until something unread is for somebody, or the deadline.
+    async fn until_named(&self, who: &Principal, deadline: Instant) -> Result<(), OpError> {
+        let name = who.to_string();
+        let listener = self.store.bells().listen(topics_of(who));
+        let look = |connection: &Connection| {
+            let seat = Seat::of(connection, who)?;
+            let mut is_named = has_messages(connection, who)?;
+            for one in mentions_of(connection, &name, MENTIONS_LOOK_MAX)? {
+                is_named |= seat.sees(connection, &one.chat)?;
+            }
+            Ok::<_, StoreError>((is_named, newest_mention(connection, &name)?))
+        };
+        let (mut is_named, before) = self.store.read(look)?;
+        while !is_named && tokio::time::timeout_at(deadline, listener.heard()).await.is_ok() {
+            let (unread, newest) = self.store.read(look)?;
+            // What a process was given meanwhile is read, and news all the same.
+            is_named = unread || newest > before;
+        }
+        Ok(())
     }
 
     /// Reads a chat, waiting for something new where there is nothing.
@@ -142,7 +171,9 @@ impl Ops {
         })?;
         let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
         let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
-        let listener = self.store.bells().listen(vec![Topic::Chat(chat.id)]);
+        let mut topics = topics_of(who);
+        topics.push(Topic::Chat(chat.id));
+        let listener = self.store.bells().listen(topics);
         let mut waiting = None;
         let mut changes = match call.changes {
             Some(changes) => changes,
@@ -162,7 +193,9 @@ impl Ops {
             let (mut changed, last) = changed;
             changed.retain(|entry| entry.seq <= shown_to);
             changes = last;
-            if !entries.is_empty() || !changed.is_empty() || Instant::now() >= deadline {
+            // A run that waits here would not hear what it is told elsewhere.
+            let is_over = Instant::now() >= deadline || self.store.read(|connection| has_messages(connection, who))?;
+            if !entries.is_empty() || !changed.is_empty() || is_over {
                 break (within_bytes(entries, after.is_none()), within_bytes(changed, false));
             }
             waiting.get_or_insert_with(|| self.presence.enter(chat.id, &who.to_string()));
@@ -240,6 +273,22 @@ impl Ops {
         })
         .await
     }
+}
+
+/// What wakes somebody who waits for a message.
+fn topics_of(who: &Principal) -> Vec<Topic> {
+    let mut topics = vec![Topic::Mention(who.to_string())];
+    if let Principal::Run(run) = who {
+        topics.push(Topic::Run(*run));
+    }
+    topics
+}
+
+/// Tells whether messages wait for a run to make a call that brings them.
+fn has_messages(connection: &Connection, who: &Principal) -> Result<bool, StoreError> {
+    let Principal::Run(run) = who else { return Ok(false) };
+    let takes_calls = run_by_id(connection, *run)?.is_some_and(|run| run.prompt_via != PromptVia::Stream);
+    Ok(takes_calls && !queued_messages(connection, *run)?.is_empty())
 }
 
 /// Whose a chat is that somebody starts with these participants: a person's chat with a client or

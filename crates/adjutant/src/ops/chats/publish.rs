@@ -5,7 +5,8 @@ use super::note;
 use super::seat::{Seat, can_see};
 use crate::config::Config;
 use crate::store::{
-    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, exchanges, members, open_turns, open_turns_below, run_by_id, run_by_ref,
+    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages, run_by_id,
+    run_by_ref,
 };
 use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// Most characters of a message that a run is sent; the rest is in the chat.
 const TOLD_CHARS_MAX: usize = 4_000;
+/// Most messages that wait for a run while more are sent to it.
+const QUEUED_MAX: usize = 100;
 /// Most answers that are open in one chat.
 const CHAT_TURNS_MAX: u64 = 1_000;
 /// Most open answers that the runs of one tree have asked for.
@@ -107,20 +110,22 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     }
     // A file says nothing about what agents may do here.
     let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
+    let mut untold = Vec::new();
     for (who, name) in &named {
         if let Participant::Principal(principal) = who {
             tx.mention(chat.id, who, name, entry.seq)?;
-            if is_run(&author) && is_run(who) && exchanges(tx.connection(), chat.id, [&author, who], turns_max)? >= turns_max {
-                let writer = &entry.name;
-                let text = format!(
-                    "{writer} and {name} have answered one another {turns_max} times in a row: somebody else has to speak before {name} is told"
-                );
-                tx.add_entry(chat.id, &note(text.clone()))?;
-                notes.push(text);
+            if is_run(&author) && is_run(who) && hops >= turns_max {
+                untold.push(name.as_str());
             } else {
-                tell_run(tx, by, chat, &entry, principal)?;
+                notes.extend(tell_run(tx, by, chat, &entry, principal)?);
             }
         }
+    }
+    if !untold.is_empty() {
+        let untold = untold.join(", ");
+        let text = format!("runs have answered one another {hops} times in a row: somebody else has to speak before {untold} is told");
+        tx.add_entry(chat.id, &note(text.clone()))?;
+        notes.push(text);
     }
     if !answering.is_empty() && hops >= turns_max {
         let text = format!("agents have answered one another {hops} times in a row: somebody else has to speak before {} answers", names(&answering));
@@ -220,10 +225,16 @@ fn with_access(
     Ok(kept)
 }
 
-/// Sends a run the message that names it, as its parent's messages are sent.
-fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<(), StoreError> {
-    let Principal::Run(id) = to else { return Ok(()) };
-    let Some(run) = run_by_id(tx.connection(), *id)?.filter(|run| !run.state.is_finished()) else { return Ok(()) };
+/// Sends a run the message that names it, as its parent's messages are sent. Returns why it cannot be told.
+fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<String>, StoreError> {
+    let Principal::Run(id) = to else { return Ok(None) };
+    let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
+    if run.state.is_finished() {
+        return Ok(Some(format!("{} has finished: it is not told", run.name)));
+    }
+    if queued_messages(tx.connection(), run.id)?.len() >= QUEUED_MAX {
+        return Ok(Some(format!("{} has {QUEUED_MAX} undelivered messages: it is not told, the message is in the chat", run.name)));
+    }
     let mut text: String = entry.text.chars().take(TOLD_CHARS_MAX).collect();
     let left = entry.text.chars().count().saturating_sub(TOLD_CHARS_MAX);
     if left > 0 {
@@ -232,5 +243,8 @@ fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to:
     let from = shown_name(&entry.author, &entry.name, entry.label.as_deref());
     let text = format!("chat {} {:?}, message {}.{} from {from}: {text}", chat.id, chat.title, chat.id, entry.seq);
     let message = RequestId::new(tx.now(), super::super::runs::random());
-    tx.send_message(&run, by, message, &text).map(|_| ())
+    // Who was sent the whole of an entry has read it, and the other way round.
+    let of = (left == 0).then_some(entry.id);
+    tx.send_entry(&run, by, message, &text, of)?;
+    Ok(None)
 }

@@ -263,7 +263,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
         None => None,
     };
     let hops = match &seat.run {
-        Some(run) => hops_behind(tx.connection(), run)?,
+        Some(run) => hops_behind(tx.connection(), run, chat.id)?,
         None => 0,
     };
     check_can_see(tx.connection(), "to", &to, &chat)?;

@@ -14,6 +14,15 @@ pub struct Mention {
     pub read_seq: i64,
 }
 
+/// Returns the id of the newest entry that names somebody, 0 for none.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_mention(connection: &Connection, who: &str) -> Result<i64, StoreError> {
+    let sql = "SELECT coalesce(max(m.id), 0) FROM chat_members b JOIN chat_messages m ON m.chat = b.chat AND m.seq = b.mention_seq WHERE b.who = ?1";
+    Ok(connection.prepare_cached(sql)?.query_row([who], |row| row.get(0))?)
+}
+
 /// Reads what is for somebody and unread, one entry for each chat, the newest chat first.
 ///
 /// # Errors

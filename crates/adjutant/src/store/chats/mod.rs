@@ -10,7 +10,7 @@ mod turns;
 mod write;
 
 pub use carry::{Export, Imported, export_of};
-pub use mentions::{Mention, mentions_of};
+pub use mentions::{Mention, mentions_of, newest_mention};
 pub(super) use read::read_entry;
 pub use read::{
     agents_in, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed,
@@ -19,7 +19,7 @@ pub use read::{
 };
 pub use stats::{Stats, stats_of};
 pub use turns::{
-    NewTurn, Turn, TurnState, asked_by, exchanges, hops_behind, next_turns, open_turns, open_turns_below, turn_by_id, turn_of_run, turns_running,
+    NewTurn, Turn, TurnState, asked_by, hops_behind, next_turns, open_turns, open_turns_below, turn_by_id, turn_of_run, turns_running,
     turns_to_answer,
 };
 pub use write::{NewChat, NewEntry};

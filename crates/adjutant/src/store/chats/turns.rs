@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 /// Most turns that one look settles or begins.
 const LOOK_MAX: u32 = 100;
-/// Newest entries of a chat in which it is looked for who answered whom.
-const EXCHANGES_LOOK_MAX: u32 = 1_000;
+/// Newest entries of a chat in which it is looked for a person or a client.
+const SPOKEN_LOOK_MAX: u32 = 1_000;
 
 /// Where a turn is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,22 +187,17 @@ pub fn open_turns_below(connection: &Connection, root: RunId) -> Result<u64, Sto
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Counts how many agents have answered one another up to what a run says now: as part of a turn, its
-/// own or that of a run above it, or because the last message that named it came of such a chain. Within a
-/// direct chat, an answer to what it said itself adds nothing.
+/// Counts how many agents and runs have answered one another up to what a run says now in a chat: as part of a
+/// turn, its own or that of a run above it, or because the last message that named it came of such a chain. A
+/// run that answers a run makes the chain longer, as an agent that answers does.
+///
+/// A naming counts until a person or a client speaks: in its chat, in the one where the run speaks now, or to
+/// the run. Within a direct chat, an agent's answer to what the run said itself adds nothing.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn hops_behind(connection: &Connection, run: &Run) -> Result<u32, StoreError> {
-    let named: Option<u32> = connection
-        .prepare_cached(
-            "SELECT coalesce((SELECT o.hops FROM chat_messages o WHERE c.kind = 'direct' AND o.chat = m.chat AND o.seq = m.reply_to AND o.author = ?1), m.hops)
-             FROM chat_members b JOIN chats c ON c.id = b.chat JOIN chat_messages m ON m.chat = b.chat AND m.seq = b.mention_seq
-             WHERE b.who = ?1 ORDER BY m.id DESC LIMIT 1",
-        )?
-        .query_row([Principal::Run(run.id).to_string()], |row| row.get(0))
-        .optional()?;
-    let mut hops = named.unwrap_or(0);
+pub fn hops_behind(connection: &Connection, run: &Run, chat: ChatId) -> Result<u32, StoreError> {
+    let mut hops = hops_of_naming(connection, run, chat)?;
     let mut above = Some((run.id, run.parent));
     while let Some((id, parent)) = above {
         if let Some(turn) = turn_of_run(connection, id)? {
@@ -216,28 +211,38 @@ pub fn hops_behind(connection: &Connection, run: &Run) -> Result<u32, StoreError
     Ok(hops)
 }
 
-/// Counts how often two participants have answered one another in a chat, up to `most`: how often the word
-/// went from one to the other since a person or a client spoke. What a message replies to is not asked: a
-/// run that answers need not name it.
-///
-/// # Errors
-/// A failure of the store.
-pub fn exchanges(connection: &Connection, chat: ChatId, two: [&Participant; 2], most: u32) -> Result<u32, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT author FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2")?;
-    let mut rows = statement.query(params![chat.0, EXCHANGES_LOOK_MAX])?;
-    let (mut count, mut after) = (0, None);
-    while count < most
-        && let Some(row) = rows.next()?
-    {
-        let author = Participant::parse(&row.get::<_, String>(0)?);
-        if let Some(Participant::Principal(Principal::Person | Principal::Client(_))) = author {
-            break;
+/// Counts what the last message that named a run adds to what the run says now in a chat.
+fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u32, StoreError> {
+    let who = Principal::Run(run.id).to_string();
+    let naming: Option<(i64, i64, String)> = connection
+        .prepare_cached(
+            "SELECT m.id, m.chat, m.author FROM chat_members b JOIN chat_messages m ON m.chat = b.chat AND m.seq = b.mention_seq
+             WHERE b.who = ?1 ORDER BY m.id DESC LIMIT 1",
+        )?
+        .query_row([&who], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((id, named_in, author)) = naming else { return Ok(0) };
+    let has_spoken = "SELECT 1 FROM (SELECT id, author FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?3)
+         WHERE id > ?2 AND (author = 'person' OR author LIKE 'client:%')";
+    for chat in [named_in, chat.0] {
+        if connection.prepare_cached(has_spoken)?.exists(params![chat, id, SPOKEN_LOOK_MAX])? {
+            return Ok(0);
         }
-        let Some(one) = two.into_iter().find(|one| Some(*one) == author.as_ref()) else { continue };
-        count += u32::from(after.is_some_and(|after| after != one));
-        after = Some(one);
     }
-    Ok(count)
+    let was_told = "SELECT 1 FROM messages WHERE run = ?1 AND (sender = 'person' OR sender LIKE 'client:%')
+         AND sent_at > (SELECT at FROM chat_messages WHERE id = ?2)";
+    if connection.prepare_cached(was_told)?.exists(params![run.id.to_string(), id])? {
+        return Ok(0);
+    }
+    let by_run = matches!(Participant::parse(&author), Some(Participant::Principal(Principal::Run(_))));
+    let hops: u32 = connection
+        .prepare_cached(
+            "SELECT coalesce((SELECT o.hops FROM chats c JOIN chat_messages o ON o.chat = c.id
+               WHERE c.id = m.chat AND c.kind = 'direct' AND NOT ?3 AND o.seq = m.reply_to AND o.author = ?2), m.hops)
+             FROM chat_messages m WHERE m.id = ?1",
+        )?
+        .query_row(params![id, who, by_run], |row| row.get(0))?;
+    Ok(hops.saturating_add(u32::from(by_run)))
 }
 
 /// Reads the turn that a run answers.

@@ -3,8 +3,8 @@
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::{StoreError, Topic, Tx};
-use adjutant_core::Denied;
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
+use adjutant_core::{Denied, Principal};
 use rusqlite::params;
 
 /// What a new chat is.
@@ -246,6 +246,9 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn read_chat(&mut self, chat: ChatId, who: &Participant, name: &str, first: i64, seq: i64) -> Result<(), StoreError> {
+        if let Participant::Principal(Principal::Run(run)) = who {
+            self.deliver_entries(*run, chat, first, seq)?;
+        }
         if super::unread_before(self.connection(), chat, &who.to_string(), first)? > 0 {
             return Ok(());
         }
@@ -264,6 +267,7 @@ impl Tx<'_> {
     pub fn mention(&mut self, chat: ChatId, who: &Participant, name: &str, seq: i64) -> Result<(), StoreError> {
         self.join_chat(chat, who, name)?;
         self.prepare("UPDATE chat_members SET mention_seq = ?3 WHERE chat = ?1 AND who = ?2")?.execute(params![chat.0, who.to_string(), seq])?;
+        self.ring(Topic::Mention(who.to_string()));
         Ok(())
     }
 }

@@ -186,3 +186,128 @@ fn a_mention_of_nobody_wakes_no_agent_and_says_so() {
     let code = home.json(&["chat", "post", "1", "what does `@Override` do? And @types/node?"]);
     assert_eq!(code["answers"].as_array().map(Vec::len), Some(2), "code and paths name nobody: {code}");
 }
+
+#[test]
+fn a_sibling_is_found_written_to_and_answers_without_polling() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    let answer = tool("list_chats", json!({"wait_s": 60}))
+        + &tool("show_chat", json!({"chat_id": 1}))
+        + &tool("send_message", json!({"to": "asker", "message": "pong"}))
+        + "done ok";
+    run(&mut alice, "answerer", &answer);
+    home.until_status("answerer", "running");
+    let ask = tool("list_chats", json!({}))
+        + &tool("send_message", json!({"to": "answerer", "message": "ping"}))
+        + &tool("show_chat", json!({"chat_id": 1, "after": 1, "wait_s": 60}))
+        + "done ok";
+    run(&mut alice, "asker", &ask);
+    assert_eq!(home.finished("asker")["outcome"], "succeeded", "{}", home.log("asker"));
+    assert_eq!(home.finished("answerer")["outcome"], "succeeded", "{}", home.log("answerer"));
+    let (asker, answerer) = (home.log("asker"), home.log("answerer"));
+    assert!(asker.contains("run answerer (echo) running") && asker.contains("run answerer: pong"), "{asker}");
+    assert!(answerer.contains("1 unread, names you") && answerer.contains("run asker: ping"), "{answerer}");
+}
+
+#[test]
+fn a_run_sees_its_unfinished_siblings_and_nobody_elses() {
+    let home = home_with(&[("slow", "cat > /dev/null; touch here; sleep 600")], "");
+    let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
+    run(&mut alice, "ended", "done ok");
+    home.finished("ended");
+    run(&mut alice, "waiting", "ask \"ready?\"\ndone ok");
+    home.until_status("waiting", "waiting_parent_reply");
+    run(&mut bob, "strange", "ask \"ready?\"\ndone ok");
+    home.until_status("strange", "waiting_parent_reply");
+    // An agent at work in a private chat is the business of those who take part.
+    let private = alice.done("start_chat", json!({"title": "p", "private": true, "participants": ["slow"]}))["chat_id"].clone();
+    alice.done("send_message", json!({"chat_id": private, "message": "a secret word", "wait_s": 0}));
+    let place = home.work();
+    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    run(&mut alice, "looker", &(tool("list_chats", json!({})) + "done ok"));
+    home.finished("looker");
+    let log = home.log("looker");
+    assert!(log.contains("run waiting (echo) waiting_parent_reply: "), "{log}");
+    assert!(!["run ended", "run strange", "run looker", "(slow)", "secret"].iter().any(|text| log.contains(text)), "{log}");
+}
+
+#[test]
+fn a_direct_message_is_brought_once_by_its_chat_or_by_a_call() {
+    let home = TestHome::new();
+    for (name, first, second) in [
+        ("reader", tool("show_chat", json!({"chat_id": 1})), "status\n".to_owned()),
+        ("caller", "status\n".to_owned(), tool("list_chats", json!({}))),
+    ] {
+        home.start(name, &format!("ask \"ready?\"\n{first}{second}done ok"));
+        home.until_status(name, "waiting_parent_reply");
+        home.start(&format!("to-{name}"), &(tool("send_message", json!({"to": name, "message": "the lexer is done"})) + "done ok"));
+        home.finished(&format!("to-{name}"));
+        home.ok(&["reply", name, "yes"]);
+        home.finished(name);
+        let log = home.log(name);
+        assert!(log.matches("the lexer is done").count() == 1 && !log.contains(" unread"), "{log}");
+    }
+}
+
+#[test]
+fn a_run_that_waits_in_a_chat_is_told_what_another_run_writes_to_it() {
+    let home = TestHome::new();
+    home.start("waiter", &(tool("start_chat", json!({"title": "t"})) + &tool("show_chat", json!({"chat_id": 1, "wait_s": 300})) + "status\ndone ok"));
+    home.until("it waits", || {
+        let page = home.adj(&["--json", "chat", "show", "1"]);
+        page.out.contains("\"reading\"").then_some(())
+    });
+    home.start("writer", &(tool("send_message", json!({"to": "waiter", "message": "over here"})) + "done ok"));
+    home.finished("waiter");
+    assert!(home.log("waiter").contains("over here"), "{}", home.log("waiter"));
+    home.finished("writer");
+    let late = tool("send_message", json!({"to": "waiter", "message": "too late"})) + "done ok";
+    home.start("late", &late);
+    home.finished("late");
+    assert!(home.log("late").contains("waiter has finished"), "{}", home.log("late"));
+}
+
+#[test]
+fn a_ring_of_siblings_ends_at_the_limit_until_somebody_else_speaks() {
+    let home = home_with(&[], "[chats]\nturns_max = 3\n[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n");
+    let pass = |to: &str| format!("expect-message\n{}", tool("send_message", json!({"to": to, "message": "your turn", "wait_s": 0}))).repeat(20);
+    for (name, to) in [("one", "two"), ("two", "three"), ("three", "one")] {
+        home.start_agent("stream", name, &pass(to));
+    }
+    for name in ["one", "two", "three"] {
+        home.until_status(name, "running");
+    }
+    let begin = tool("send_message", json!({"to": "one", "message": "begin", "wait_s": 0})) + "done ok";
+    home.start("starter", &begin);
+    home.finished("starter");
+    let hub_notes = || {
+        let chats = home.json(&["chat", "ls"]);
+        let all = chats.as_array().expect("chats").iter().filter_map(|chat| chat["chat_id"].as_i64()).flat_map(|chat| said(&home, chat));
+        let all: Vec<(String, String)> = all.collect();
+        (all.iter().any(|(name, text)| name == "hub" && text.contains("3 times in a row"))).then_some(all)
+    };
+    let all = home.until("the limit is reached", hub_notes);
+    // From the starter to one, two, three, and no further.
+    assert_eq!(all.iter().filter(|(name, _)| name != "hub").count(), 4, "{all:?}");
+    home.until_log("three", "somebody else has to speak before one is told");
+}
+
+#[test]
+fn a_naming_counts_until_a_person_or_a_client_speaks() {
+    let home = home_with(&[("relay", "cat > /dev/null; echo '@worker pass it on'")], "[chats]\nturns_max = 1\n");
+    let mut alice = client(&home, "alice", &[]);
+    let send = tool("send_message", json!({"chat_id": 2, "to": "relay", "message": "and now?", "wait_s": 30}));
+    let script = format!("ask \"ready?\"\n{}{send}ask \"again?\"\n{send}done ok", tool("start_chat", json!({"title": "mine"})));
+    let chat = start(&mut alice, "t", &[]);
+    run(&mut alice, "worker", &script);
+    home.until_status("worker", "waiting_parent_reply");
+    alice.done("send_message", json!({"chat_id": chat, "to": "relay", "message": "go", "wait_s": 30}));
+    home.ok(&["reply", "worker", "yes"]);
+    home.until_log("worker", "somebody else has to speak before relay answers");
+    home.until_status("worker", "waiting_parent_reply");
+    alice.done("send_message", json!({"chat_id": chat, "message": "@person thanks", "wait_s": 0}));
+    home.ok(&["reply", "worker", "yes"]);
+    home.finished("worker");
+    let names: Vec<String> = said(&home, 2).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["run worker", "hub", "run worker", "relay"]);
+}
