@@ -24,6 +24,13 @@ fn chat_number(text: &str) -> Result<i64, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is not the number of a chat, such as 3 (see adj chat ls)"))
 }
 
+/// Parses a message with its chat, such as 3.17.
+fn message_id(text: &str) -> Result<String, String> {
+    let number = |part: &str| part.parse::<i64>().is_ok_and(|number| number > 0);
+    let is_one = text.trim().split_once('.').is_some_and(|(chat, seq)| number(chat) && number(seq));
+    if is_one { Ok(text.trim().to_owned()) } else { Err(format!("{text:?} is not a message: use CHAT.NUMBER, such as 3.17 (see adj chat show)")) }
+}
+
 /// Parses the number of a message in its chat.
 fn position(text: &str) -> Result<i64, String> {
     text.parse().ok().filter(|number| *number >= 0).ok_or_else(|| format!("{text:?} is not the number of a message, such as 17, or 0"))
@@ -559,6 +566,7 @@ pub struct ChatPostArgs {
 #[derive(Debug, Args)]
 pub struct ChatEditArgs {
     /// Such as 3.17
+    #[arg(value_parser = message_id)]
     pub message: String,
     /// The new text; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
@@ -568,6 +576,7 @@ pub struct ChatEditArgs {
 #[derive(Debug, Args)]
 pub struct ChatPinArgs {
     /// Such as 3.17
+    #[arg(value_parser = message_id)]
     pub message: String,
     /// Take it off
     #[arg(long)]

@@ -46,22 +46,46 @@ fn json<T: serde::Serialize>(value: &T) -> Result<String, Stop> {
 }
 
 async fn markdown(chat_id: i64, cx: &Context) -> Ended {
+    let chat = chat(chat_id, cx).await?;
+    let names: Vec<String> = chat.participants.iter().map(|one| text::line(&one.name)).collect();
+    let (title, by) = (text::line(&chat.title), text::line(&chat.started_by));
+    cx.out.line(&format!("# {title}\n\nChat {chat_id}, begun {} by {by}. With {}.", chat.started_at, names.join(", ")))?;
+    // A branch begins with what it goes on from, as an agent that answers in it is given that.
+    let mut before = Vec::new();
+    let mut branch = branch_point(&chat);
+    while let Some((id, last)) = branch {
+        let parent = self::chat(id, cx).await?;
+        branch = branch_point(&parent).filter(|(older, _)| *older < id);
+        before.push((parent, last));
+    }
+    for (parent, last) in before.iter().rev() {
+        cx.out.line(&format!("\nFrom chat {}, {}:", parent.chat_id, text::line(&parent.title)))?;
+        entries(parent.chat_id, *last, cx).await?;
+    }
+    if !before.is_empty() {
+        cx.out.line(&format!("\nChat {chat_id}:"))?;
+    }
+    entries(chat_id, i64::MAX, cx).await?;
+    Ok(Exit::Done)
+}
+
+/// Reads a chat without its messages.
+async fn chat(chat_id: i64, cx: &Context) -> Result<ChatView, Stop> {
+    Ok(cx.hub.call(&ShowChat { chat_id, limit: Some(1), peek: true, ..ShowChat::default() }).await?.chat)
+}
+
+/// Returns the chat that a branch goes on from, and the last message that both have.
+fn branch_point(chat: &ChatView) -> Option<(i64, i64)> {
+    let (id, seq) = chat.branch_of.as_deref()?.split_once('.')?;
+    Some((id.parse().ok()?, seq.parse().ok()?))
+}
+
+/// Prints a chat's messages up to one.
+async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Stop> {
     let mut after = 0;
-    let mut headed = false;
     loop {
         let page = cx.hub.call(&ShowChat { chat_id, after: Some(after), limit: Some(500), peek: true, ..ShowChat::default() }).await?;
-        if !headed {
-            let names: Vec<String> = page.chat.participants.iter().map(|one| text::line(&one.name)).collect();
-            cx.out.line(&format!(
-                "# {}\n\nChat {chat_id}, begun {} by {}. With {}.",
-                text::line(&page.chat.title),
-                page.chat.started_at,
-                text::line(&page.chat.started_by),
-                names.join(", ")
-            ))?;
-            headed = true;
-        }
-        for entry in &page.messages {
+        for entry in page.messages.iter().filter(|entry| entry.seq <= last) {
             let mut head = format!("\n## {}.{} {}, {}", entry.chat_id, entry.seq, text::line(&entry.name), entry.at);
             if entry.kind != "message" {
                 head.push_str(&format!(" ({})", text::line(&entry.kind)));
@@ -76,8 +100,8 @@ async fn markdown(chat_id: i64, cx: &Context) -> Ended {
                 cx.out.line(format!("> {line}").trim_end())?;
             }
         }
-        if page.more == 0 || page.messages.is_empty() {
-            return Ok(Exit::Done);
+        if page.more == 0 || page.messages.is_empty() || page.cursor >= last {
+            return Ok(());
         }
         after = page.cursor;
     }

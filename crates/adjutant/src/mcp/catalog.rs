@@ -132,6 +132,7 @@ const SEND_MESSAGE: ToolRow = ToolRow {
         Param::new("pin", Kind::Bool),
         Param::new("key", Kind::Text),
         Param::new("expect", Kind::Integer).about("Version that key must be at"),
+        Param::new("archive", Kind::Bool).compat_only().about("Puts the chat away, or takes it back; for parents"),
         WAIT,
         KEY,
         LABEL,

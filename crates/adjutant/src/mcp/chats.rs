@@ -9,8 +9,8 @@ use super::show::Shown;
 use super::text::{barred, cut, line, quoted};
 use crate::config;
 use crate::view::{
-    Answers, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, Search, SearchHit, ShowChat, StartChat,
-    TeammateView, unread_text,
+    Answers, ArchiveChat, CancelAnswers, ChatEntryView, ChatView, ListChats, MentionView, ReadAnswers, Said, Say, Search, SearchHit, ShowChat,
+    StartChat, TeammateView, unread_text,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -236,7 +236,7 @@ async fn search(server: &Server, query: String, limit: Option<u64>) -> Ended {
         shown = shown.line("the search was broken off: more words narrow it");
     }
     let Some(first) = found.hits.first() else {
-        return done(shown.line("nothing found: what is found holds every word").next("list_chats with fewer words"));
+        return done(shown.line("no matches (all words must appear)").next("list_chats with fewer words"));
     };
     done(shown.next(match (first.chat_id, first.message_id.as_deref().and_then(|id| id.split_once('.'))) {
         (Some(chat), Some((_, seq))) => {
@@ -332,6 +332,9 @@ fn chat_id(args: &Args) -> Result<i64, Refusal> {
 pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -> Ended {
     check_original(&args)?;
     let wait = caller.bounded(args.count("wait_s")?, caller.cap);
+    if let Some(archived) = args.truth("archive") {
+        return archive(server, &args, archived).await;
+    }
     let asks = caller.alias.as_deref().is_some_and(|alias| alias.starts_with("ask"));
     let mut chat = args.integer("chat_id").filter(|id| !asks || *id != 0);
     let mut to = args.texts("to");
@@ -385,6 +388,20 @@ pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -
         }
     }
     done(sent(&said, &answers))
+}
+
+/// Puts a chat away, or takes it back.
+async fn archive(server: &Server, args: &Args, archived: bool) -> Ended {
+    if args.text("message").is_some() || !args.texts("to").is_empty() {
+        return Err(Refusal::invalid("`archive` goes with `chat_id` alone", "send the message first"));
+    }
+    let env = if server.role().await == Role::Parent { config::dispatch_env() } else { Default::default() };
+    let call = ArchiveChat { chat_id: chat_id(args)?, archived, cwd: server.directory().to_str().unwrap_or_default().to_owned(), env };
+    let chat = server.client().call(&call).await?;
+    let what = if archived { "archived" } else { "active again" };
+    let shown = Shown::new(json!({"chat_id": chat.chat_id, "message_id": "", "seq": chat.last_seq, "status": chat.status}));
+    let shown = shown.line(format!("chat {} {} is {what}", chat.chat_id, quoted(&chat.title, 200)));
+    done(shown.next(if archived { "list_chats status=archived still finds it" } else { "send_message or show_chat" }))
 }
 
 /// Refuses what the original tools could be told and ours cannot.

@@ -378,7 +378,7 @@ impl Ops {
             for given in &call.runs {
                 let run = pick::run(tx.connection(), who, Action::Adopt, given)?;
                 let root = if run.root == run.id { run } else { tx.run(run.root)? };
-                let root = tx.adopt(&root, &owner, who)?;
+                let root = tx.adopt(&root, &owner, &super::chats::name_of(&owner), who)?;
                 list.runs.push(render::run(tx.connection(), &home, &root)?);
             }
             Ok(list)

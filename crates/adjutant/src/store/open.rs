@@ -328,6 +328,53 @@ mod tests {
         assert_eq!(found("migrate"), ["|migrate| it"]);
     }
 
+    /// Before, what was written in decomposed characters was indexed so.
+    #[test]
+    fn a_store_of_the_fourth_schema_finds_composed_and_decomposed_words() {
+        use unicode_normalization::UnicodeNormalization;
+        let (_dir, home) = first_schema();
+        let connection = Connection::open(home.database()).expect("the first schema");
+        crate::store::search::register(&connection).expect("functions");
+        let text: String = "й 데이터".nfd().collect();
+        let run = "01a1ff99-4460-7000-8000-000000000001";
+        let rows = format!(
+            "INSERT INTO chats (kind, title, owner, root, private, pair, window_chars, turns_max, started_by, started_name, started_at, last_at, last_seq, said)
+               VALUES ('chat', 't', 'person', NULL, 0, NULL, 10, 2, 'person', 'person', 1, 1, 3, 3),
+                 ('direct', 'd', 'person', '{run}', 1, 'person|{run}|person|run:{run}', 10, 2, 'person', 'person', 1, 1, 0, 0),
+                 ('board', 'Board', 'person', '{run}', 0, 'board|person|{run}', 10, 2, 'person', 'person', 1, 1, 0, 0);
+             INSERT INTO chat_messages (chat, seq, kind, author, name, text, at)
+               VALUES (1, 1, 'message', 'person', 'person', '{text}', 1), (1, 2, 'message', 'person', 'person', 'plain', 1);
+             INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search;
+             UPDATE chat_seen SET entry = 2;
+             INSERT INTO chat_messages (chat, seq, kind, author, name, text, at) VALUES (1, 3, 'message', 'person', 'person', 'new {text}', 1);
+             INSERT INTO search_docs (kind, ref, run, at) SELECT 'report', id, id, 1 FROM runs;
+             INSERT INTO search_fts (rowid, tags, text) SELECT id, 'k2', set_apart('{text}') FROM search_docs;
+             UPDATE search_seen SET seq = 1000;"
+        );
+        let schema = MIGRATIONS[1..4].concat();
+        connection.execute_batch(&format!("BEGIN; {schema} PRAGMA user_version = 4; {rows} COMMIT;")).expect("the fourth schema");
+        drop(connection);
+
+        let connection = writable(&home).expect("it opens");
+        Tx::new(&connection, crate::clock::now(), true).index_entries().expect("indexed");
+        for index in ["chat_fts", "search_fts"] {
+            let check = format!("INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)");
+            connection.execute(&check, []).expect("the index holds what it should");
+        }
+        let person = Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } };
+        for word in ["й", "데이터", "이터"] {
+            for word in [word.to_owned(), word.nfd().collect()] {
+                let query = Query { text: word.clone(), limit: 10, ..Query::default() };
+                assert_eq!(search(&connection, &person, &query).expect("searched").0.len(), 3, "{word}");
+            }
+        }
+        let pairs = |id: i64| -> (String, String) {
+            connection.query_row("SELECT pair, title FROM chats WHERE id = ?1", [id], |row| Ok((row.get(0)?, row.get(1)?))).expect("a chat")
+        };
+        assert_eq!(pairs(2), (format!("person||person|run:{run}"), "d".to_owned()), "one direct chat for two");
+        assert_eq!(pairs(3), (format!("board|person|{run}"), "Board of old-hen".to_owned()));
+    }
+
     #[test]
     fn a_commit_overwrites_the_log_and_what_is_behind_it_is_no_part_of_it() {
         let (dir, home) = first_schema();

@@ -16,7 +16,7 @@ mod window;
 pub(super) use mentions::mentions_for;
 pub use presence::Presence;
 pub(super) use render::entry as shown_entry;
-pub(super) use seat::Seat;
+pub(super) use seat::{Seat, name_of};
 pub use stats::Tally;
 pub use window::Uncounted;
 
@@ -233,6 +233,7 @@ impl Ops {
             self.store.write_later(mark);
             if page.more == 0 {
                 page.chat.unread = 0;
+                page.chat.mentioned = false;
             }
             return Ok(page);
         }
@@ -245,7 +246,7 @@ impl Ops {
     /// asked for it; nothing here waits for that or fails with it.
     ///
     /// # Errors
-    /// Unknown or foreign; the caller is a run.
+    /// Unknown or foreign, of another owner; the caller is a run.
     pub async fn archive_chat(&self, caller: Caller, call: ArchiveChat) -> Result<ChatView, OpError> {
         Self::check(&caller.who, Action::Say)?;
         if matches!(caller.who, Principal::Run(_)) {
@@ -265,6 +266,9 @@ impl Ops {
         self.write(caller, move |tx, who| {
             let seat = Seat::of(tx.connection(), who)?;
             let chat = seat.chat(tx.connection(), call.chat_id)?;
+            if *who != Principal::Person && chat.scope.owner != *who {
+                return Err(Denied::NotAllowed { who: "a client", action: "archive chats of another owner" }.into());
+            }
             if let Some((agent, ground)) = summariser.filter(|_| !chat.archived && chat.said > 0) {
                 tx.queue_turn(&say::summary(chat.id, agent, ground))?;
             }

@@ -137,7 +137,7 @@ impl Ops {
             None => config.chats.summariser.clone(),
         };
         let Some(agent) = agent else {
-            return Err(Denied::invalid("agent", "say which agent, or set chats.summariser in the configuration").into());
+            return Err(Denied::invalid("agent", "name one (adj chat summarise --agent NAME), or set chats.summariser in the configuration").into());
         };
         let ground = self.ground(&caller.who, &call.cwd, &call.env)?;
         self.write(caller, move |tx, who| {

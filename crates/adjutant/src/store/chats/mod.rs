@@ -1,5 +1,6 @@
 //! Chats: entries in one total order for each chat, who takes part, how far each has read.
 
+mod adopt;
 mod carry;
 mod mentions;
 mod read;

@@ -346,13 +346,14 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Gives a whole tree of runs to another owner.
+    /// Gives a whole tree of runs, and the chats that are its own, to another owner, who is shown as `name` in them.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn adopt(&mut self, root: &Run, owner: &Principal, by: &Principal) -> Result<Run, StoreError> {
+    pub fn adopt(&mut self, root: &Run, owner: &Principal, name: &str, by: &Principal) -> Result<Run, StoreError> {
         let text = format!("from {} to {owner}", root.owner);
         self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?.execute(params![root.root.to_string(), owner.to_string()])?;
+        self.adopt_chats(root.root, &root.owner, owner, name)?;
         let seq = append_event(self, EventKind::RunAdopted, root.id, &owner.to_string(), None, &by.to_string(), &text)?;
         self.ring(Topic::Owner(root.owner.to_string()));
         self.touch(root.id, seq)?;

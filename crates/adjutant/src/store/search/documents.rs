@@ -3,7 +3,7 @@
 //! The history says what may have changed; a document is then made of what the store holds now. So
 //! it does no harm to do a part of it twice.
 
-use super::unspaced::{joined, set_apart};
+use super::unspaced::{indexed, joined};
 use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
 use crate::store::{Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run};
 use adjutant_core::chat::Viewer;
@@ -204,7 +204,7 @@ impl Tx<'_> {
                 self.connection().last_insert_rowid()
             }
         };
-        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), set_apart(text)])?;
+        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), indexed(text)])?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::unspaced::joined;
 use super::{Found, Hit, Part, Query, Terms, collect, tag};
 use crate::store::chats::read_entry;
 use crate::store::{Connection, StoreError, Tx, chats_of_others};
-use adjutant_core::chat::Viewer;
+use adjutant_core::chat::{ChatId, Viewer};
 use adjutant_core::{Principal, Time};
 use rusqlite::params_from_iter;
 
@@ -55,6 +55,26 @@ impl Tx<'_> {
              SELECT 'delete', id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
         )?
         .execute([entry])?;
+        Ok(())
+    }
+
+    /// Takes a whole chat out of the index before it changes.
+    pub(in crate::store) fn unindex_chat(&mut self, chat: ChatId) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', id, tags, text FROM chat_search
+             WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
+        )?
+        .execute([chat.0])?;
+        Ok(())
+    }
+
+    /// Puts a changed chat back that was taken out.
+    pub(in crate::store) fn index_chat_again(&mut self, chat: ChatId) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search
+             WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
+        )?
+        .execute([chat.0])?;
         Ok(())
     }
 

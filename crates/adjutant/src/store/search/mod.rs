@@ -143,7 +143,7 @@ fn words(text: &str) -> Option<String> {
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| word.chars().any(char::is_alphanumeric))
         .take(WORDS_MAX)
-        .map(|word| format!("\"{}\"", unspaced::set_apart(word).replace('"', "\"\"")))
+        .map(|word| format!("\"{}\"", unspaced::indexed(word).replace('"', "\"\"")))
         .collect();
     if words.is_empty() { None } else { Some(format!("text : ({})", words.join(" AND "))) }
 }

@@ -2,6 +2,9 @@
 //! in such scripts every character is set apart, in what is indexed and in what is looked for, and a
 //! word is then found as its characters in a row, wherever it stands.
 //!
+//! Before that, characters that can be written in one piece or in several (as `é`, or `e` and an accent) are
+//! composed (NFC), so that either finds the other.
+//!
 //! What this makes of a text is what the index holds. To change it means to make the index anew, in a
 //! new version of the schema.
 
@@ -10,6 +13,7 @@ use rusqlite::Connection;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 use std::borrow::Cow;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 /// Stands between two characters. To the index it is as good as a blank; it is taken out of what is shown.
 const GAP: char = '\u{1}';
@@ -17,8 +21,17 @@ const GAP: char = '\u{1}';
 /// characters for private use, of the plane that begins here, which count as letters.
 const PRIVATE: u32 = 0xF_0000;
 
+/// Writes a text as the index holds it.
+pub(super) fn indexed(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
+        return set_apart(text);
+    }
+    let composed: String = text.nfc().collect();
+    Cow::Owned(set_apart(&composed).into_owned())
+}
+
 /// Sets the characters apart that belong to such a script.
-pub(super) fn set_apart(text: &str) -> Cow<'_, str> {
+fn set_apart(text: &str) -> Cow<'_, str> {
     if !has_unspaced(text) {
         return Cow::Borrowed(text);
     }
@@ -51,13 +64,22 @@ pub(super) fn joined(text: String) -> String {
     text.chars().filter(|c| *c != GAP).map(|c| mark(c).unwrap_or(c)).collect()
 }
 
-/// Gives SQL the function `set_apart`, which the schema uses.
+/// Gives SQL the functions that the schema uses: `index_text` for what the index holds, and for the ways there
+/// from older versions `set_apart` (without composing) and `reindex_text` (of what an index holds).
 pub(in crate::store) fn register(connection: &Connection) -> Result<(), StoreError> {
+    type Write = fn(&str) -> String;
+    let functions: [(&str, Write); 3] = [
+        ("index_text", |text| indexed(text).into_owned()),
+        ("set_apart", |text| set_apart(text).into_owned()),
+        ("reindex_text", |text| indexed(&joined(text.to_owned())).into_owned()),
+    ];
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
-    connection.create_scalar_function("set_apart", 1, flags, |context| match context.get_raw(0) {
-        ValueRef::Text(text) => Ok(Some(set_apart(&String::from_utf8_lossy(text)).into_owned())),
-        _ => Ok(None),
-    })?;
+    for (name, write) in functions {
+        connection.create_scalar_function(name, 1, flags, move |context| match context.get_raw(0) {
+            ValueRef::Text(text) => Ok(Some(write(&String::from_utf8_lossy(text)))),
+            _ => Ok(None),
+        })?;
+    }
     Ok(())
 }
 
@@ -99,7 +121,24 @@ mod tests {
         assert_eq!(set_apart("ปี"), "ป\u{1}\u{F0E35}");
     }
 
+    #[test]
+    fn composed_and_decomposed_text_is_indexed_alike() {
+        for text in ["Größe", "データ", "데이터", "й", "ế ạ", "ά"] {
+            let decomposed: String = text.nfd().collect();
+            assert_ne!(decomposed, text);
+            assert_eq!(indexed(&decomposed), indexed(text));
+            assert_eq!(joined(indexed(&decomposed).into_owned()), text);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn indexing_again_changes_nothing(text: String) {
+            let text: String = text.chars().filter(|c| *c != GAP && u32::from(*c) & !0xFFFF != PRIVATE).collect();
+            let read_back = joined(indexed(&text).into_owned());
+            prop_assert_eq!(indexed(&read_back), indexed(&text));
+        }
+
         #[test]
         fn what_is_joined_is_the_text_again(text in "[a-z 0-9\u{E01}-\u{E4E}\u{1000}-\u{109F}\u{1780}-\u{17DD}ぁ-ヿ一-十가-힣\u{20000}-\u{20010}é👍]{0,60}") {
             prop_assert_eq!(joined(set_apart(&text).into_owned()), text);

@@ -198,3 +198,70 @@ fn a_summary_counts_in_the_window_and_stands_for_what_a_branch_goes_on_from() {
         assert!(prompt.contains("SUMMED") && taken == 1, "{taken} beside the summary in {prompt}");
     }
 }
+
+#[test]
+fn a_branch_is_exported_with_what_it_goes_on_from() {
+    let home = TestHome::new();
+    for command in [
+        &["chat", "start", "main"][..],
+        &["chat", "post", "1", "one"],
+        &["chat", "post", "1", "two"],
+        &["chat", "post", "1", "three"],
+        &["chat", "branch", "1.2", "side"],
+        &["chat", "post", "2", "aside"],
+        &["chat", "branch", "2.1", "further"],
+        &["chat", "post", "3", "last"],
+    ] {
+        home.ok(command);
+    }
+    let out = home.ok(&["chat", "export", "3"]);
+    let places: Vec<Option<usize>> = ["# further", "From chat 1, main:", "> one", "> two", "From chat 2, side:", "> aside", "Chat 3:", "> last"]
+        .iter()
+        .map(|text| out.find(text))
+        .collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted() && !out.contains("three"), "{out}");
+    assert!(!home.ok(&["chat", "export", "1"]).contains("From chat"));
+}
+
+#[test]
+fn composed_and_decomposed_words_find_each_other() {
+    let home = TestHome::new();
+    home.ok(&["chat", "start", "t"]);
+    // Composed, then decomposed: й, が, 한.
+    for text in ["\u{439} \u{304c} \u{d55c}", "\u{438}\u{306} \u{304b}\u{3099} \u{1112}\u{1161}\u{11ab}"] {
+        home.ok(&["chat", "post", "1", text]);
+    }
+    for word in ["\u{439}", "\u{438}\u{306}", "\u{304c}", "\u{304b}\u{3099}", "\u{d55c}", "\u{1112}\u{1161}\u{11ab}"] {
+        assert_eq!(hits(&home, &[word]), ["1.2", "1.1"], "{word:?}");
+    }
+}
+
+#[test]
+fn a_parent_agent_archives_its_own_chats_and_no_others() {
+    let home = TestHome::new();
+    let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
+    let chat = start(&mut alice, "t", &[]);
+    assert!(text(&bob.tool("send_message", json!({"chat_id": chat, "archive": true}))).contains("error[not_found]"));
+    assert_eq!(alice.done("send_message", json!({"chat_id": chat, "archive": true}))["status"], "archived");
+    assert_eq!(alice.done("list_chats", json!({"status": "archived"}))["chats"][0]["chat_id"], chat);
+    assert_eq!(alice.done("send_message", json!({"chat_id": chat, "archive": false}))["status"], "active");
+    home.ok(&["chat", "start", "mine"]);
+    home.ok(&["chat", "post", "2", "hello", "--at", "client:alice"]);
+    let refused = alice.tool("send_message", json!({"chat_id": 2, "archive": true}));
+    assert!(text(&refused).contains("error[not_allowed]"), "{refused}");
+    home.start("one", &format!("tool send_message {}\ndone ok", json!({"chat_id": 2, "archive": true})));
+    home.finished("one");
+    assert!(home.log("one").contains("may not archive chats"), "{}", home.log("one"));
+}
+
+#[test]
+fn a_message_without_its_chat_is_refused_with_an_example() {
+    let home = TestHome::new();
+    home.ok(&["chat", "start", "t"]);
+    for args in [&["chat", "pin", "6"][..], &["chat", "edit", "6", "x"]] {
+        let ran = home.adj(args);
+        assert!(ran.code == 2 && ran.err.contains("use CHAT.NUMBER, such as 3.17") && !ran.err.contains("edit_of"), "{ran:?}");
+    }
+    let ran = home.adj(&["chat", "summarise", "1"]);
+    assert!(ran.code == 2 && ran.err.contains("--agent NAME"), "{ran:?}");
+}

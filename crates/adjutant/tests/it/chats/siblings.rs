@@ -232,21 +232,26 @@ fn a_run_sees_its_unfinished_siblings_and_nobody_elses() {
 }
 
 #[test]
-fn a_direct_message_is_brought_once_by_its_chat_or_by_a_call() {
+fn a_message_is_brought_once_by_its_chat_or_by_a_call() {
     let home = TestHome::new();
-    for (name, first, second) in [
-        ("reader", tool("show_chat", json!({"chat_id": 1})), "status\n".to_owned()),
-        ("caller", "status\n".to_owned(), tool("list_chats", json!({}))),
-    ] {
-        home.start(name, &format!("ask \"ready?\"\n{first}{second}done ok"));
-        home.until_status(name, "waiting_parent_reply");
-        home.start(&format!("to-{name}"), &(tool("send_message", json!({"to": name, "message": "the lexer is done"})) + "done ok"));
-        home.finished(&format!("to-{name}"));
-        home.ok(&["reply", name, "yes"]);
+    let once = |name: &str| {
         home.finished(name);
         let log = home.log(name);
-        assert!(log.matches("the lexer is done").count() == 1 && !log.contains(" unread"), "{log}");
-    }
+        assert!(log.matches("the lexer is done").count() == 1 && !log.contains("names you"), "{log}");
+    };
+    // Read in its chat, it does not come with the next call.
+    let read = tool("start_chat", json!({"title": "t"})) + &tool("show_chat", json!({"chat_id": 1, "wait_s": 300})) + "status\ndone ok";
+    home.start("reader", &read);
+    home.until("it waits", || home.adj(&["--json", "chat", "show", "1"]).out.contains("\"reading\"").then_some(()));
+    home.start("writer", &(tool("send_message", json!({"chat_id": 1, "message": "@reader the lexer is done"})) + "done ok"));
+    once("reader");
+    // Brought by a call, it is read.
+    home.start("caller", &format!("ask \"ready?\"\nstatus\n{}done ok", tool("list_chats", json!({}))));
+    home.until_status("caller", "waiting_parent_reply");
+    home.start("again", &(tool("send_message", json!({"to": "caller", "message": "the lexer is done"})) + "done ok"));
+    home.finished("again");
+    home.ok(&["reply", "caller", "yes"]);
+    once("caller");
 }
 
 #[test]
@@ -310,4 +315,63 @@ fn a_naming_counts_until_a_person_or_a_client_speaks() {
     home.finished("worker");
     let names: Vec<String> = said(&home, 2).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["run worker", "hub", "run worker", "relay"]);
+}
+
+#[test]
+fn adopted_runs_take_their_chats_along_and_leave_all_others() {
+    let home = TestHome::new();
+    let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
+    let later = tool("show_chat", json!({"chat_id": 2}))
+        + &tool("send_message", json!({"chat_id": 4, "message": "x"}))
+        + &tool("send_message", json!({"to": "two", "message": "x"}))
+        + &tool("show_chat", json!({"chat_id": 1, "after": 0}))
+        + &tool("send_message", json!({"to": "parent", "message": "second word"}))
+        + &tool("send_message", json!({"to": "board", "key": "k", "message": "x", "expect": 0}))
+        + "status\ndone ok";
+    let first = tool("start_chat", json!({"title": "alone"}))
+        + &tool("send_message", json!({"chat_id": 1, "message": "a lonely word"}))
+        + &tool("start_chat", json!({"title": "shared", "participants": ["two"]}))
+        + &tool("send_message", json!({"to": "parent", "message": "first word"}))
+        + &tool("send_message", json!({"to": "two", "message": "between us"}))
+        + &tool("send_message", json!({"to": "root-board", "key": "k", "message": "of the tree"}));
+    run(&mut alice, "two", "ask \"ready?\"\ndone ok");
+    home.until_status("two", "waiting_parent_reply");
+    run(&mut alice, "one", &format!("{first}ask \"ready?\"\n{later}"));
+    home.until_status("one", "waiting_parent_reply");
+    assert_eq!(results(&home, "one").len(), 6, "{}", home.log("one"));
+    home.ok(&["adopt", "one", "--client", "bob"]);
+    let titles = |session: &mut Session| {
+        let listed = session.done("list_chats", json!({}));
+        let mut titles: Vec<(i64, String)> = listed["chats"]
+            .as_array()
+            .expect("chats")
+            .iter()
+            .map(|chat| (chat["chat_id"].as_i64().unwrap_or(0), chat["title"].as_str().unwrap_or_default().to_owned()))
+            .collect();
+        titles.sort();
+        titles
+    };
+    let ids = |session: &mut Session| titles(session).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    assert_eq!((ids(&mut bob), ids(&mut alice)), (vec![1, 3, 5], vec![2]), "alone, the direct chat with the parent, the tree's board");
+    let found = |session: &mut Session| {
+        let found = session.done("list_chats", json!({"query": "lonely"}));
+        found["hits"].as_array().expect("hits").iter().filter(|hit| hit["chat_id"] == 1).count()
+    };
+    assert_eq!((found(&mut bob), found(&mut alice)), (1, 0));
+    // A message in a chat that stays does not follow the run.
+    alice.done("send_message", json!({"chat_id": 2, "message": "@one a secret of the team"}));
+    home.ok(&["chat", "post", "4", "a secret of the person"]);
+    home.ok(&["reply", "one", "yes"]);
+    home.finished("one");
+    let all = results(&home, "one").split_off(6);
+    assert!(all[..3].iter().all(|line| line.starts_with("refused: ") && line.contains("error[not_found]")), "{all:?}");
+    assert!(all[3..].iter().all(|line| line.starts_with("result: ")), "{all:?}");
+    assert!(home.log("one").contains("#1 run one: a lonely word"), "{}", home.log("one"));
+    assert!(!home.log("one").contains("a secret"), "{}", home.log("one"));
+    let direct: Vec<String> = said(&home, 3).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(direct, ["first word", "second word"], "it goes on with the new parent");
+    assert_eq!(ids(&mut alice), [2], "bob's board is another one");
+    // Once more, back: nothing is lost.
+    home.ok(&["adopt", "one", "--client", "alice"]);
+    assert_eq!((found(&mut bob), found(&mut alice), ids(&mut alice)), (0, 1, vec![1, 2, 3, 5]));
 }

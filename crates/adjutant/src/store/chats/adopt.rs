@@ -1,0 +1,85 @@
+//! What becomes of chats when a tree of runs gets another owner.
+//!
+//! A chat that was started in the tree goes with it, with its past, unless a run of another tree takes part.
+//! The new owner takes the place of the old one in it. The runs of the tree leave all other chats.
+
+use crate::store::{StoreError, Topic, Tx};
+use adjutant_core::chat::ChatId;
+use adjutant_core::{Principal, RunId};
+use rusqlite::params;
+
+/// Names what finds a chat of a kind that exists once, as it is under another owner.
+fn moved_pair(pair: &str, from: &str, to: &str) -> Option<String> {
+    if let Some(root) = pair.strip_prefix("board|").and_then(|rest| rest.strip_prefix(from)) {
+        return Some(format!("board|{to}{root}"));
+    }
+    let ends = pair.strip_prefix(from)?.strip_prefix("||")?;
+    let other = ends.strip_prefix(&format!("{from}|")).or_else(|| ends.strip_suffix(&format!("|{from}")));
+    Some(match other {
+        None => format!("{to}||{ends}"),
+        Some(other) if other < to => format!("{to}||{other}|{to}"),
+        Some(other) => format!("{to}||{to}|{other}"),
+    })
+}
+
+impl Tx<'_> {
+    /// Gives the chats of a tree of runs to another owner, who is shown as `name`.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn adopt_chats(&mut self, root: RunId, from: &Principal, to: &Principal, name: &str) -> Result<(), StoreError> {
+        if from == to {
+            return Ok(());
+        }
+        let (root, from, to) = (root.to_string(), from.to_string(), to.to_string());
+        let chats: Vec<(i64, Option<String>)> = self
+            .prepare(
+                "SELECT id, pair FROM chats c WHERE root = ?1 AND owner = ?2 AND NOT EXISTS (SELECT 1 FROM chat_members m
+                   JOIN runs r ON r.id = substr(m.who, 5) WHERE m.chat = c.id AND m.who LIKE 'run:%' AND m.joined_at IS NOT NULL AND r.root <> ?1)",
+            )?
+            .query_map([&root, &from], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (chat, pair) in chats {
+            let pair = pair.and_then(|pair| moved_pair(&pair, &from, &to));
+            let is_taken = "SELECT 1 FROM chats WHERE pair = ?1";
+            if let Some(pair) = &pair
+                && self.prepare(is_taken)?.exists([pair])?
+            {
+                continue;
+            }
+            self.unindex_chat(ChatId(chat))?;
+            self.prepare("UPDATE chats SET owner = ?2, pair = ?3 WHERE id = ?1")?.execute(params![chat, to, pair])?;
+            self.index_chat_again(ChatId(chat))?;
+            self.prepare(
+                "INSERT INTO chat_members (chat, who, name, joined_at, read_seq, mention_seq, said, seen_at)
+                 SELECT chat, ?3, ?4, ?5, read_seq, mention_seq, 0, seen_at FROM chat_members WHERE chat = ?1 AND who = ?2 AND joined_at IS NOT NULL
+                 ON CONFLICT (chat, who) DO UPDATE SET joined_at = coalesce(joined_at, excluded.joined_at)",
+            )?
+            .execute(params![chat, from, to, name, self.now().0])?;
+            self.prepare("UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq) WHERE chat = ?1 AND who = ?2")?
+                .execute(params![chat, from])?;
+            self.ring(Topic::Chat(ChatId(chat)));
+        }
+        self.prepare(
+            "UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq)
+             WHERE who IN (SELECT 'run:' || id FROM runs WHERE root = ?1) AND chat IN (SELECT id FROM chats WHERE owner <> ?2)",
+        )?
+        .execute([&root, &to])?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_names_the_new_owner_in_order() {
+        let moved = |pair: &str| moved_pair(pair, "client:/a|b", "person");
+        assert_eq!(moved("board|client:/a|b|R").as_deref(), Some("board|person|R"));
+        assert_eq!(moved("client:/a|b||client:/a|b|run:R").as_deref(), Some("person||person|run:R"));
+        assert_eq!(moved("client:/a|b||agent:x|run:R").as_deref(), Some("person||agent:x|run:R"));
+        assert_eq!(moved_pair("person||person|run:R", "person", "client:z").as_deref(), Some("client:z||client:z|run:R"));
+        assert_eq!(moved_pair("person||agent:x|person", "person", "client:z").as_deref(), Some("client:z||agent:x|client:z"));
+    }
+}
