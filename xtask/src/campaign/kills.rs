@@ -8,10 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Kills until each kind had its number. Returns how many there were. Unless `both`, a run loses
-/// its guard or its supervisor: without a namespace, nothing can find a process that has scrubbed
-/// its environment once both are gone.
-pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, both: bool) -> [u64; 3] {
+/// Kills until each kind had its number. Returns how many there were.
+pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -> [u64; 3] {
     let mut random = Random::new(seed);
     let mut done = [0; 3];
     let start = Instant::now();
@@ -24,12 +22,6 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, b
         }
         let victim = if kind == 0 { holder(&lab.home.hub_lock()).map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
         let Some((pid, run)) = victim else { continue };
-        if !both && let Some(run) = &run {
-            let ledger = lock(ledger);
-            if (if kind == 1 { &ledger.guard_killed } else { &ledger.supervisor_killed }).contains(run) {
-                continue;
-            }
-        }
         // Noted before it is done: who looks at the run afterwards has to know.
         if let Some(run) = run {
             let mut ledger = lock(ledger);

@@ -106,7 +106,7 @@ async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Res
         });
     }
     let answering = Answering::start(&lab, &ledger);
-    let done = kills::kill_at_random(&lab, &ledger, kills, seed, containment == "auto").await;
+    let done = kills::kill_at_random(&lab, &ledger, kills, seed).await;
     stop.send(true)?;
     while let Some(joined) = work.join_next().await {
         joined?;
