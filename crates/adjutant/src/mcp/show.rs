@@ -551,7 +551,7 @@ mod tests {
         let shown = Shown::new(json!({})).lines((0..60).map(|n| format!("line {n}"))).next("go on").into_result();
         let text = shown.content[0].as_text().expect("text").text.clone();
         assert_eq!(text.lines().count(), LINES_MAX);
-        assert!(text.ends_with("\nnext: go on") && text.contains("… 37 more lines"), "{text}");
+        assert!(text.ends_with("\nnext: go on") && text.contains("… 37 lines more"), "{text}");
         assert_eq!(shown.structured_content.expect("data")["next"], "go on");
     }
 

@@ -192,7 +192,7 @@ fn a_run_that_waits_for_a_rate_limit_to_end_is_resumed_by_hand_and_counts_anew()
 #[test]
 fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
     let here = Here::new();
-    for name in ["claude", "codex", "qwen"] {
+    for name in ["claude", "codex", "droid"] {
         program(&here.bin.join(name), "echo 1.2.3");
     }
     let sign_in = |name: &str| here.agent(name)["sign_in"].clone();
@@ -200,7 +200,7 @@ fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
     assert_eq!(sign_in("claude")["found"], false);
     let told = here.adj(&["agents"]);
     assert!(told.err.contains("claude: nobody seems to be signed in: run claude once"), "{told:?}");
-    assert!(told.err.contains("qwen: from its documentation"), "{told:?}");
+    assert!(told.err.contains("droid: from its documentation"), "{told:?}");
     let credentials = here.home.work().join("../.claude/.credentials.json");
     // A directory in its place: it is there, and cannot be read as a file.
     std::fs::create_dir_all(&credentials).expect("a directory");

@@ -1,9 +1,11 @@
 //! Commands as they are typed: what they say about several runs, odd values, directories and colours.
 
+use crate::processes::Mark;
 use crate::support::{Ran, TestHome};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 /// A command that permissions hold for, even when root runs the tests.
@@ -21,6 +23,8 @@ fn without_privileges(command: &Command) -> Command {
 fn with_surroundings(mut command: Command, like: &Command) -> Command {
     command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(std::process::Stdio::null());
     command.current_dir(like.get_current_dir().expect("tests name a directory"));
+    let home = like.get_envs().find_map(|(name, value)| value.filter(|_| name == "ADJ_HOME"));
+    Mark::of(Path::new(home.expect("a home"))).put_on(&mut command);
     command
 }
 
