@@ -240,7 +240,7 @@ async fn what_cannot_be_started_says_what_to_do() {
                 move |order| order.argv.clone_from(&p)
             }),
         ),
-        ("invalid", "does not exist: create it", Box::new(|order| order.cwd = "/no/such/dir".into())),
+        ("invalid", "does not exist: correct it", Box::new(|order| order.cwd = "/no/such/dir".into())),
         ("invalid", "is not a directory", Box::new(|order| order.cwd = "/etc/passwd".into())),
         (
             "invalid",
