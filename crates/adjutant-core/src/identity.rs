@@ -2,6 +2,7 @@
 //! serves and how to reach its parent.
 
 use crate::RunId;
+use crate::quote::{quote_block, quote_line};
 
 /// How a run reaches its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +29,11 @@ impl Measure<'_> {
     fn told(&self) -> String {
         let mut told = String::new();
         if let Some(criteria) = self.criteria {
-            told.push_str(&format!("## SUCCESS CRITERIA\n{}\n", criteria.trim()));
+            told.push_str(&format!("## SUCCESS CRITERIA\n{}\n", quote_block(criteria)));
         }
         if !self.accept.is_empty() {
-            told.push_str(&format!("When you end, this is run in your directory and has to exit with 0: {}\n", self.accept.join(" ")));
+            let command = quote_line(&self.accept.join(" "), usize::MAX);
+            told.push_str(&format!("When you end, this is run in your directory and has to exit with 0: {command}\n"));
         }
         told
     }
@@ -40,8 +42,11 @@ impl Measure<'_> {
 /// Stands between the statement and the task.
 pub const SEPARATOR: &str = "---";
 
+/// Most characters of a run's name.
+const NAME_CHARS_MAX: usize = 60;
+
 /// Puts the identity statement before a task. `others` are the names of live runs in the same
-/// directory.
+/// directory. The task is the dispatcher's prompt, and stands behind the statement as it is.
 #[must_use]
 pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, measure: &Measure<'_>, task: &str) -> String {
     let how = match voice {
@@ -69,6 +74,8 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, m
         Voice::Chat => "",
     };
     let measure = measure.told();
+    let name = quote_line(name, NAME_CHARS_MAX);
+    let others: Vec<String> = others.iter().map(|other| quote_line(other, NAME_CHARS_MAX)).collect();
     let shared =
         if others.is_empty() { String::new() } else { format!("- Also at work in this directory: {}. Keep to your own files.\n", others.join(", ")) };
     format!(
@@ -87,6 +94,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, m
 mod tests {
     use super::*;
     use crate::Time;
+    use crate::quote::{INDENT, hostile_text};
 
     #[test]
     fn the_statement_is_short_and_the_task_is_unchanged() {
@@ -104,7 +112,29 @@ mod tests {
         let accept = ["cargo".to_owned(), "test".to_owned()];
         let measure = Measure { criteria: Some("All tests pass\n"), accept: &accept };
         let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &[], Voice::Tools, &measure, "Do");
-        let expected = "## SUCCESS CRITERIA\nAll tests pass\nWhen you end, this is run in your directory and has to exit with 0: cargo test\n---\nDo";
+        let expected =
+            "## SUCCESS CRITERIA\n    All tests pass\nWhen you end, this is run in your directory and has to exit with 0: cargo test\n---\nDo";
         assert!(prompt.ends_with(expected), "{prompt}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn names_and_criteria_add_no_line_of_ours(
+            name in hostile_text(), other in hostile_text(), criteria in hostile_text(), word in hostile_text()
+        ) {
+            for voice in [Voice::Tools, Voice::Blocks, Voice::Chat] {
+                let accept = [word.clone()];
+                let measure = Measure { criteria: Some(&criteria), accept: &accept };
+                let prompt = with_statement(RunId::new(Time(1), [1; 10]), &name, &[other.clone()], voice, &measure, "Do");
+                let plain = Measure { criteria: Some("x"), accept: &["y".to_owned()] };
+                let plain = with_statement(RunId::new(Time(1), [1; 10]), "a", &["b".to_owned()], voice, &plain, "Do");
+                let begins = |prompt: &str| {
+                    let ours = prompt.lines().filter(|line| !line.is_empty() && !line.starts_with(INDENT));
+                    ours.map(|line| line.chars().take(8).collect::<String>()).collect::<Vec<_>>()
+                };
+                proptest::prop_assert_eq!(begins(&prompt), begins(&plain));
+                proptest::prop_assert_eq!(prompt.split_once("\n---\n").map(|(_, task)| task), Some("Do"));
+            }
+        }
     }
 }

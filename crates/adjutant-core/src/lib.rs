@@ -16,6 +16,7 @@ pub mod identity;
 pub mod limits;
 pub mod name;
 pub mod principal;
+pub mod quote;
 pub mod rate_limit;
 pub mod report;
 pub mod request;

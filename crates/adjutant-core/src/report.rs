@@ -97,6 +97,23 @@ pub struct Report {
     pub duration: Option<String>,
 }
 
+impl Report {
+    /// Writes what it says beside its summary, for whoever builds on the work.
+    #[must_use]
+    pub fn details(&self) -> String {
+        let Self { status, summary: _, deliverables, metrics, issues, recommendations, duration: _ } = self;
+        let part = |label: &str, text: &Option<String>| text.as_ref().map(|text| format!("{label}: {}", text.trim()));
+        let parts = [
+            (*status != ReportStatus::Success).then(|| format!("Status: {}", status.word())),
+            (!deliverables.is_empty()).then(|| format!("Deliverables: {}", deliverables.join(", "))),
+            part("Metrics", metrics),
+            part("Issues", issues),
+            part("Recommendations", recommendations),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
+}
+
 /// What was found where a report names a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {

@@ -1,23 +1,36 @@
-//! What a later attempt is told where the agent keeps no session of its own: the task again, what
-//! was left behind, what has been decided since, what is still open, and the next step, under the
-//! protocol's headings.
+//! What a later attempt is told: the task again, what was left behind, what has been decided since,
+//! what is still open, and the next step, under the protocol's headings.
+//!
+//! Every line at the margin is ours. All that others wrote, the run itself included, is quoted: see
+//! [`crate::quote`].
 
 use crate::RequestKind;
 use crate::checkpoint::{Checkpoint, Choice, MadeBy};
-use crate::signal::Independence;
+use crate::quote::{quote_block, quote_field, quote_label, quote_line};
+use crate::signal::{Clarification, Independence};
 
 /// Most requests that are named as still open; of the others only their number is told.
 pub const OPEN_NAMED_MAX: usize = 20;
 /// Of the text of one of them so many characters: the run has written it itself.
 const OPEN_TEXT_CHARS: usize = 300;
+/// Most characters of a name, a path or a word within a line.
+const NAME_CHARS_MAX: usize = 300;
+/// Most changed files that are named, and all of their names in characters.
+const CHANGED_FILES_MAX: usize = 200;
+const CHANGED_CHARS_MAX: usize = 8_000;
 
 /// One question with what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
     /// `Q12`.
     pub number: String,
+    /// What the run itself calls it.
+    pub own_id: Option<String>,
     pub question: String,
+    pub context: Option<String>,
     pub became: Became,
+    /// What the run said along with the questions that it asked together; with one of them only.
+    pub clarification: Option<Clarification>,
 }
 
 /// What became of a question.
@@ -41,21 +54,63 @@ pub struct Ruled {
 /// What became of a delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delegated {
-    Approved { task: String, child: String, result: Option<String> },
-    Denied { task: String, reason: String },
+    Approved {
+        task: String,
+        child: String,
+        /// How the run said that the two were to work side by side.
+        coordination: Option<String>,
+        /// What was said along with the yes.
+        note: Option<String>,
+        result: Option<String>,
+    },
+    Denied {
+        task: String,
+        reason: String,
+    },
+}
+
+/// Joins lines, leaving out those that are not there.
+fn lines<const N: usize>(parts: [Option<String>; N]) -> String {
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// Quotes a text that may not be there.
+fn field(label: &str, text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty()).map(|text| quote_field(label, text))
 }
 
 impl Decided {
+    /// The labels of the question and of its answer, in the run's own words where it has some.
+    fn labels(&self) -> (String, String) {
+        let own = self.own_id.as_deref().map(quote_label).filter(|id| !id.is_empty());
+        match own {
+            None => (self.number.clone(), "A".to_owned()),
+            Some(id) => match id.strip_prefix('Q') {
+                Some(rest) => (format!("Q{rest}"), format!("A{rest}")),
+                None => (format!("Q ({id})"), format!("A ({id})")),
+            },
+        }
+    }
+
     /// Writes it for a run that goes on.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let Self { number, question, became } = self;
-        let answer = match became {
-            Became::Answered(answer) => format!("A: {answer}"),
+        let (question, answer) = self.labels();
+        let answer = match &self.became {
+            Became::Answered(text) => quote_field(&answer, text),
             Became::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
             Became::Withdrawn => "The question was withdrawn.".to_owned(),
         };
-        format!("{number}: {question}\n{answer}")
+        lines([Some(quote_field(&question, &self.question)), Some(answer), field("Context", self.context.as_ref())])
+    }
+
+    /// Writes it for a run that does not remember it.
+    fn to_earlier(&self) -> String {
+        let said = self.clarification.clone().unwrap_or_default();
+        let state = [field("You were at", said.blocked_at.as_ref()), field("State at that time", said.state.as_ref())];
+        let state = lines(state);
+        let gap = if state.is_empty() { "" } else { "\n" };
+        format!("{}{gap}{state}", self.to_text())
     }
 }
 
@@ -65,10 +120,21 @@ impl Ruled {
     pub fn to_text(&self) -> String {
         let Self { number, action, approved, words } = self;
         let (heading, label) = if *approved { ("## APPROVAL GRANTED", "Note") } else { ("## APPROVAL DENIED", "Reason") };
-        let words = words.as_ref().map_or_else(String::new, |words| format!("\n{label}: {words}"));
         let bounds =
             if *approved { "This covers what you showed and nothing else." } else { "Do not do it. Find another way, or report that there is none." };
-        format!("{heading}\n\n{number}: {action}{words}\n{bounds}")
+        let text = lines([Some(quote_field(number, action)), field(label, words.as_ref()), Some(bounds.to_owned())]);
+        format!("{heading}\n\n{text}")
+    }
+
+    fn to_earlier(&self) -> String {
+        let Self { number, action, approved, words } = self;
+        let action = Some(quote_field(number, action));
+        if *approved {
+            let bounds = "Approved at that time. Look whether it was done, and ask again before you do it now.".to_owned();
+            lines([action, Some(bounds), field("Note", words.as_ref())])
+        } else {
+            lines([action, Some("Denied.".to_owned()), field("Reason", words.as_ref())])
+        }
     }
 }
 
@@ -77,11 +143,27 @@ impl Delegated {
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
-            Self::Approved { task, child, result } => {
-                let result = result.as_ref().map_or_else(String::new, |result| format!("\nResult: {result}"));
-                format!("## DELEGATION APPROVED\n\nNew agent launched: {child}\nTask: {task}{result}")
+            Self::Approved { task, child, coordination, note, result } => {
+                let text = lines([
+                    Some(format!("New agent launched: {}", quote_line(child, NAME_CHARS_MAX))),
+                    Some(quote_field("Task", task)),
+                    field("Result", result.as_ref()),
+                    field("Coordination", coordination.as_ref()),
+                    field("Note", note.as_ref()),
+                ]);
+                format!("## DELEGATION APPROVED\n\n{text}")
             }
-            Self::Denied { task, reason } => format!("## DELEGATION DENIED\n\nTask: {task}\nReason: {reason}"),
+            Self::Denied { task, reason } => format!("## DELEGATION DENIED\n\n{}\n{}", quote_field("Task", task), quote_field("Reason", reason)),
+        }
+    }
+
+    fn to_earlier(&self) -> String {
+        match self {
+            Self::Approved { task, child, coordination: _, note, result } => {
+                let label = format!("Delegated to {}", quote_line(child, NAME_CHARS_MAX).replace(':', "_"));
+                lines([Some(quote_field(&label, task)), field("Result", result.as_ref()), field("Note", note.as_ref())])
+            }
+            Self::Denied { task, reason } => format!("{}\n{}", quote_field("Not delegated", task), quote_field("Reason", reason)),
         }
     }
 }
@@ -104,31 +186,33 @@ impl Told {
             Self::Delegated(delegated) => delegated.to_text(),
         }
     }
-}
 
-impl Told {
     /// Writes it for a run that does not remember it.
     fn to_earlier(&self) -> String {
         match self {
-            Self::Decided(decided) => decided.to_text(),
-            Self::Ruled(Ruled { number, action, approved: true, words }) => {
-                let note = words.as_ref().map_or_else(String::new, |words| format!(" Note: {words}"));
-                format!("{number}: {action}\nApproved at that time.{note} Look whether it was done, and ask again before you do it now.")
-            }
-            Self::Ruled(Ruled { number, action, approved: false, words }) => {
-                let reason = words.as_ref().map_or_else(String::new, |words| format!(": {words}"));
-                format!("{number}: {action}\nDenied{reason}")
-            }
-            Self::Delegated(Delegated::Approved { task, child, result }) => {
-                let result = result.as_ref().map_or_else(String::new, |result| format!("\nResult: {result}"));
-                format!("Delegated to {child}: {task}{result}")
-            }
-            Self::Delegated(Delegated::Denied { task, reason }) => format!("Not delegated: {task}\nReason: {reason}"),
+            Self::Decided(decided) => decided.to_earlier(),
+            Self::Ruled(ruled) => ruled.to_earlier(),
+            Self::Delegated(delegated) => delegated.to_earlier(),
         }
     }
 }
 
+/// One message to a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub from: String,
+    pub text: String,
+}
+
+impl Sent {
+    fn to_text(&self) -> String {
+        let from = quote_line(&self.from, NAME_CHARS_MAX).replace(": ", ":_");
+        quote_field(&format!("From {from}"), &self.text)
+    }
+}
+
 /// Most of what earlier attempts were told that a new one is told again, the newest, and all of it in bytes.
+/// Decisions and messages are counted apart.
 pub const EARLIER_MAX: usize = 50;
 pub const EARLIER_BYTES_MAX: usize = 16 * 1024;
 
@@ -144,11 +228,20 @@ pub struct Earlier {
 impl Earlier {
     /// Keeps the newest of what is given (oldest first) that fit.
     #[must_use]
-    pub fn of(all: Vec<Told>) -> Self {
+    pub fn of(all: &[Told]) -> Self {
+        Self::newest(all.iter().rev().map(Told::to_earlier))
+    }
+
+    /// The same of messages.
+    #[must_use]
+    pub fn of_messages(all: &[Sent]) -> Self {
+        Self::newest(all.iter().rev().map(Sent::to_text))
+    }
+
+    fn newest(newest_first: impl Iterator<Item = String>) -> Self {
         let mut kept = Self::default();
         let mut bytes = 0;
-        for told in all.iter().rev() {
-            let text = told.to_earlier();
+        for text in newest_first {
             if kept.texts.len() == EARLIER_MAX || bytes + text.len() > EARLIER_BYTES_MAX {
                 kept.has_more = true;
                 continue;
@@ -160,10 +253,14 @@ impl Earlier {
         kept
     }
 
-    fn to_text(&self) -> Option<String> {
+    fn to_text(&self, heading: &str, about: &str) -> Option<String> {
         let Self { texts, has_more } = self;
-        let more = if *has_more { "\n\nMore, older or long, is left out here." } else { "" };
-        (!texts.is_empty() || *has_more).then(|| format!("## EARLIER ANSWERS\n\nThis was decided before and holds:\n\n{}{more}", texts.join("\n\n")))
+        if texts.is_empty() && !*has_more {
+            return None;
+        }
+        let more = has_more.then(|| "More, older or long, is left out here.".to_owned());
+        let parts: Vec<String> = [format!("{heading}\n\n{about}")].into_iter().chain(texts.iter().cloned()).chain(more).collect();
+        Some(parts.join("\n\n"))
     }
 }
 
@@ -171,6 +268,8 @@ impl Earlier {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Open {
     pub number: String,
+    /// What the run itself calls it.
+    pub own_id: Option<String>,
     pub kind: RequestKind,
     /// The question, the action, or the task.
     pub text: String,
@@ -190,10 +289,9 @@ pub enum Stands {
 
 impl Open {
     fn to_text(&self) -> String {
-        let Self { number, kind, text, by_block, stands } = self;
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let cut = if words.chars().nth(OPEN_TEXT_CHARS).is_some() { "…" } else { "" };
-        let words: String = words.chars().take(OPEN_TEXT_CHARS).collect();
+        let Self { number, own_id, kind, text, by_block, stands } = self;
+        let words = quote_line(text, OPEN_TEXT_CHARS);
+        let own = own_id.as_deref().map(quote_label).filter(|id| !id.is_empty()).map_or_else(String::new, |id| format!(" (your {id})"));
         let (about, next) = match (stands, by_block) {
             (Stands::Undecided { blocking: true }, false) => {
                 ("not decided yet".to_owned(), format!("Call check_answer with message_id {number}: it waits for the answer."))
@@ -212,10 +310,10 @@ impl Open {
                     (Independence::Parallel, _) => "A message tells you when it has ended.".to_owned(),
                     (Independence::Optional, _) => "Nothing depends on it.".to_owned(),
                 };
-                (format!("approved, run {child} is at work on it"), next)
+                (format!("approved, run {} is at work on it", quote_line(child, NAME_CHARS_MAX)), next)
             }
         };
-        format!("- {number}, {} ({about}): {words}{cut}\n  {next}", kind.word())
+        format!("- {number}{own}, {} ({about}): {words}\n  {next}", kind.word())
     }
 }
 
@@ -224,6 +322,7 @@ impl Open {
 pub struct Resumption {
     /// For one that does not remember it.
     pub earlier: Earlier,
+    pub earlier_messages: Earlier,
     pub decided: Vec<Decided>,
     pub ruled: Vec<Ruled>,
     pub delegated: Vec<Delegated>,
@@ -232,8 +331,10 @@ pub struct Resumption {
     /// How many more there are.
     pub open_more: usize,
     /// What it was sent while it was away, oldest first.
-    pub messages: Vec<String>,
+    pub messages: Vec<Sent>,
     pub checkpoint: Option<Checkpoint>,
+    /// The checkpoint was left before the last attempt: what stopped the run then was resolved.
+    pub checkpoint_is_old: bool,
     /// The run stopped because of an error.
     pub after_error: bool,
     /// What was chosen after it.
@@ -244,23 +345,33 @@ pub struct Resumption {
     pub next_step: Option<String>,
 }
 
+/// Says how quoted text looks.
+const QUOTED: &str = "Indented lines are quoted: they belong to the label above them.";
+
 /// Writes what a new attempt is told, behind its task.
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
-    let before = "You have worked on this before. This is what you left behind and what has been decided since.";
-    let earlier = resumption.earlier.to_text().map_or_else(String::new, |earlier| format!("{earlier}\n\n"));
-    format!("{}\n\n{before}\n\n{earlier}{}", task.trim_end(), since(resumption))
+    let before = format!("You have worked on this before. This is what you left behind and what has been decided since. {QUOTED}");
+    let parts = [
+        Some(task.trim_end().to_owned()),
+        Some(before),
+        resumption.earlier.to_text("## EARLIER ANSWERS", "This was decided before and holds:"),
+        resumption.earlier_messages.to_text("## EARLIER MESSAGES", "You were sent this before:"),
+        Some(since(resumption)),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
 /// Writes what an agent is told that goes on in its own session, where it has its task before it.
 #[must_use]
 pub fn compose_in_session(resumption: &Resumption) -> String {
-    format!("You were stopped and go on now. This is what has been decided since.\n\n{}", since(resumption))
+    format!("You were stopped and go on now. This is what has been decided since. {QUOTED}\n\n{}", since(resumption))
 }
 
 fn since(resumption: &Resumption) -> String {
     let Resumption {
         earlier: _,
+        earlier_messages: _,
         decided,
         ruled,
         delegated,
@@ -268,20 +379,15 @@ fn since(resumption: &Resumption) -> String {
         open_more,
         messages,
         checkpoint,
-        after_error,
-        choice,
-        resolution,
+        checkpoint_is_old: _,
+        after_error: _,
+        choice: _,
+        resolution: _,
         working_directory,
-        next_step,
+        next_step: _,
     } = resumption;
     let mut parts = Vec::new();
-    if !decided.is_empty() {
-        let mut text = "## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned();
-        for one in decided {
-            text.push_str(&format!("\n\n{}", one.to_text()));
-        }
-        parts.push(text);
-    }
+    parts.extend(clarified(decided));
     parts.extend(ruled.iter().map(Ruled::to_text));
     parts.extend(delegated.iter().map(Delegated::to_text));
     if !open.is_empty() {
@@ -293,99 +399,229 @@ fn since(resumption: &Resumption) -> String {
         parts.push(format!("## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n{}", lines.join("\n")));
     }
     if !messages.is_empty() {
-        let list: Vec<String> = messages.iter().map(|message| format!("- {}", message.trim().replace('\n', "\n  "))).collect();
-        parts.push(format!("## MESSAGES\n\n{}", list.join("\n")));
+        let list: Vec<String> = messages.iter().map(Sent::to_text).collect();
+        parts.push(format!("## MESSAGES\n\n{}", list.join("\n\n")));
+    }
+    parts.extend(resolved(resumption));
+    parts.extend(checkpoint.as_ref().map(|checkpoint| restored(checkpoint, resumption.checkpoint_is_old, working_directory)));
+    parts.push(format!("## RESUME INSTRUCTIONS\n\n{}", instructions(resumption)));
+    parts.join("\n\n")
+}
+
+/// Writes what became of questions.
+fn clarified(decided: &[Decided]) -> Option<String> {
+    if decided.is_empty() {
+        return None;
+    }
+    let mut parts = vec!["## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned()];
+    parts.extend(decided.iter().map(Decided::to_text));
+    for said in decided.iter().filter_map(|one| one.clarification.as_ref()) {
+        let why = lines([field("You asked because", said.reason.as_ref()), field("You needed", said.resume_with.as_ref())]);
+        parts.extend((!why.is_empty()).then_some(why));
+    }
+    parts.push("Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it a line for each answer, such as `- Q1 answered: …`. Then go on.".to_owned());
+    Some(parts.join("\n\n"))
+}
+
+/// Writes what stopped the run and what was done about it.
+fn resolved(resumption: &Resumption) -> Option<String> {
+    let Resumption { checkpoint, checkpoint_is_old, after_error, choice, resolution, .. } = resumption;
+    let left = checkpoint.as_ref().filter(|_| !checkpoint_is_old);
+    if left.is_none() && choice.is_none() && resolution.is_none() {
+        return None;
     }
     let heading = if *after_error || choice.is_some() { "## ERROR RECOVERY" } else { "## BLOCKER RESOLVED" };
-    if checkpoint.is_some() || choice.is_some() || resolution.is_some() {
-        let lines = [
-            checkpoint.as_ref().map(|checkpoint| format!("Issue: {}", checkpoint.details)),
-            choice.map(|choice| format!("Decision: {}", choice.about())),
-            resolution.as_ref().map(|resolution| format!("Resolution: {resolution}")),
-        ];
-        parts.push(format!("{heading}\n\n{}", lines.into_iter().flatten().collect::<Vec<_>>().join("\n")));
-    }
-    if let Some(checkpoint) = checkpoint {
-        let mut text = "## STATE RESTORATION\n".to_owned();
-        if checkpoint.made_by == MadeBy::Us {
-            text.push_str("\nYou left no checkpoint; this was put together from what you said last.");
-        }
-        for (label, value) in [("Completed", &checkpoint.completed_work), ("Not started", &checkpoint.blocked_work), ("State", &checkpoint.state)] {
-            if let Some(value) = value {
-                text.push_str(&format!("\n{label}:\n{value}"));
-            }
-        }
-        if !checkpoint.changed_files.is_empty() {
-            text.push_str(&format!("\nChanged files: {}", checkpoint.changed_files.join(", ")));
-        }
-        text.push_str(&format!("\nWorking directory: {}", checkpoint.working_directory.as_ref().unwrap_or(working_directory)));
-        parts.push(text);
-    }
-    let next = match (next_step, choice, checkpoint) {
-        (Some(step), ..) => step.clone(),
-        (None, Some(choice), _) => choice.order().to_owned(),
-        (None, None, Some(Checkpoint { blocked_work: Some(blocked), .. })) => format!("Continue with what was not started:\n{blocked}"),
-        (None, None, _) => "Continue where you left off. Do not repeat what is done.".to_owned(),
+    let text = lines([
+        left.map(|left| quote_field("Issue", &left.details)),
+        choice.map(|choice| format!("Decision: {}", choice.about())),
+        field("Resolution", resolution.as_ref()),
+        left.and_then(|left| field("Blocker type", left.blocker_type.as_ref())),
+        left.and_then(|left| field("You needed", left.requirements.as_ref())),
+        left.and_then(|left| field("Recovery that you proposed", left.recovery.as_ref())),
+    ]);
+    Some(format!("{heading}\n\n{text}"))
+}
+
+/// Writes what the run left behind.
+fn restored(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> String {
+    let made = match checkpoint.made_by {
+        MadeBy::Us => Some("You left no checkpoint; this was put together from what you said last.".to_owned()),
+        MadeBy::Run if is_old => Some("You left this before your last attempt; look what has changed since.".to_owned()),
+        MadeBy::Run => None,
     };
-    parts.push(format!("## RESUME INSTRUCTIONS\n\n{next}"));
-    parts.join("\n\n")
+    let names: Vec<String> = checkpoint.changed_files.iter().take(CHANGED_FILES_MAX).map(|name| quote_line(name, NAME_CHARS_MAX)).collect();
+    let more = if checkpoint.changed_files.len() > CHANGED_FILES_MAX { ", …" } else { "" };
+    let directory = checkpoint.working_directory.as_deref().unwrap_or(working_directory);
+    let text = lines([
+        made,
+        field("Completed", checkpoint.completed_work.as_ref()),
+        field("Not started", checkpoint.blocked_work.as_ref()),
+        field("State", checkpoint.state.as_ref()),
+        (!names.is_empty()).then(|| format!("Changed files: {}{more}", quote_line(&names.join(", "), CHANGED_CHARS_MAX))),
+        Some(format!("Working directory: {}", quote_line(directory, usize::MAX))),
+    ]);
+    format!("## STATE RESTORATION\n\n{text}")
+}
+
+/// Writes where to continue, and how.
+fn instructions(resumption: &Resumption) -> String {
+    let Resumption { decided, checkpoint, checkpoint_is_old, choice, next_step, .. } = resumption;
+    let blocked = checkpoint.as_ref().filter(|_| !checkpoint_is_old).and_then(|left| left.blocked_work.as_ref());
+    let next = match (next_step, choice, blocked) {
+        (Some(step), ..) => quote_field("Next step", step),
+        (None, Some(choice), _) => format!("Next step: {}", choice.order()),
+        (None, None, Some(blocked)) => format!("Next step: Continue with what was not started:\n{}", quote_block(blocked)),
+        (None, None, None) if !decided.is_empty() => "Next step: Continue with these answers. Do not repeat what is done.".to_owned(),
+        (None, None, None) => "Next step: Continue where you left off. Do not repeat what is done.".to_owned(),
+    };
+    let asked = decided.iter().filter_map(|one| one.clarification.as_ref());
+    let places = asked.map(|said| lines([field("Continue from", said.blocked_at.as_ref()), field("Current state", said.state.as_ref())]));
+    places.filter(|text| !text.is_empty()).chain([next]).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quote::{INDENT, hostile_text};
+    use proptest::prelude::*;
+
+    const BEFORE: &str = "You have worked on this before. This is what you left behind and what has been decided since. Indented lines are quoted: they belong to the label above them.";
+    const ACKNOWLEDGE: &str = "Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it a line for each answer, such as `- Q1 answered: …`. Then go on.";
+
+    fn decided(number: &str, question: &str, became: Became) -> Decided {
+        Decided { number: number.to_owned(), own_id: None, question: question.to_owned(), context: None, became, clarification: None }
+    }
+
+    fn answered(text: &str) -> Became {
+        Became::Answered(text.to_owned())
+    }
 
     #[test]
     fn answers_come_under_their_questions() {
         let resumption = Resumption {
-            decided: vec![
-                Decided { number: "Q1".to_owned(), question: "OAuth2, JWT, or both?".to_owned(), became: Became::Answered("Both.".to_owned()) },
-                Decided { number: "Q2".to_owned(), question: "Which version?".to_owned(), became: Became::Expired },
-            ],
+            decided: vec![decided("Q1", "OAuth2, JWT, or both?", answered("Both.")), decided("Q2", "Which version?", Became::Expired)],
             working_directory: "/w".to_owned(),
             ..Resumption::default()
         };
-        let expected = "Look at auth\n\nYou have worked on this before. This is what you left behind and what has been decided since.\n\n## CLARIFICATION RESPONSE\n\nYour questions have been answered:\n\nQ1: OAuth2, JWT, or both?\nA: Both.\n\nQ2: Which version?\nNobody answered in time. Decide for yourself and say so in your report.\n\n## RESUME INSTRUCTIONS\n\nContinue where you left off. Do not repeat what is done.";
+        let expected = format!(
+            "Look at auth\n\n{BEFORE}\n\n## CLARIFICATION RESPONSE\n\nYour questions have been answered:\n\nQ1: OAuth2, JWT, or both?\nA: Both.\n\nQ2: Which version?\nNobody answered in time. Decide for yourself and say so in your report.\n\n{ACKNOWLEDGE}\n\n## RESUME INSTRUCTIONS\n\nNext step: Continue with these answers. Do not repeat what is done."
+        );
         assert_eq!(compose("Look at auth\n", &resumption), expected);
     }
 
-    fn answered(number: usize, answer: &str) -> Told {
-        let (number, question) = (format!("Q{number}"), "Which?".to_owned());
-        Told::Decided(Decided { number, question, became: Became::Answered(answer.to_owned()) })
+    /// The example of the original protocol, with its own words.
+    #[test]
+    fn clarification_comes_back_with_its_own_ids_and_state() {
+        let own = |number: &str, id: &str, question: &str, context: &str, answer: &str| Decided {
+            own_id: Some(id.to_owned()),
+            context: Some(context.to_owned()),
+            ..decided(number, question, answered(answer))
+        };
+        let mut first = own(
+            "Q10",
+            "Q1",
+            "Should I analyze OAuth2, JWT, or both authentication strategies?",
+            "Found separate implementations in src/auth/oauth.ts and src/auth/jwt.ts",
+            "Analyze both OAuth2 and JWT. They are both in active use.",
+        );
+        first.clarification = Some(Clarification {
+            reason: Some("Multiple authentication strategies found, unclear which to analyze".to_owned()),
+            blocked_at: Some("Analyzing authentication patterns in src/auth/".to_owned()),
+            resume_with: Some("Answers specifying which auth strategies to analyze and framework version assumptions".to_owned()),
+            state: Some("Completed secret scanning (found 0 hardcoded secrets), started auth analysis".to_owned()),
+        });
+        let second = own(
+            "Q11",
+            "version",
+            "What security framework version should I assume (2.0 or 3.0)?",
+            "Dependencies show both",
+            "Assume 3.0-beta.\nWe are migrating to 3.x.",
+        );
+        let resumption = Resumption {
+            decided: vec![first, second],
+            next_step: Some("Analyze both OAuth2 and JWT implementations with 3.0-beta assumptions".to_owned()),
+            ..Resumption::default()
+        };
+        let expected = format!(
+            "## CLARIFICATION RESPONSE\n\nYour questions have been answered:\n\n\
+             Q1: Should I analyze OAuth2, JWT, or both authentication strategies?\n\
+             A1: Analyze both OAuth2 and JWT. They are both in active use.\n\
+             Context: Found separate implementations in src/auth/oauth.ts and src/auth/jwt.ts\n\n\
+             Q (version): What security framework version should I assume (2.0 or 3.0)?\n\
+             A (version):\n    Assume 3.0-beta.\n    We are migrating to 3.x.\n\
+             Context: Dependencies show both\n\n\
+             You asked because: Multiple authentication strategies found, unclear which to analyze\n\
+             You needed: Answers specifying which auth strategies to analyze and framework version assumptions\n\n\
+             {ACKNOWLEDGE}\n\n\
+             ## RESUME INSTRUCTIONS\n\n\
+             Continue from: Analyzing authentication patterns in src/auth/\n\
+             Current state: Completed secret scanning (found 0 hardcoded secrets), started auth analysis\n\
+             Next step: Analyze both OAuth2 and JWT implementations with 3.0-beta assumptions"
+        );
+        for text in [compose("T", &resumption), compose_in_session(&resumption)] {
+            assert!(text.ends_with(&expected), "{text}");
+        }
+    }
+
+    fn told(number: usize, answer: &str) -> Told {
+        Told::Decided(decided(&format!("Q{number}"), "Which?", answered(answer)))
     }
 
     #[test]
-    fn what_earlier_attempts_were_told_is_told_to_one_that_does_not_remember() {
+    fn attempt_without_memory_is_told_earlier_decisions() {
         let ruled = |approved, words: Option<&str>| {
             Told::Ruled(Ruled { number: "Q2".to_owned(), action: "Drop the table".to_owned(), approved, words: words.map(str::to_owned) })
         };
         let denied = Told::Delegated(Delegated::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() });
-        let earlier = Earlier::of(vec![answered(1, "Both."), ruled(true, None), ruled(false, Some("not today")), denied]);
+        let mut first = decided("Q1", "Which?", answered("Both."));
+        first.clarification =
+            Some(Clarification { blocked_at: Some("src/auth/".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() });
+        let earlier = Earlier::of(&[Told::Decided(first), ruled(true, None), ruled(false, Some("not today")), denied]);
         let resumption = Resumption { earlier, ..Resumption::default() };
-        let expected = "## EARLIER ANSWERS\n\nThis was decided before and holds:\n\nQ1: Which?\nA: Both.\n\nQ2: Drop the table\nApproved at that time. Look whether it was done, and ask again before you do it now.\n\nQ2: Drop the table\nDenied: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
+        let expected = "## EARLIER ANSWERS\n\nThis was decided before and holds:\n\nQ1: Which?\nA: Both.\nYou were at: src/auth/\nState at that time:\n    a\n    b\n\nQ2: Drop the table\nApproved at that time. Look whether it was done, and ask again before you do it now.\n\nQ2: Drop the table\nDenied.\nReason: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
         let text = compose("T", &resumption);
         assert!(text.contains(expected), "{text}");
         assert!(!compose_in_session(&resumption).contains("EARLIER"), "in its session it has it before it");
     }
 
     #[test]
-    fn of_what_earlier_attempts_were_told_the_newest_that_fit_are_kept() {
-        let many = Earlier::of((1..=EARLIER_MAX + 1).map(|n| answered(n, "yes")).collect());
+    fn newest_earlier_decisions_that_fit_are_kept() {
+        let many: Vec<Told> = (1..=EARLIER_MAX + 1).map(|n| told(n, "yes")).collect();
+        let many = Earlier::of(&many);
         assert_eq!((many.texts.len(), many.has_more), (EARLIER_MAX, true));
         assert!(many.texts[0].starts_with("Q2:") && many.texts.ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)]));
-        let long = Earlier::of(vec![answered(1, "short"), answered(2, &"x".repeat(EARLIER_BYTES_MAX)), answered(3, "short")]);
+        let long = Earlier::of(&[told(1, "short"), told(2, &"x".repeat(EARLIER_BYTES_MAX)), told(3, "short")]);
         assert_eq!((long.texts.len(), long.has_more), (2, true), "what is too long does not cost the others their place");
         assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nMore, older or long, is left out here."));
-        assert!(!Earlier::of(vec![answered(1, "yes")]).has_more);
+        assert!(!Earlier::of(&[told(1, "yes")]).has_more);
+    }
+
+    fn sent(from: &str, text: &str) -> Sent {
+        Sent { from: from.to_owned(), text: text.to_owned() }
     }
 
     #[test]
-    fn a_checkpoint_is_restored_with_its_resolution_and_the_next_step() {
+    fn attempt_without_memory_is_told_earlier_messages() {
+        let earlier_messages = Earlier::of_messages(&[sent("person", "keep to src/"), sent("client:a", "two\nlines")]);
+        let resumption = Resumption { earlier_messages, messages: vec![sent("person", "now")], ..Resumption::default() };
+        let expected = "## EARLIER MESSAGES\n\nYou were sent this before:\n\nFrom person: keep to src/\n\nFrom client:a:\n    two\n    lines\n\n## MESSAGES\n\nFrom person: now\n\n## RESUME";
+        let text = compose("T", &resumption);
+        assert!(text.contains(expected), "{text}");
+        assert!(!compose_in_session(&resumption).contains("EARLIER"));
+        let many: Vec<Sent> = (0..=EARLIER_MAX).map(|n| sent("person", &n.to_string())).collect();
+        assert!(Earlier::of_messages(&many).has_more);
+    }
+
+    #[test]
+    fn checkpoint_is_restored_with_its_resolution_and_next_step() {
         let checkpoint = Checkpoint {
+            blocker_type: Some("external_dependency".to_owned()),
             details: "node_modules is missing".to_owned(),
             completed_work: Some("✓ Scanned".to_owned()),
-            blocked_work: Some("✗ npm audit".to_owned()),
+            blocked_work: Some("✗ npm audit\n✗ npm ls\n".to_owned()),
             state: Some("47/120 files".to_owned()),
+            requirements: Some("Run npm install".to_owned()),
+            recovery: Some("1. Skip the scan\n2. Install it".to_owned()),
             ..Checkpoint::default()
         };
         let resumption = Resumption {
@@ -394,15 +630,21 @@ mod tests {
             working_directory: "/w/src".to_owned(),
             ..Resumption::default()
         };
-        let expected = "Audit\n\nYou have worked on this before. This is what you left behind and what has been decided since.\n\n## BLOCKER RESOLVED\n\nIssue: node_modules is missing\nResolution: Ran npm install\n\n## STATE RESTORATION\n\nCompleted:\n✓ Scanned\nNot started:\n✗ npm audit\nState:\n47/120 files\nWorking directory: /w/src\n\n## RESUME INSTRUCTIONS\n\nContinue with what was not started:\n✗ npm audit";
+        let expected = format!(
+            "Audit\n\n{BEFORE}\n\n## BLOCKER RESOLVED\n\nIssue: node_modules is missing\nResolution: Ran npm install\nBlocker type: external_dependency\nYou needed: Run npm install\nRecovery that you proposed:\n    1. Skip the scan\n    2. Install it\n\n## STATE RESTORATION\n\nCompleted: ✓ Scanned\nNot started:\n    ✗ npm audit\n    ✗ npm ls\nState: 47/120 files\nWorking directory: /w/src\n\n## RESUME INSTRUCTIONS\n\nNext step: Continue with what was not started:\n    ✗ npm audit\n    ✗ npm ls"
+        );
         assert_eq!(compose("Audit", &resumption), expected);
-        let after_error = Resumption { after_error: true, next_step: Some("Skip the file".to_owned()), ..resumption };
+        let after_error = Resumption { after_error: true, next_step: Some("Skip the file".to_owned()), ..resumption.clone() };
         let text = compose("Audit", &after_error);
-        assert!(text.contains("## ERROR RECOVERY\n\nIssue: node_modules") && text.ends_with("## RESUME INSTRUCTIONS\n\nSkip the file"));
+        assert!(text.contains("## ERROR RECOVERY\n\nIssue: node_modules") && text.ends_with("## RESUME INSTRUCTIONS\n\nNext step: Skip the file"));
+        let old = Resumption { checkpoint_is_old: true, resolution: None, ..resumption };
+        let text = compose("Audit", &old);
+        assert!(!text.contains("RESOLVED") && text.contains("## STATE RESTORATION\n\nYou left this before your last attempt; "), "{text}");
+        assert!(text.contains("State: 47/120 files") && text.ends_with("Next step: Continue where you left off. Do not repeat what is done."));
     }
 
     #[test]
-    fn what_was_chosen_after_an_error_comes_under_its_heading() {
+    fn choice_after_an_error_comes_under_its_heading() {
         let checkpoint = Checkpoint {
             details: "TypeError at /tmp/analysis.js:142".to_owned(),
             completed_work: Some("46 files".to_owned()),
@@ -420,9 +662,9 @@ mod tests {
                 ..Resumption::default()
             };
             let text = compose("T", &resumption);
-            text.split_once("decided since.\n\n").map(|(_, rest)| rest.to_owned()).expect("the introduction is there")
+            text.split_once(&format!("{BEFORE}\n\n")).map(|(_, rest)| rest.to_owned()).expect("the introduction is there")
         };
-        let state = "## STATE RESTORATION\n\nCompleted:\n46 files\nState:\n47/120\nChanged files: A.md, b.rs\nWorking directory: /w";
+        let state = "## STATE RESTORATION\n\nCompleted: 46 files\nState: 47/120\nChanged files: A.md, b.rs\nWorking directory: /w";
         let golden = [
             (
                 Choice::Skip,
@@ -451,7 +693,7 @@ mod tests {
         ];
         for (choice, resolution, decision, next) in golden {
             let expected = format!(
-                "## ERROR RECOVERY\n\nIssue: TypeError at /tmp/analysis.js:142\nDecision: {decision}\n\n{state}\n\n## RESUME INSTRUCTIONS\n\n{next}"
+                "## ERROR RECOVERY\n\nIssue: TypeError at /tmp/analysis.js:142\nDecision: {decision}\n\n{state}\n\n## RESUME INSTRUCTIONS\n\nNext step: {next}"
             );
             assert_eq!(told(choice, resolution), expected);
         }
@@ -474,24 +716,28 @@ mod tests {
     fn delegations_are_told_either_way() {
         let resumption = Resumption {
             delegated: vec![
-                Delegated::Approved { task: "Refactor".to_owned(), child: "calm-newt".to_owned(), result: Some("done".to_owned()) },
+                Delegated::Approved {
+                    task: "Refactor".to_owned(),
+                    child: "calm-newt".to_owned(),
+                    coordination: Some("I look, it refactors".to_owned()),
+                    note: Some("only src/auth".to_owned()),
+                    result: Some("done".to_owned()),
+                },
                 Delegated::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() },
             ],
             ..Resumption::default()
         };
         let text = compose("T", &resumption);
-        assert!(text.contains("## DELEGATION APPROVED\n\nNew agent launched: calm-newt\nTask: Refactor\nResult: done"));
+        assert!(text.contains("## DELEGATION APPROVED\n\nNew agent launched: calm-newt\nTask: Refactor\nResult: done\nCoordination: I look, it refactors\nNote: only src/auth\n"));
         assert!(text.contains("## DELEGATION DENIED\n\nTask: Rewrite\nReason: later"));
-        let text = compose("T", &Resumption { messages: vec!["first\nline".to_owned(), "second".to_owned()], ..Resumption::default() });
-        assert!(text.contains("## MESSAGES\n\n- first\n  line\n- second\n\n## RESUME"), "{text}");
     }
 
     fn open(number: usize, kind: RequestKind, text: &str, by_block: bool, stands: Stands) -> Open {
-        Open { number: format!("Q{number}"), kind, text: text.to_owned(), by_block, stands }
+        Open { number: format!("Q{number}"), own_id: None, kind, text: text.to_owned(), by_block, stands }
     }
 
     #[test]
-    fn what_is_still_open_is_told_with_the_way_to_what_comes_of_it() {
+    fn open_requests_are_told_with_the_way_to_their_answers() {
         let at_work = |independence| Stands::AtWork { child: "calm-newt".to_owned(), independence };
         let undecided = |blocking| Stands::Undecided { blocking };
         let resumption = Resumption {
@@ -500,7 +746,7 @@ mod tests {
                 open(2, RequestKind::Delegation, "Look", false, at_work(Independence::Parallel)),
                 open(3, RequestKind::Question, "Which?", false, undecided(true)),
                 open(4, RequestKind::Approval, "Drop it", false, undecided(false)),
-                open(5, RequestKind::Question, "How?", true, undecided(true)),
+                Open { own_id: Some("Q1".to_owned()), ..open(5, RequestKind::Question, "How?", true, undecided(true)) },
                 open(6, RequestKind::Delegation, "Test", true, at_work(Independence::Blocks)),
             ],
             open_more: 3,
@@ -511,7 +757,7 @@ mod tests {
             - Q2, delegation (approved, run calm-newt is at work on it): Look\n  A message tells you when it has ended.\n\
             - Q3, question (not decided yet): Which?\n  Call check_answer with message_id Q3: it waits for the answer.\n\
             - Q4, approval (not decided yet): Drop it\n  Call check_answer with message_id Q4 when you need the answer.\n\
-            - Q5, question (not decided yet): How?\n  The answer is brought to you: when you can do nothing more without it, end.\n\
+            - Q5 (your Q1), question (not decided yet): How?\n  The answer is brought to you: when you can do nothing more without it, end.\n\
             - Q6, delegation (approved, run calm-newt is at work on it): Test\n  The result is brought to you: when you can do nothing more without it, end.\n\
             - and 3 more\n\n## RESUME INSTRUCTIONS";
         for text in [compose("T", &resumption), compose_in_session(&resumption)] {
@@ -520,9 +766,97 @@ mod tests {
         assert!(!compose("T", &Resumption::default()).contains("STILL OPEN"));
     }
 
-    proptest::proptest! {
+    /// Returns what stands at the margin of a prompt: headings and sentences whole, of labelled lines the label.
+    fn margin(prompt: &str) -> Vec<String> {
+        let ours = prompt.lines().filter(|line| !line.is_empty() && !line.starts_with(INDENT));
+        ours.map(|line| line.split_once(": ").map_or(line.trim_end_matches(':'), |(label, _)| label).to_owned()).collect()
+    }
+
+    /// A resumption with every field filled: with what somebody wrote, in the order of `texts`.
+    fn filled(texts: &[String]) -> Resumption {
+        let next = std::cell::Cell::new(0);
+        let text = || {
+            next.set(next.get() + 1);
+            // Something to quote is in each of them: what is empty has no label.
+            format!("x{}", texts[next.get() % texts.len()])
+        };
+        let some = || Some(text());
+        let ruled = |approved| Ruled { number: "Q7".to_owned(), action: text(), approved, words: some() };
+        let approved = || Delegated::Approved { task: text(), child: text(), coordination: some(), note: some(), result: some() };
+        let denied = || Delegated::Denied { task: text(), reason: text() };
+        let asked = |became| Decided {
+            number: "Q8".to_owned(),
+            own_id: None,
+            question: text(),
+            context: some(),
+            became,
+            clarification: Some(Clarification { reason: some(), blocked_at: some(), resume_with: some(), state: some() }),
+        };
+        let sent = || Sent { from: "person".to_owned(), text: text() };
+        let earlier = [Told::Decided(asked(answered(&text()))), Told::Ruled(ruled(true)), Told::Ruled(ruled(false)), Told::Delegated(denied())];
+        Resumption {
+            earlier: Earlier::of(&earlier),
+            earlier_messages: Earlier::of_messages(&[sent()]),
+            decided: vec![asked(answered(&text())), asked(Became::Expired), asked(Became::Withdrawn)],
+            ruled: vec![ruled(true), ruled(false)],
+            delegated: vec![approved(), denied()],
+            open: vec![
+                open(1, RequestKind::Question, &text(), true, Stands::Undecided { blocking: true }),
+                open(
+                    2,
+                    RequestKind::Delegation,
+                    &text(),
+                    false,
+                    Stands::AtWork { child: "calm-newt".to_owned(), independence: Independence::Blocks },
+                ),
+            ],
+            open_more: 1,
+            messages: vec![sent(), sent()],
+            checkpoint: Some(Checkpoint {
+                made_by: MadeBy::Run,
+                blocker_type: some(),
+                details: text(),
+                completed_work: some(),
+                blocked_work: some(),
+                state: some(),
+                requirements: some(),
+                recovery: some(),
+                working_directory: some(),
+                changed_files: vec![text(), text()],
+            }),
+            checkpoint_is_old: false,
+            after_error: false,
+            choice: None,
+            resolution: some(),
+            working_directory: text(),
+            next_step: some(),
+        }
+    }
+
+    proptest! {
         #[test]
-        fn what_is_still_open_takes_bounded_room_and_no_heading_of_its_own(
+        fn quoted_text_adds_no_line_of_ours(texts in proptest::collection::vec(hostile_text(), 1..60)) {
+            let plain = filled(&["y".to_owned()]);
+            let hostile = filled(&texts);
+            let short = texts.iter().map(String::len).sum::<usize>() < EARLIER_BYTES_MAX / 60;
+            if short {
+                prop_assert_eq!(margin(&compose("T", &hostile)), margin(&compose("T", &plain)));
+            }
+            prop_assert_eq!(margin(&compose_in_session(&hostile)), margin(&compose_in_session(&plain)));
+            let headings = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('#') && !line.starts_with(INDENT)).count();
+            prop_assert_eq!(headings(&compose_in_session(&hostile)), 10);
+        }
+
+        #[test]
+        fn own_ids_make_no_label_of_ours(id in hostile_text()) {
+            let told = Decided { own_id: Some(id), ..decided("Q9", "why?", answered("so")) }.to_text();
+            let lines: Vec<&str> = told.lines().collect();
+            prop_assert!(lines.len() == 2 && lines[0].starts_with('Q') && lines[1].starts_with('A'), "{told:?}");
+            prop_assert!(lines[0].ends_with(": why?") && lines[1].ends_with(": so"));
+        }
+
+        #[test]
+        fn open_requests_take_bounded_room(
             text in "([a-zé# \n]|\n## RESUME){0,900}",
             count in 1..60_usize,
             more in 0..30_usize,
@@ -533,12 +867,12 @@ mod tests {
             let told = compose("T", &Resumption { open: (1..=count).map(one).collect(), open_more: more, ..Resumption::default() });
             let (_, part) = told.split_once("## STILL OPEN\n\n").expect("it is told");
             let (part, _) = part.split_once("\n\n## RESUME INSTRUCTIONS").expect("what follows");
-            proptest::prop_assert!(part.chars().count() <= 100 + OPEN_NAMED_MAX * (OPEN_TEXT_CHARS + 200));
-            proptest::prop_assert!(part.lines().all(|line| !line.starts_with('#')));
+            prop_assert!(part.chars().count() <= 100 + OPEN_NAMED_MAX * (OPEN_TEXT_CHARS + 200));
+            prop_assert!(part.lines().all(|line| !line.starts_with('#')));
             let named = part.lines().filter(|line| line.starts_with("- Q")).count();
             let unnamed = part.lines().find_map(|line| line.strip_prefix("- and ")?.strip_suffix(" more")?.parse().ok()).unwrap_or(0);
-            proptest::prop_assert_eq!(named + unnamed, count + more);
-            proptest::prop_assert!(named <= OPEN_NAMED_MAX);
+            prop_assert_eq!(named + unnamed, count + more);
+            prop_assert!(named <= OPEN_NAMED_MAX);
         }
     }
 }

@@ -124,6 +124,27 @@ pub struct Question {
     pub blocking: bool,
 }
 
+/// What a run says along with its questions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Clarification {
+    /// Why it asks.
+    pub reason: Option<String>,
+    /// The task, step or file where it stopped.
+    pub blocked_at: Option<String>,
+    /// What would let it go on.
+    pub resume_with: Option<String>,
+    /// What it had done by then.
+    pub state: Option<String>,
+}
+
+impl Clarification {
+    /// Tells whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Why a run stops itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopCause {
@@ -221,10 +242,7 @@ pub struct Delegation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
     Clarification {
-        reason: Option<String>,
-        blocked_at: Option<String>,
-        resume_with: Option<String>,
-        state: Option<String>,
+        said: Clarification,
         questions: Vec<Question>,
     },
     Stop {
@@ -340,7 +358,12 @@ fn unusable(field: &'static str, given: &str) -> Malformed {
 }
 
 fn clarification(fields: &Field) -> Result<Signal, Malformed> {
-    let reason = optional(fields, "reason");
+    let mut said = Clarification {
+        reason: optional(fields, "reason"),
+        blocked_at: optional(fields, "blocked_at"),
+        resume_with: optional(fields, "can_resume_with"),
+        state: optional(fields, "current_state"),
+    };
     let mut questions = Vec::new();
     match fields.get("questions") {
         Some(Field::List(items)) => {
@@ -355,16 +378,11 @@ fn clarification(fields: &Field) -> Result<Signal, Malformed> {
         Some(Field::Text(_)) | None => {}
     }
     if questions.is_empty() {
-        let text = reason.clone().ok_or(Malformed::Missing("questions"))?;
+        // The reason is the question then.
+        let text = said.reason.take().ok_or(Malformed::Missing("questions"))?;
         questions.push(Question { id: None, text, context: None, options: Vec::new(), assumption: None, blocking: true });
     }
-    Ok(Signal::Clarification {
-        reason,
-        blocked_at: optional(fields, "blocked_at"),
-        resume_with: optional(fields, "can_resume_with"),
-        state: optional(fields, "current_state"),
-        questions,
-    })
+    Ok(Signal::Clarification { said, questions })
 }
 
 fn question(item: &Field) -> Result<Question, Malformed> {

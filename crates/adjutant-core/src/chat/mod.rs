@@ -10,8 +10,9 @@ mod window;
 
 pub use address::{Addressee, addressed, mentions};
 pub use file::{FileCheck, FileEntry, FileHead, FileMember, FileRevision};
-pub use window::{Budget, Entry, Fill, History, harmless, history_text, shown_name};
+pub use window::{Budget, Entry, Fill, History, history_text, shown_name};
 
+use crate::quote::{is_line_end, sanitize};
 use crate::{AgentName, Denied, Principal, RunId};
 use std::fmt;
 
@@ -295,7 +296,7 @@ pub fn checked_label(label: &str) -> Result<String, Denied> {
     if !(1..=LABEL_CHARS_MAX).contains(&chars) || label.trim().is_empty() {
         return Err(Denied::invalid("agentName", format!("{chars} characters: use 1 to {LABEL_CHARS_MAX}")));
     }
-    Ok(harmless(label.trim()).replace(['\n', '\t'], " "))
+    Ok(sanitize(label.trim()).replace(['\n', '\t'], " "))
 }
 
 /// Tells whether a message states a decision or a conclusion, which stays in every window.
@@ -303,10 +304,6 @@ pub fn checked_label(label: &str) -> Result<String, Denied> {
 pub fn is_decision(text: &str) -> bool {
     let line = text.lines().next().unwrap_or("").trim_start_matches(['*', '#', ' ', '_']);
     ["decision:", "decided:", "conclusion:"].iter().any(|word| line.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
-}
-
-fn is_line_end(c: char) -> bool {
-    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]

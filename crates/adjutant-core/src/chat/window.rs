@@ -4,8 +4,9 @@
 //! Every entry begins a line with `[name]: `, and whatever follows within it is indented. So a
 //! line that begins with `[`, `=` or `(` was written by us.
 
-use super::{Participant, is_line_end};
+use super::Participant;
 use crate::Principal;
+use crate::quote::sanitize;
 use std::fmt::Write;
 
 /// How much of a chat fits, in message text.
@@ -129,31 +130,11 @@ pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String 
 
 /// Keeps of a name what cannot end or begin anything.
 fn bare(name: &str) -> String {
-    harmless(name).chars().map(|c| if matches!(c, '[' | ']' | '"' | ':' | '\n' | '\t') { '_' } else { c }).take(80).collect()
-}
-
-/// Replaces control characters and those that reorder or hide text; line ends become `\n`.
-#[must_use]
-pub fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\r' if rest.peek() == Some(&'\n') => {}
-            c if is_line_end(c) => out.push('\n'),
-            '\t' => out.push('\t'),
-            '\0'..='\u{1f}' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
-            '\u{ad}' | '\u{200b}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => {}
-            c if c.is_control() => out.push('\u{fffd}'),
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
+    sanitize(name).chars().map(|c| if matches!(c, '[' | ']' | '"' | ':' | '\n' | '\t') { '_' } else { c }).take(80).collect()
 }
 
 fn write_entry(out: &mut String, name: &str, text: &str) {
-    let text = harmless(text);
+    let text = sanitize(text);
     let mut lines = text.split('\n');
     let first = lines.next().unwrap_or("");
     writeln!(out, "[{name}]: {first}").expect("writing to a string never fails");
@@ -166,7 +147,7 @@ fn write_entry(out: &mut String, name: &str, text: &str) {
 #[must_use]
 pub fn history_text(history: &History, new: &Entry) -> String {
     let mut out = String::new();
-    let title = harmless(&history.title).replace(['\n', '\t'], " ").replace('"', "'");
+    let title = sanitize(&history.title).replace(['\n', '\t'], " ").replace('"', "'");
     writeln!(out, "=== CHAT HISTORY - \"{title}\" ===").expect("writing to a string never fails");
     if history.left_out > 0 {
         writeln!(out, "({} earlier messages are left out here)", history.left_out).expect("writing to a string never fails");
@@ -232,7 +213,7 @@ mod tests {
             prop_assert_eq!(read.len(), entries.len() + 1, "{}", text);
             for (entry, (name, said)) in entries.iter().chain([&new]).zip(&read) {
                 prop_assert!(name.starts_with(&entry.name), "{} {}", name, entry.name);
-                prop_assert_eq!(said, &harmless(&entry.text));
+                prop_assert_eq!(said, &sanitize(&entry.text));
             }
             prop_assert_eq!(text.lines().filter(|line| line.starts_with("=== ")).count(), 2);
         }

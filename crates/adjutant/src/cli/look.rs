@@ -9,7 +9,8 @@ use super::table::{Cell, Column, painted, plain, render};
 use super::{decide, state};
 use crate::text;
 use crate::view::{
-    AcceptanceView, CheckpointView, DelegationView, EventView, GetRun, ListAttention, ListRuns, ReadEvents, ReportView, RequestView, RunView, Wait,
+    AcceptanceView, CheckpointView, ClarificationView, DelegationView, EventView, GetRun, ListAttention, ListRuns, ReadEvents, ReportView,
+    RequestView, RunView, Wait,
 };
 use std::fmt::Write as _;
 
@@ -331,7 +332,8 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
         _ => "asks",
     };
     let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
-    let head = format!("{}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
+    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", text::line(id)));
+    let head = format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
     writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
     out.push_str(&indented(&request.question, cx));
     if let Some(risk) = &request.risk {
@@ -346,6 +348,14 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
     }
     if let Some(context) = &request.context {
         out.push_str(&indented(&format!("why: {context}"), cx));
+    }
+    if let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = &request.clarification {
+        let parts = [("reason", reason), ("blocked at", blocked_at), ("needs", can_resume_with), ("state", current_state)];
+        for (label, part) in parts {
+            if let Some(part) = part {
+                out.push_str(&indented(&format!("{label}: {part}"), cx));
+            }
+        }
     }
     for (n, option) in request.options.iter().enumerate() {
         let default = if request.default.as_ref() == Some(option) { "   (when nobody answers)" } else { "" };

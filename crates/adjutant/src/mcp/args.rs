@@ -299,8 +299,9 @@ impl Args {
     /// # Errors
     /// An entry that is no question.
     pub fn questions(&self) -> Result<Vec<Self>, Refusal> {
-        const ENTRY: [Param; 5] = [
+        const ENTRY: [Param; 6] = [
             Param::new("question", Kind::Text).also(&["text"]).required(),
+            Param::new("question_id", Kind::Text),
             Param::new("context", Kind::Text),
             Param::new("options", Kind::Texts),
             Param::new("default", Kind::Text),

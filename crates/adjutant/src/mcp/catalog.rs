@@ -300,6 +300,7 @@ pub const PARENT: [ToolRow; 13] = [
             Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),
             Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, the resolution, the reason, or a new prompt"),
             Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"])).about("For resume after an error"),
+            Param::new("next_step", Kind::Text).about("For resume"),
         ],
         actions: &[Action::Message, Action::Pause, Action::Resume, Action::Cancel, Action::Retry],
         effect: Effect::Ends,
@@ -349,6 +350,11 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("default", Kind::Text).about("Counts as the answer if none comes in time"),
             Param::new("expires_s", Kind::Integer).compat_only(),
             Param::new("blocking", Kind::Bool).about("false: you can go on without it for now"),
+            Param::new("question_id", Kind::Text).compat_only().about("What you call it"),
+            Param::new("reason", Kind::Text).compat_only(),
+            Param::new("blocked_at", Kind::Text).compat_only(),
+            Param::new("can_resume_with", Kind::Text).compat_only(),
+            Param::new("current_state", Kind::Text).compat_only(),
             WAIT,
             KEY.compat_only(),
             OWN_RUN,
@@ -559,6 +565,12 @@ pub fn tools(role: Role) -> &'static [ToolRow] {
         Role::Parent => &PARENT,
         Role::Worker => &WORKER,
     }
+}
+
+/// Tells whether a tool is one of the chats'.
+#[must_use]
+pub fn is_of_chats(row: &ToolRow) -> bool {
+    [START_CHAT, LIST_CHATS, SHOW_CHAT, SEND_MESSAGE].iter().any(|tool| tool.name == row.name)
 }
 
 /// Finds a tool by its own name or another that it goes by.

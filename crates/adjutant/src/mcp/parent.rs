@@ -223,7 +223,7 @@ fn resume_hint(run: &RunView) -> String {
         let words: Vec<String> = run.choices.iter().map(|choice| line(&choice.choice, 20)).collect();
         return format!("steer_subagent action=resume run_id={} choice={} (text: what it needs to know)", line(&run.name, 60), words.join("|"));
     }
-    format!("steer_subagent action=resume run_id={} with what it needs to go on in text", line(&run.name, 60))
+    format!("steer_subagent action=resume run_id={} with what it needs to go on in text, and next_step", line(&run.name, 60))
 }
 
 fn first<T>(all: &[T]) -> &[T] {
@@ -388,12 +388,16 @@ async fn one_question(server: &Server, message_id: String) -> Ended {
     if let Some(context) = &request.context {
         data["context"] = json!(context);
     }
+    if let Some(said) = &request.clarification {
+        data["clarification"] = json!(said);
+    }
     if let Some(preview) = &request.preview {
         data["preview"] = json!(preview);
     }
     let mut shown = Shown::new(json!({"questions": [data], "more": 0})).line(show::request_line(&request));
-    let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()];
-    for part in long.into_iter().flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
+    let said = request.clarification.iter().flat_map(|said| show::clarification_parts(said)).map(|(_, text)| Some(text));
+    let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(said);
+    for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
     }
     let open = request.status == "pending";
@@ -457,6 +461,9 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
 
 pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
     let (run, text, action) = (args.word("run_id"), args.owned("text"), args.word("action"));
+    if action != "resume" && args.has("next_step") {
+        return Err(Refusal::invalid("next_step belongs to action=resume", "leave next_step out, or pass action=resume"));
+    }
     match action.as_str() {
         "message" => {
             let Some(text) = text else { return Err(Refusal::invalid("there is no message", "pass it in text")) };
@@ -481,7 +488,8 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
             done(steered(&run, &action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
         }
         "resume" => {
-            let run = server.client().call(&Resume { run, resolution: text, next_step: None, choice: args.owned("choice") }).await?;
+            let (next_step, choice) = (args.owned("next_step"), args.owned("choice"));
+            let run = server.client().call(&Resume { run, resolution: text, next_step, choice }).await?;
             done(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
         "cancel" => {

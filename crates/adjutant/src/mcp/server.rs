@@ -5,7 +5,7 @@ use super::caller::{self, Caller};
 use super::caps::CallCap;
 use super::catalog::{self, Done, RUN_PREFIX, ToolRow};
 use super::refusal::Refusal;
-use super::{args::Args, tasks, text};
+use super::{args::Args, tasks, text, worker};
 use crate::client::{Client, VERSION};
 use crate::view::{ConfirmNotified, GetRun, ListAgents, ListRuns, MessageView, codes};
 use adjutant_core::Denied;
@@ -256,7 +256,12 @@ impl Server {
             arguments.get_or_insert_default().insert("agent".to_owned(), json!(agent));
         }
         let args = Args::read(row.params, arguments)?;
-        (row.run)(self, caller, args).await
+        let done = (row.run)(self, caller, args).await?;
+        match (self.role().await, done) {
+            // Every other call of a run brings its messages itself.
+            (Role::Worker, Done::Result(shown)) if catalog::is_of_chats(row) => Ok(Done::Result(worker::with_unread(self, shown).await)),
+            (_, done) => Ok(done),
+        }
     }
 
     fn about_us(&self, role: Role) -> ServerConfig {

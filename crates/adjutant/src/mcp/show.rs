@@ -3,7 +3,9 @@
 
 use super::text::{cut, line, quoted};
 use crate::text::count;
-use crate::view::{AcceptanceView, AttentionView, CheckpointView, ChoiceView, DelegationView, MessageView, ReportView, RequestView, RunView};
+use crate::view::{
+    AcceptanceView, AttentionView, CheckpointView, ChoiceView, ClarificationView, DelegationView, MessageView, ReportView, RequestView, RunView,
+};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -16,6 +18,8 @@ pub const RESULT_CHARS: usize = 1_500;
 pub const RESULT_CHARS_ALONE: usize = 8_000;
 /// The same in a list of many.
 pub const RESULT_CHARS_LISTED: usize = 200;
+/// Most characters of each part of a checkpoint in a list.
+const CHECKPOINT_CHARS: usize = 600;
 /// Most questions that a run is shown with; there is a tool for all of them.
 pub const QUESTIONS_MAX: usize = 10;
 /// Most files that are named.
@@ -187,6 +191,11 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
     add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
     add("acceptance", run.acceptance.as_ref().map(|acceptance| json!({"passed": acceptance.passed, "exit_code": acceptance.exit_code})));
+    let left = run.checkpoint.as_ref().filter(|_| run.state == "stopped");
+    add(
+        "checkpoint",
+        left.map(|left| checkpoint_parts(left).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, CHECKPOINT_CHARS)))).collect()),
+    );
     add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
     add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
     add("overdue_since", run.overdue_since.as_deref().map(Value::from));
@@ -407,6 +416,13 @@ fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<(&'static str, &str)> {
     parts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
 }
 
+/// What a run said along with its questions, in the order of its fields.
+pub fn clarification_parts(said: &ClarificationView) -> impl Iterator<Item = (&'static str, &str)> {
+    let ClarificationView { reason, blocked_at, can_resume_with, current_state } = said;
+    let parts = [("reason", reason), ("blocked_at", blocked_at), ("can_resume_with", can_resume_with), ("current_state", current_state)];
+    parts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)))
+}
+
 /// Writes an open request as one line.
 #[must_use]
 pub fn request_line(request: &RequestView) -> String {
@@ -415,8 +431,9 @@ pub fn request_line(request: &RequestView) -> String {
         "delegation" => "wants to hand on a task,",
         _ => "asks",
     };
+    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
     let mut out = format!(
-        "{} {wants} {} (message_id {}, {}): {}",
+        "{} {wants} {}{own} (message_id {}, {}): {}",
         line(&request.run_name, 60),
         line(&request.number, 24),
         line(&request.message_id, 60),
@@ -428,6 +445,9 @@ pub fn request_line(request: &RequestView) -> String {
     }
     if let Some(context) = &request.context {
         out.push_str(&format!(" context {}", quoted(context, QUESTION_CHARS)));
+    }
+    for (name, text) in request.clarification.iter().flat_map(clarification_parts) {
+        out.push_str(&format!(" {name} {}", quoted(text, QUESTION_CHARS)));
     }
     if let Some(risk) = &request.risk {
         out.push_str(&format!(" risk {}", quoted(risk, 600)));
@@ -497,6 +517,12 @@ pub fn request_brief(request: &RequestView) -> Value {
     });
     if let Some(context) = &request.context {
         brief["context"] = json!(cut(context, QUESTION_CHARS));
+    }
+    if let Some(id) = &request.question_id {
+        brief["question_id"] = json!(id);
+    }
+    if let Some(said) = &request.clarification {
+        brief["clarification"] = clarification_parts(said).map(|(name, text)| (name.to_owned(), json!(cut(text, QUESTION_CHARS)))).collect();
     }
     for (name, text) in [("risk", &request.risk), ("preview", &request.preview)] {
         if let Some(text) = text {
@@ -573,7 +599,9 @@ mod tests {
         };
         let request = RequestView {
             question: evil.into(),
+            question_id: Some(evil.into()),
             context: Some(evil.into()),
+            clarification: Some(ClarificationView { blocked_at: Some(evil.into()), ..ClarificationView::default() }),
             preview: Some(evil.into()),
             risk: Some(evil.into()),
             options: vec![evil.into()],

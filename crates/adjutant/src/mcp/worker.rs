@@ -8,8 +8,8 @@ use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
 use crate::view::{
-    Ask, AskTogether, Call, DecisionWord, Delegate, GetRun, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView, SetStatus,
-    StopWork, codes,
+    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, GetRun, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView,
+    SetStatus, StopWork, codes,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> 
     }
     let ask = Ask {
         question: args.word("question"),
+        question_id: args.owned("question_id"),
+        clarification: clarification(&args),
         context: args.owned("context"),
         options: args.texts("options"),
         default: args.owned("default"),
@@ -52,12 +54,14 @@ pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> 
 }
 
 /// Commits several questions as one group, then waits until none that blocks is open.
-async fn ask_together(server: &Server, caller: &Caller, args: &Args, questions: Vec<Args>, messages: Vec<MessageView>) -> Ended {
+async fn ask_together(server: &Server, caller: &Caller, args: &Args, questions: Vec<Args>, mut messages: Vec<MessageView>) -> Ended {
     let asked_s = args.count("wait_s")?;
-    let mut call = AskTogether::default();
+    let mut call = AskTogether { clarification: clarification(args), ..AskTogether::default() };
     for question in questions {
         call.questions.push(Ask {
             question: question.word("question"),
+            question_id: question.owned("question_id"),
+            clarification: None,
             context: question.owned("context").or_else(|| args.owned("context")),
             options: question.texts("options"),
             default: question.owned("default"),
@@ -74,7 +78,10 @@ async fn ask_together(server: &Server, caller: &Caller, args: &Args, questions: 
     if let Some(first) = latest.requests.first().filter(|_| !wait.is_zero()) {
         let read = ReadTogether { message_id: first.message_id.clone(), wait_ms: ms(wait) };
         match caller.held("waiting for the answers", server.client().call(&read)).await? {
-            Ok(read) => latest = read,
+            Ok(read) => {
+                messages.extend(latest.requests.iter_mut().flat_map(|request| std::mem::take(&mut request.messages)));
+                latest = read;
+            }
             Err(error) => tracing::warn!(%error, "the wait for answers failed"),
         }
     }
@@ -88,8 +95,8 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
     let answers: Vec<Value> = requests
         .iter()
         .map(|request| {
-            json!({"message_id": request.message_id, "number": request.number, "question": request.question, "status": request.status,
-                "answer": request.answer, "answered_by": request.answered_by})
+            json!({"message_id": request.message_id, "number": request.number, "question_id": request.question_id, "question": request.question,
+                "status": request.status, "answer": request.answer, "answered_by": request.answered_by})
         })
         .collect();
     let status = if open.is_empty() { "answered" } else { "pending" };
@@ -155,7 +162,7 @@ async fn put<C: Call<Reply = RequestView>>(
     args: &Args,
     ask: &C,
     wait: Duration,
-    messages: Vec<MessageView>,
+    mut messages: Vec<MessageView>,
 ) -> Ended {
     let mut latest = match args.text("idempotency_key") {
         Some(key) => server.client().call_with_key(ask, key).await?,
@@ -164,7 +171,10 @@ async fn put<C: Call<Reply = RequestView>>(
     if !wait.is_zero() {
         let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: ms(wait) };
         match caller.held("waiting for the answer", server.client().call(&read)).await? {
-            Ok(settled) => latest = settled,
+            Ok(settled) => {
+                messages.append(&mut latest.messages);
+                latest = settled;
+            }
             Err(error) => tracing::warn!(%error, "the wait for an answer failed"),
         }
     }
@@ -296,13 +306,39 @@ fn checked(server: &Server, caller: &Caller, request: &RequestView) -> Ended {
 
 /// The fields that every result about a question has.
 fn described(request: &RequestView) -> Shown {
-    let shown = Shown::new(json!({
+    let mut shown = Shown::new(json!({
         "message_id": request.message_id,
         "messageId": request.message_id,
         "number": request.number,
         "status": request.status,
     }));
+    if let Some(id) = &request.question_id {
+        shown = shown.with("question_id", id.as_str());
+    }
     with_messages(shown, &request.messages)
+}
+
+/// Adds what the parent said meanwhile to the result of a tool whose own call brings no messages.
+pub(super) async fn with_unread(server: &Server, shown: Shown) -> Shown {
+    match server.client().call(&GetRun::default()).await {
+        Ok(own) => with_messages(shown, &own.messages),
+        // They come with the next call.
+        Err(error) => {
+            tracing::warn!(%error, "messages were not looked for");
+            shown
+        }
+    }
+}
+
+/// What a run says along with its questions.
+fn clarification(args: &Args) -> Option<ClarificationView> {
+    let said = ClarificationView {
+        reason: args.owned("reason"),
+        blocked_at: args.owned("blocked_at"),
+        can_resume_with: args.owned("can_resume_with"),
+        current_state: args.owned("current_state"),
+    };
+    (said != ClarificationView::default()).then_some(said)
 }
 
 /// What the parent said meanwhile comes with whatever the worker calls next.
@@ -325,7 +361,8 @@ fn answer_text(request: &RequestView, answer: &str) -> String {
         ("default", _) => " (nobody decided in time)",
         _ => "",
     };
-    format!("answer to {} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX))
+    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (your {})", line(id, 60)));
+    format!("answer to {}{own} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX))
 }
 
 fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {

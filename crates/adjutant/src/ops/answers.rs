@@ -9,10 +9,10 @@ use crate::store::{
     requests_page, requests_together, run_by_id,
 };
 use crate::view::{
-    AnswerOne, AnswerRequests, Answered, Ask, AskTogether, ChangesView, DecisionWord, ListRequests, MessageView, ReadRequest, ReadTogether,
-    RequestList, RequestView,
+    AnswerOne, AnswerRequests, Answered, Ask, AskTogether, ChangesView, ClarificationView, DecisionWord, ListRequests, MessageView, ReadRequest,
+    ReadTogether, RequestList, RequestView,
 };
-use adjutant_core::signal::{Priority, SignalKind, Source};
+use adjutant_core::signal::{Clarification, Priority, SignalKind, Source};
 use adjutant_core::{
     Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestNo, RequestState, RunId, Time, chosen, limits,
 };
@@ -47,8 +47,18 @@ fn checked(ask: &Ask) -> Result<(), Denied> {
     bounded("question", &ask.question, limits::TEXT_BYTES_MAX)?;
     bounded("context", ask.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     bounded("default", ask.default.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    bounded("question_id", ask.question_id.as_deref().unwrap_or(""), limits::OPTION_BYTES_MAX)?;
+    checked_clarification(ask.clarification.as_ref())?;
     checked_options(&ask.options)?;
     checked_expiry(ask.expires_s, 1)
+}
+
+fn checked_clarification(said: Option<&ClarificationView>) -> Result<(), Denied> {
+    let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = said else { return Ok(()) };
+    for (field, text) in [("reason", reason), ("blocked_at", blocked_at), ("can_resume_with", can_resume_with), ("current_state", current_state)] {
+        bounded(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    }
+    Ok(())
 }
 
 pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
@@ -90,7 +100,10 @@ impl Ops {
             tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))
         };
         let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..asked(tx, &id)? });
-        Ok(render::request(&self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?))
+        let Caller { who, key } = caller.clone();
+        let request = self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?;
+        let messages = self.messages_for(&who, key.as_ref()).await?;
+        Ok(RequestView { messages, ..render::request(&request) })
     }
 
     /// Opens several questions of the calling run as one group. Durable when it returns.
@@ -102,8 +115,11 @@ impl Ops {
         if call.questions.is_empty() || call.questions.len() > TOGETHER_MAX {
             return Err(Denied::invalid("questions", format!("give 1 to {TOGETHER_MAX}")).into());
         }
+        checked_clarification(call.clarification.as_ref())?;
         let mut asks = Vec::with_capacity(call.questions.len());
-        for ask in call.questions {
+        let mut said = call.clarification;
+        for mut ask in call.questions {
+            ask.clarification = said.take();
             checked(&ask)?;
             let id = RequestId::new(clock::now(), super::runs::random());
             asks.push((id, self.expiry_ms(ask.expires_s), ask));
@@ -118,8 +134,13 @@ impl Ops {
         let as_asked = |tx: &mut Tx<'_>, ids: Vec<String>| {
             ids.iter().map(|id| Ok(Request { state: RequestState::Pending, ..asked(tx, id)? })).collect::<Result<Vec<_>, StoreError>>()
         };
+        let Caller { who, key } = caller.clone();
         let requests = self.write_with_receipt(caller, open, receipt, as_asked).await?;
-        Ok(RequestList { requests: requests.iter().map(render::request).collect(), more: 0 })
+        let mut requests = render::requests(&requests);
+        if let Some(first) = requests.first_mut() {
+            first.messages = self.messages_for(&who, key.as_ref()).await?;
+        }
+        Ok(RequestList { requests, more: 0 })
     }
 
     /// Reads a group of the calling run's questions, waiting until none that blocks is open or the
@@ -258,6 +279,14 @@ impl Ops {
         Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
     }
 
+    /// The same for whoever calls; only a run has messages.
+    pub(super) async fn messages_for(&self, who: &Principal, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
+        match who {
+            Principal::Run(run) => self.hand_messages(*run, key).await,
+            Principal::Person | Principal::Client(_) => Ok(Vec::new()),
+        }
+    }
+
     /// Lists requests that the caller may answer, oldest first.
     ///
     /// # Errors
@@ -272,7 +301,7 @@ impl Ops {
             }
             None => requests_page(connection, RequestsOf::Answerer(who), call.all, RequestNo(0), limit),
         })?;
-        Ok(RequestList { requests: found.iter().map(render::request).collect(), more })
+        Ok(RequestList { requests: render::requests(&found), more })
     }
 
     /// Answers requests: all of them, or none when one is refused.
@@ -384,7 +413,9 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: Time) -> NewRequ
         id,
         matter: Matter::Question,
         question: ask.question,
+        own_id: ask.question_id.filter(|id| !id.trim().is_empty()),
         context: ask.context,
+        clarification: ask.clarification.map(said).filter(|said| !said.is_empty()),
         options: ask.options,
         default: ask.default,
         blocking: ask.blocking,
@@ -392,6 +423,12 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: Time) -> NewRequ
         patience_ms: run.patience_ms,
         expires_at,
     }
+}
+
+fn said(view: ClarificationView) -> Clarification {
+    let ClarificationView { reason, blocked_at, can_resume_with, current_state } = view;
+    let filled = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+    Clarification { reason: filled(reason), blocked_at: filled(blocked_at), resume_with: filled(can_resume_with), state: filled(current_state) }
 }
 
 /// Takes what became of a request, for its asker.
@@ -432,7 +469,7 @@ fn told(connection: &Connection, home: &Home, requests: &[Request]) -> Result<An
             runs.push(render::run(connection, home, &run)?);
         }
     }
-    Ok(Answered { requests: requests.iter().map(render::request).collect(), runs })
+    Ok(Answered { requests: render::requests(requests), runs })
 }
 
 /// Tells whether a run's call has no messages to bring along, and brought none before.

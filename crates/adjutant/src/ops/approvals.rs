@@ -33,23 +33,29 @@ impl Ops {
         checked(&call, self.decision_expiry_s_min())?;
         let id = RequestId::new(clock::now(), super::runs::random());
         let expiry_ms = self.expiry_ms(call.expires_s);
-        self.write(caller, move |tx, who| {
-            let run = pick::run(tx.connection(), who, Action::Ask, "")?;
-            let RequestApproval { action, preview, risk, context, options, default: _, blocking, expires_s: _ } = call;
-            let new = NewRequest {
-                id,
-                matter: Matter::Approval { preview, risk },
-                question: action,
-                context,
-                options,
-                default: None,
-                blocking,
-                by_block: false,
-                patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(expiry_ms),
-            };
-            Ok(render::request(&tx.as_signal(Some(SignalKind::Approval), Source::Tool, |tx| tx.ask(&run, &new))?))
-        })
-        .await
+        let Caller { who, key } = caller.clone();
+        let mut view = self
+            .write(caller, move |tx, who| {
+                let run = pick::run(tx.connection(), who, Action::Ask, "")?;
+                let RequestApproval { action, preview, risk, context, options, default: _, blocking, expires_s: _ } = call;
+                let new = NewRequest {
+                    id,
+                    matter: Matter::Approval { preview, risk },
+                    question: action,
+                    context,
+                    options,
+                    default: None,
+                    blocking,
+                    by_block: false,
+                    own_id: None,
+                    clarification: None,
+                    patience_ms: run.patience_ms,
+                    expires_at: tx.now().plus_ms(expiry_ms),
+                };
+                Ok(render::request(&tx.as_signal(Some(SignalKind::Approval), Source::Tool, |tx| tx.ask(&run, &new))?))
+            })
+            .await?;
+        view.messages = self.messages_for(&who, key.as_ref()).await?;
+        Ok(view)
     }
 }

@@ -43,7 +43,7 @@ impl Ops {
                 }
             };
             Ok(AttentionList {
-                requests: requests.0.iter().map(render::request).collect(),
+                requests: render::requests(&requests.0),
                 requests_more: requests.1,
                 runs: runs.runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<_, _>>()?,
                 runs_more: runs.more,

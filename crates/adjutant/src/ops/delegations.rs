@@ -54,23 +54,29 @@ impl Ops {
         let expiry_ms = self.expiry_ms(call.expires_s);
         let delegation = read(call)?;
         let id = RequestId::new(clock::now(), random());
-        self.write(caller, move |tx, who| {
-            let run = pick::run(tx.connection(), who, Action::Ask, "")?;
-            let new = NewRequest {
-                id,
-                question: delegation.task.clone(),
-                context: None,
-                options: Vec::new(),
-                default: None,
-                blocking: delegation.independence == Independence::Blocks,
-                matter: Matter::Delegation(delegation),
-                by_block: false,
-                patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(expiry_ms),
-            };
-            Ok(render::request(&tx.as_signal(Some(SignalKind::Delegation), Source::Tool, |tx| tx.ask(&run, &new))?))
-        })
-        .await
+        let Caller { who, key } = caller.clone();
+        let mut view = self
+            .write(caller, move |tx, who| {
+                let run = pick::run(tx.connection(), who, Action::Ask, "")?;
+                let new = NewRequest {
+                    id,
+                    question: delegation.task.clone(),
+                    context: None,
+                    options: Vec::new(),
+                    default: None,
+                    blocking: delegation.independence == Independence::Blocks,
+                    matter: Matter::Delegation(delegation),
+                    by_block: false,
+                    own_id: None,
+                    clarification: None,
+                    patience_ms: run.patience_ms,
+                    expires_at: tx.now().plus_ms(expiry_ms),
+                };
+                Ok(render::request(&tx.as_signal(Some(SignalKind::Delegation), Source::Tool, |tx| tx.ask(&run, &new))?))
+            })
+            .await?;
+        view.messages = self.messages_for(&who, key.as_ref()).await?;
+        Ok(view)
     }
 
     /// Works out which run an approved delegation starts. What a request asks for never changes, so

@@ -7,11 +7,14 @@ use crate::store::Connection;
 use crate::store::{
     Event, Group, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
 };
-use crate::view::{ChangesView, CheckpointView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView};
+use crate::view::{
+    ChangesView, CheckpointView, ClarificationView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView,
+};
 use adjutant_core::run::status_word;
-use adjutant_core::signal::{Checkpoint, Delegation};
+use adjutant_core::signal::{Checkpoint, Clarification, Delegation};
 use adjutant_core::{Changes, Decision, Exit, Failure, Matter, Outcome, RequestState, RunState, StopReason, Time};
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 
 /// Most children that a run's view names.
 const CHILDREN_SHOWN_MAX: usize = 50;
@@ -23,7 +26,7 @@ const PENDING_SHOWN_MAX: u32 = 200;
 pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
     let pending = if run.pending > 0 { requests_of(connection, run.id, false, PENDING_SHOWN_MAX)? } else { Vec::new() };
     let mut view = brief(home, run);
-    view.pending = pending.iter().map(request).collect();
+    view.pending = requests(&pending);
     view.checkpoint = super::reports::checkpoint(connection, run)?.as_ref().map(checkpoint);
     super::reports::add_report(connection, run, &mut view)?;
     view.permissions = permissions_of(connection, run.id)?.map(|permissions| permissions.word().to_owned());
@@ -168,6 +171,13 @@ pub(super) fn content_hash(request: &Request) -> String {
     part(Some(&request.question));
     part(request.context.as_deref());
     request.options.iter().for_each(|option| part(Some(option)));
+    // What a request did not have before there was such a thing counts for nothing.
+    if let Some(id) = &request.own_id {
+        part(Some(id));
+    }
+    if let Some(Clarification { reason, blocked_at, resume_with, state }) = &request.clarification {
+        [reason, blocked_at, resume_with, state].into_iter().for_each(|text| part(text.as_deref()));
+    }
     match &request.matter {
         Matter::Question => {}
         Matter::Approval { preview, risk } => {
@@ -184,6 +194,24 @@ pub(super) fn content_hash(request: &Request) -> String {
     }
     let digest: [u8; 32] = hash.finalize().into();
     digest.iter().take(CONTENT_HASH_BYTES).flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
+/// Shows several requests: what was said along with those that were asked together stands with the
+/// first of them.
+pub(super) fn requests(all: &[Request]) -> Vec<RequestView> {
+    let mut shown = HashSet::new();
+    let view = |one: &Request| {
+        let mut view = request(one);
+        let is_first = shown.insert(one.group.map_or(one.no, |group| group.first));
+        view.clarification = view.clarification.filter(|_| is_first);
+        view
+    };
+    all.iter().map(view).collect()
+}
+
+fn clarification(said: &Clarification) -> ClarificationView {
+    let Clarification { reason, blocked_at, resume_with, state } = said.clone();
+    ClarificationView { reason, blocked_at, can_resume_with: resume_with, current_state: state }
 }
 
 pub(super) fn request(request: &Request) -> RequestView {
@@ -208,7 +236,9 @@ pub(super) fn request(request: &Request) -> RequestView {
         run_name: request.run_name.clone(),
         kind: request.matter.kind().word().to_owned(),
         question: request.question.clone(),
+        question_id: request.own_id.clone(),
         context: request.context.clone(),
+        clarification: request.clarification.as_ref().map(clarification),
         options: request.options.clone(),
         default: request.default.clone(),
         blocking: request.blocking,

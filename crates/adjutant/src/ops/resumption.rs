@@ -1,8 +1,11 @@
 //! What a later attempt of a run is told beside its task, gathered from what is on record.
 
-use crate::store::{self, Message, Request, Run, StoreError, Tx, last_stop, newest_of, queued_messages, unsettled_of};
-use adjutant_core::resume::{EARLIER_MAX, Earlier, OPEN_NAMED_MAX, Resumption, Told};
+use crate::store::{
+    self, Message, Request, Run, StoreError, Tx, delivered_messages, is_attempt_between, last_stop, newest_of, queued_messages, unsettled_of,
+};
+use adjutant_core::resume::{Decided, EARLIER_MAX, Earlier, OPEN_NAMED_MAX, Resumption, Sent, Told};
 use adjutant_core::{PromptVia, StopReason};
+use std::collections::HashSet;
 
 /// Messages that a new attempt gets with its prompt, because its process reads none.
 pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError> {
@@ -12,6 +15,10 @@ pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError>
 /// What a new attempt of a run is told. `told` is what became of its requests and no attempt knows yet.
 pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
     let called_error = run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error"));
+    let checkpoint_is_old = match run.checkpoint_attempt {
+        Some(left) => is_attempt_between(tx.connection(), run.id, left, run.attempt)?,
+        None => false,
+    };
     let (unsettled, open_more) = unsettled_of(tx.connection(), run, OPEN_NAMED_MAX)?;
     let mut resumption = Resumption {
         after_error: called_error || last_stop(tx.connection(), run.id)? == Some(StopReason::Error),
@@ -19,21 +26,52 @@ pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption,
         open_more,
         choice: run.choice,
         checkpoint: super::reports::checkpoint(tx.connection(), run)?,
+        checkpoint_is_old,
         resolution: run.resolution.clone(),
         working_directory: run.cwd.clone(),
         next_step: run.next_step.clone(),
-        messages: unsent(tx, run)?.into_iter().map(|message| message.text).collect(),
+        messages: unsent(tx, run)?.into_iter().map(sent).collect(),
         earlier: earlier(tx, run, told, &unsettled)?,
+        earlier_messages: earlier_messages(tx, run)?,
         ..Resumption::default()
     };
-    for request in told {
-        match store::told(request) {
+    for said in told_of(told) {
+        match said {
             Told::Decided(decided) => resumption.decided.push(decided),
             Told::Ruled(ruled) => resumption.ruled.push(ruled),
             Told::Delegated(delegated) => resumption.delegated.push(delegated),
         }
     }
     Ok(resumption)
+}
+
+fn sent(message: Message) -> Sent {
+    Sent { from: message.sender, text: message.text }
+}
+
+/// What became of requests; what was said along with those that were asked together stands with the
+/// first of them.
+fn told_of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<Told> {
+    let mut groups = HashSet::new();
+    let told = |request: &Request| {
+        let is_first = groups.insert(request.group.map_or(request.no, |group| group.first));
+        match store::told(request) {
+            Told::Decided(decided) => {
+                let clarification = decided.clarification.clone().filter(|_| is_first);
+                Told::Decided(Decided { clarification, ..decided })
+            }
+            other @ (Told::Ruled(_) | Told::Delegated(_)) => other,
+        }
+    };
+    requests.into_iter().map(told).collect()
+}
+
+/// What earlier attempts were sent, whichever way they got it.
+fn earlier_messages(tx: &Tx<'_>, run: &Run) -> Result<Earlier, StoreError> {
+    // One more than is kept, so that it shows when there are more.
+    let limit = u32::try_from(EARLIER_MAX + 1).unwrap_or(u32::MAX);
+    let got: Vec<Sent> = delivered_messages(tx.connection(), run.id, limit)?.into_iter().map(sent).collect();
+    Ok(Earlier::of_messages(&got))
 }
 
 /// What earlier attempts were told, but for what is told besides.
@@ -43,5 +81,5 @@ fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request], unsettled: &[Request]) -> R
     let settled = newest_of(tx.connection(), run.id, false, limit)?;
     let is_told = |request: &Request| told.iter().chain(unsettled).any(|besides| besides.id == request.id);
     let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_told(request));
-    Ok(Earlier::of(answered.map(store::told).collect()))
+    Ok(Earlier::of(&told_of(answered)))
 }

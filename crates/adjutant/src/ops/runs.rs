@@ -204,9 +204,9 @@ impl Ops {
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
             view.settled_more = left_out > 0;
-            view.settled = settled.iter().skip(left_out).map(render::request).collect();
+            view.settled = render::requests(&settled[left_out..]);
             if *who == Principal::Run(run.id) && run.unread > 0 {
-                view.pending.extend(unread_of(connection, run.id, UNREAD_SHOWN_MAX)?.iter().map(render::request));
+                view.pending.extend(render::requests(&unread_of(connection, run.id, UNREAD_SHOWN_MAX)?));
                 view.pending.sort_by_key(|request| request.asked_at.clone());
             }
             Ok((run, view))

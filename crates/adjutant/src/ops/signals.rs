@@ -20,21 +20,21 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(_) if run.state.is_finished() => return Ok(()),
         Ok(Signal::Progress { percent, note, eta }) => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
         Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
-        Ok(Signal::Clarification { reason, blocked_at, questions, .. }) => {
-            let news = questions.into_iter().map(|question| {
-                let context = [question.context, reason.clone(), blocked_at.clone()].into_iter().flatten().collect::<Vec<_>>().join("\n");
-                NewRequest {
-                    id: RequestId::new(tx.now(), super::runs::random()),
-                    matter: Matter::Question,
-                    question: question.text,
-                    context: Some(context).filter(|context| !context.is_empty()),
-                    options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                    default: question.assumption,
-                    blocking: question.blocking,
-                    by_block: true,
-                    patience_ms: run.patience_ms,
-                    expires_at: tx.now().plus_ms(terms.expiry_ms),
-                }
+        Ok(Signal::Clarification { said, questions }) => {
+            let mut said = Some(said).filter(|said| !said.is_empty());
+            let news = questions.into_iter().map(|question| NewRequest {
+                id: RequestId::new(tx.now(), super::runs::random()),
+                matter: Matter::Question,
+                question: question.text,
+                own_id: question.id,
+                context: question.context,
+                clarification: said.take(),
+                options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
+                default: question.assumption,
+                blocking: question.blocking,
+                by_block: true,
+                patience_ms: run.patience_ms,
+                expires_at: tx.now().plus_ms(terms.expiry_ms),
             });
             let news: Vec<_> = news.collect();
             tx.ask_together(run, &news).map(|_| ())
@@ -54,6 +54,8 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 default: None,
                 blocking: true,
                 by_block: true,
+                own_id: None,
+                clarification: None,
                 patience_ms: run.patience_ms,
                 expires_at: tx.now().plus_ms(terms.expiry_ms),
             };
@@ -70,6 +72,8 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 default: None,
                 blocking,
                 by_block: true,
+                own_id: None,
+                clarification: None,
                 patience_ms: run.patience_ms,
                 expires_at: tx.now().plus_ms(terms.expiry_ms),
             };

@@ -118,7 +118,7 @@ impl Ops {
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
         Ok(Waited {
             outcome: outcome.to_owned(),
-            needs: look.needs.iter().map(render::request).collect(),
+            needs: render::requests(&look.needs),
             stopped: full(&look.stopped)?,
             stopped_more: look.stopped_more,
             ended: full(&look.ended)?,

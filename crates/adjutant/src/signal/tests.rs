@@ -1,6 +1,6 @@
 use super::*;
 use adjutant_core::Time;
-use adjutant_core::signal::{Delegation, Independence, Priority, ReportStatus, StopCause};
+use adjutant_core::signal::{Clarification, Delegation, Independence, Priority, ReportStatus, StopCause};
 use proptest::prelude::*;
 
 fn own() -> RunId {
@@ -23,9 +23,13 @@ fn signals(text: &str) -> Vec<Result<Signal, Malformed>> {
 fn a_clarification_keeps_every_field() {
     let text = "working...\n```yaml\n[CLARIFICATION_NEEDED]\nagent_id: ME\ntimestamp: 2026-01-11T08:45:00-05:00\nblocked_at: Looking at src/auth/\nreason: Several strategies found, unclear which to look at\nquestions:\n  - question_id: Q1\n    text: OAuth2, JWT, or both?\n    context: Found src/auth/oauth.ts and src/auth/jwt.ts\n  - question_id: Q2\n    text: Which version, 2.0 or 3.0?\n    type: optional\n    options: [\"2.0\", 3.0]\n    current_assumption: 3.0\ncan_resume_with: Answers\ncurrent_state: Completed the secret scan (found 0)\n[/CLARIFICATION_NEEDED]\n```\n";
     let found = signals(text);
-    let [Ok(Signal::Clarification { questions, blocked_at, state, .. })] = found.as_slice() else { panic!("{found:?}") };
+    let [Ok(Signal::Clarification { said, questions })] = found.as_slice() else { panic!("{found:?}") };
+    let Clarification { reason, blocked_at, resume_with, state } = said;
+    assert_eq!(reason.as_deref(), Some("Several strategies found, unclear which to look at"));
     assert_eq!(blocked_at.as_deref(), Some("Looking at src/auth/"));
+    assert_eq!(resume_with.as_deref(), Some("Answers"));
     assert_eq!(state.as_deref(), Some("Completed the secret scan (found 0)"));
+    assert_eq!(questions.iter().map(|question| question.id.as_deref()).collect::<Vec<_>>(), [Some("Q1"), Some("Q2")]);
     assert_eq!(questions.len(), 2);
     assert!(questions[0].blocking && !questions[1].blocking);
     assert_eq!(questions[1].options, ["2.0", "3.0"], "a version stays what was written");

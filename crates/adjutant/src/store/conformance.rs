@@ -77,6 +77,8 @@ fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewReq
         id: RequestId::new(clock::now(), random()),
         matter: Matter::Question,
         question: "which?".to_owned(),
+        own_id: None,
+        clarification: None,
         context: Some("both are there".to_owned()),
         options: vec!["a".to_owned(), "b".to_owned()],
         default: default.map(ToOwned::to_owned),

@@ -2,7 +2,7 @@
 
 use super::handover::told_text;
 use super::requests::{request_by_child, requests_below};
-use super::{NewRun, Request, Run, StoreError, Topic, Tx, append_event, run_by_id};
+use super::{NewRun, Request, Run, StoreError, Topic, Tx, append_event, report_of, run_by_id};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::Independence;
 use adjutant_core::tree::TreeSize;
@@ -100,10 +100,13 @@ impl Tx<'_> {
     /// Tells the requester of a delegated run that it has ended.
     pub(super) fn child_ended(&mut self, child: &Run, retention: Retention) -> Result<(), StoreError> {
         let Some(request) = request_by_child(self.connection(), child.id)? else { return Ok(()) };
-        let said = child.summary.as_deref().or(child.result.as_deref()).map(str::trim).filter(|said| !said.is_empty());
+        let (report, _) = report_of(self.connection(), child.id)?;
+        let details = report.map(|report| report.details());
+        let last = child.summary.as_deref().or(child.result.as_deref());
+        let said = [last, details.as_deref()].into_iter().flatten().map(str::trim).filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n");
         let adjutant_core::RunState::Finished(outcome) = child.state else { return Ok(()) };
         let mut result = outcome.to_string();
-        if let Some(said) = said {
+        if !said.is_empty() {
             let end = (0..=RESULT_BYTES_MAX.min(said.len())).rev().find(|end| said.is_char_boundary(*end)).unwrap_or(0);
             result = format!("{result}: {}", &said[..end]);
             if end < said.len() {

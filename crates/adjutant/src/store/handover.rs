@@ -19,10 +19,11 @@ pub fn told(request: &Request) -> Told {
         (Matter::Approval { .. }, Some(Decision::Denied { reason })) => {
             Told::Ruled(Ruled { number, action: request.question.clone(), approved: false, words: Some(reason.clone()) })
         }
-        (Matter::Delegation(delegation), Some(Decision::Approved { changes, .. })) => {
+        (Matter::Delegation(delegation), Some(Decision::Approved { changes, note })) => {
             let task = adjutant_core::tree::changed(delegation, changes).task.trim().to_owned();
             let child = request.child.as_ref().map_or_else(String::new, |(id, name)| format!("{name} (run {id})"));
-            Told::Delegated(Delegated::Approved { task, child, result: request.outcome.clone() })
+            let (coordination, note) = (delegation.coordination.clone(), note.clone());
+            Told::Delegated(Delegated::Approved { task, child, coordination, note, result: request.outcome.clone() })
         }
         (Matter::Delegation(delegation), Some(Decision::Denied { reason })) => {
             Told::Delegated(Delegated::Denied { task: delegation.task.trim().to_owned(), reason: reason.clone() })
@@ -33,7 +34,8 @@ pub fn told(request: &Request) -> Told {
                 (None, RequestState::Withdrawn { .. }) => Became::Withdrawn,
                 (None, _) => Became::Expired,
             };
-            Told::Decided(Decided { number, question: request.question.clone(), became })
+            let (own_id, context, clarification) = (request.own_id.clone(), request.context.clone(), request.clarification.clone());
+            Told::Decided(Decided { number, own_id, question: request.question.clone(), context, became, clarification })
         }
     }
 }
@@ -48,7 +50,7 @@ pub fn still_open(request: &Request) -> Open {
         }
         _ => (request.question.clone(), Stands::Undecided { blocking: request.blocking }),
     };
-    Open { number: request.no.to_string(), kind: request.matter.kind(), text, by_block: request.by_block, stands }
+    Open { number: request.no.to_string(), own_id: request.own_id.clone(), kind: request.matter.kind(), text, by_block: request.by_block, stands }
 }
 
 pub(super) fn told_text(request: &Request) -> String {

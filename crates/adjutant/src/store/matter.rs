@@ -1,6 +1,6 @@
 //! What a request asks for and what was changed about it, as they are written down.
 
-use adjutant_core::signal::{Delegation, Independence, Priority};
+use adjutant_core::signal::{Clarification, Delegation, Independence, Priority};
 use adjutant_core::{Changes, Decision, Matter};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,27 @@ pub(super) fn read(text: &str, written: Option<&str>) -> Option<Matter> {
             Matter::Delegation(Delegation { task, agent, directory, reason, independence, priority, context_required, coordination, estimate })
         }
     })
+}
+
+/// How what a run said along with its questions is written down.
+#[derive(Serialize, Deserialize)]
+struct ClarificationRow {
+    reason: Option<String>,
+    blocked_at: Option<String>,
+    can_resume_with: Option<String>,
+    current_state: Option<String>,
+}
+
+/// Writes a clarification down.
+pub(super) fn write_clarification(said: &Clarification) -> Result<String, serde_json::Error> {
+    let Clarification { reason, blocked_at, resume_with, state } = said.clone();
+    serde_json::to_string(&ClarificationRow { reason, blocked_at, can_resume_with: resume_with, current_state: state })
+}
+
+/// Reads a clarification back.
+pub(super) fn read_clarification(written: &str) -> Option<Clarification> {
+    let ClarificationRow { reason, blocked_at, can_resume_with, current_state } = serde_json::from_str(written).ok()?;
+    Some(Clarification { reason, blocked_at, resume_with: can_resume_with, state: current_state })
 }
 
 /// How the changes to a delegation are written down.
@@ -133,6 +154,8 @@ mod tests {
             let written = write(&matter).expect("it can be written");
             assert_eq!(read("Refactor", written.as_deref()), Some(matter));
         }
+        let said = Clarification { reason: Some("why".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() };
+        assert_eq!(read_clarification(&write_clarification(&said).expect("it can be written")), Some(said));
         let changes = Changes { prompt: Some("other".to_owned()), priority: Some(Priority::P2), ..Changes::default() };
         let all = [
             Decision::Text(String::new()),

@@ -43,6 +43,21 @@ pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Messag
         .collect()
 }
 
+/// Reads the newest `limit` messages that a run has got, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn delivered_messages(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Message>, StoreError> {
+    let mut newest: Vec<Message> = connection
+        .prepare_cached(&format!("{COLUMNS} WHERE run = ?1 AND delivery <> 'queued' ORDER BY no DESC LIMIT ?2"))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    newest.reverse();
+    Ok(newest)
+}
+
 /// Reads messages by their ids, in that order.
 ///
 /// # Errors

@@ -41,15 +41,15 @@ pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop};
 pub use handover::{still_open, told};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
-pub use messages::{Message, messages_by_id, queued_messages};
+pub use messages::{Message, delivered_messages, messages_by_id, queued_messages};
 pub use requests::{
     Group, NewRequest, Request, RequestsOf, newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together, unread_of,
     unsettled_of, untold_of,
 };
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, Run, RunInput, Usage, at_work_in, attempt_row, counts, due_estimates, due_stopped,
-    fruitless_attempts, harness_word, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished, permissions_of,
-    prompt_word, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, times_limited,
+    fruitless_attempts, harness_word, is_attempt_between, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until, old_finished,
+    permissions_of, prompt_word, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, times_limited,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use tasks::{Task, task_by_id};

@@ -4,6 +4,7 @@ use super::matter::{self, DecisionRow};
 use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
 use adjutant_core::run::{Blocking, Retention, resumes_now};
+use adjutant_core::signal::Clarification;
 use adjutant_core::{
     Answer, AnsweredBy, AttemptNo, Denied, EventKind, EventSeq, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId,
     Time, limits,
@@ -22,7 +23,11 @@ pub struct Request {
     pub matter: Matter,
     /// The question, the action, or the task.
     pub question: String,
+    /// What the asker itself calls a question.
+    pub own_id: Option<String>,
     pub context: Option<String>,
+    /// What the asker said along with all the questions that it asked together.
+    pub clarification: Option<Clarification>,
     pub options: Vec<String>,
     /// Of a question: the answer that counts at the deadline.
     pub default: Option<String>,
@@ -60,7 +65,10 @@ pub struct NewRequest {
     pub id: RequestId,
     pub matter: Matter,
     pub question: String,
+    pub own_id: Option<String>,
     pub context: Option<String>,
+    /// Of several that are asked together only the first has it.
+    pub clarification: Option<Clarification>,
     pub options: Vec<String>,
     /// Of a question: the answer that counts at the deadline.
     pub default: Option<String>,
@@ -74,7 +82,8 @@ const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.
   q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
   q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
-  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no)";
+  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no),
+  q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))";
 const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
 // The planner takes these for no better than all requests of a run, or of an owner's runs; there may
 // be any number of settled ones.
@@ -95,6 +104,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         verdict: Option<String>,
         changes: Option<String>,
         child: Option<(String, String)>,
+        clarification: Option<String>,
     }
     let raw = Raw {
         id: row.get(1)?,
@@ -109,7 +119,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         verdict: row.get(21)?,
         changes: row.get(22)?,
         child: row.get::<_, Option<String>>(24)?.zip(row.get::<_, Option<String>>(27)?),
+        clarification: row.get(32)?,
     };
+    let own_id = row.get(31)?;
     let no = RequestNo(row.get(0)?);
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
     let (answered_at, retrieved_at, ended_at) = (time(16)?, time(17)?, time(18)?);
@@ -140,6 +152,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         let matter = matter::read(&question, raw.matter.as_deref())?;
         // Versions before 0.2 kept a default for approvals, too. It does not count.
         let default = raw.default.filter(|_| matter == Matter::Question);
+        let clarification = match raw.clarification {
+            None => None,
+            Some(written) => Some(matter::read_clarification(&written)?),
+        };
         let child = match raw.child {
             None => None,
             Some((child, name)) => Some((RunId::parse(&child).ok()?, name)),
@@ -152,7 +168,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             owner: Principal::parse(&raw.owner)?,
             matter,
             question,
+            own_id,
             context,
+            clarification,
             options: serde_json::from_str(&raw.options).ok()?,
             default,
             blocking,
@@ -425,8 +443,8 @@ impl Tx<'_> {
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
         self.prepare(
-            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter)
-             VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13)",
+            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter,
+             own_id, clarification) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15)",
         )?
         .execute(params![
             new.id.to_string(),
@@ -441,7 +459,9 @@ impl Tx<'_> {
             new.expires_at.0,
             new.by_block,
             new.matter.kind().word(),
-            matter::write(&new.matter).map_err(corrupt)?
+            matter::write(&new.matter).map_err(corrupt)?,
+            new.own_id,
+            new.clarification.as_ref().map(matter::write_clarification).transpose().map_err(corrupt)?
         ])?;
         let no = RequestNo(self.connection().last_insert_rowid());
         self.ring_above(run)?;
@@ -467,7 +487,9 @@ impl Tx<'_> {
             owner: run.owner.clone(),
             matter: new.matter.clone(),
             question: new.question.clone(),
+            own_id: new.own_id.clone(),
             context: new.context.clone(),
+            clarification: new.clarification.clone(),
             options: new.options.clone(),
             default: new.default.clone(),
             blocking: new.blocking,

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Ask {
     pub question: String,
+    /// What the run itself calls it, for instance `Q1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -21,6 +24,8 @@ pub struct Ask {
     /// Deadline, in seconds from now. 24 hours when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clarification: Option<ClarificationView>,
 }
 call!(Ask = "ask", writes true -> RequestView);
 
@@ -28,9 +33,30 @@ call!(Ask = "ask", writes true -> RequestView);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskTogether {
+    /// Each without a clarification of its own.
     pub questions: Vec<Ask>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clarification: Option<ClarificationView>,
 }
 call!(AskTogether = "ask-together", writes true -> RequestList);
+
+/// What a run says along with the questions that it asks together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClarificationView {
+    /// Why it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The task, step or file where it stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_at: Option<String>,
+    /// What would let it go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub can_resume_with: Option<String>,
+    /// What it had done by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_state: Option<String>,
+}
 
 fn yes() -> bool {
     true
@@ -244,8 +270,14 @@ pub struct RequestView {
     pub kind: String,
     /// The question, the action that needs leave, or the task for somebody else.
     pub question: String,
+    /// What the run itself calls a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// What the run said along with its questions; in a list with the first of those asked together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clarification: Option<ClarificationView>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

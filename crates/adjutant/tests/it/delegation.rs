@@ -71,7 +71,7 @@ fn a_run_waits_for_what_it_delegated_and_gets_the_result() {
     assert_eq!(home.show("audit")["children"], json!([name]));
     let prompt =
         std::fs::read_to_string(home.home.logs_dir().join(format!("{}.prompt.md", child["run_id"].as_str().expect("an id")))).expect("a prompt");
-    assert!(prompt.contains("Run audit delegated this task to you.") && prompt.contains("## CONTEXT\n\nsee PLAN.md"), "{prompt}");
+    assert!(prompt.contains("Run audit delegated this task to you.") && prompt.contains("## CONTEXT\n\n    see PLAN.md"), "{prompt}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod reports;
 mod search;
 mod shown;
 mod sight;
+mod signal_fields;
 mod signals;
 mod speaking;
 mod stall;

@@ -55,7 +55,7 @@ fn audit() -> String {
 #[test]
 fn an_ambiguous_prompt_leads_to_clear_questions_and_a_resume_with_the_answers() {
     let home = home_with(&format!(
-        "if told 'A: both' && told 'A: 3.0'; then {REPORT} success 'looked at both with 3.0'; exit 0; fi\n\
+        "if told 'A1: both' && told 'A2: 3.0'; then {REPORT} success 'looked at both with 3.0'; exit 0; fi\n\
          printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nblocked_at: src/auth/\\nreason: Several strategies found\\nquestions:\\n  - question_id: Q1\\n    text: OAuth2, JWT, or both?\\n    context: Found oauth.ts and jwt.ts\\n  - question_id: Q2\\n    text: Which version, 2.0 or 3.0?\\n    context: Both are among the dependencies\\ncan_resume_with: Both answers\\ncurrent_state: Secrets are done\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"\n"
     ));
     let mut parent = parent(&home);
@@ -69,11 +69,22 @@ fn an_ambiguous_prompt_leads_to_clear_questions_and_a_resume_with_the_answers() 
         assert_eq!(need["question"], question);
         assert!(need["context"].as_str().is_some_and(|told| told.contains(context)), "{need}");
     }
+    let said = json!({"reason": "Several strategies found", "blocked_at": "src/auth/", "can_resume_with": "Both answers", "current_state": "Secrets are done"});
+    assert_eq!((&needs[0]["question_id"], &needs[1]["question_id"], &needs[0]["clarification"]), (&json!("Q1"), &json!("Q2"), &said));
     let answers: Vec<Value> =
         needs.iter().zip(["both", "3.0"]).map(|(need, answer)| json!({"message_id": need["message_id"], "answer": answer})).collect();
     parent.done("reply_subagent", json!({"answers": answers}));
     let view = ended(&mut parent, &run);
     assert_eq!((&view["outcome"], &view["report"]["summary"]), (&json!("succeeded"), &json!("looked at both with 3.0")), "{view}");
+    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{run}.2.prompt.md"))).expect("what was sent");
+    for text in [
+        "Q1: OAuth2, JWT, or both?\nA1: both\nContext: Found oauth.ts and jwt.ts\n",
+        "You asked because: Several strategies found\nYou needed: Both answers\n",
+        "the heading `## CLARIFICATION RECEIVED`",
+        "## RESUME INSTRUCTIONS\n\nContinue from: src/auth/\nCurrent state: Secrets are done\nNext step: Continue with these answers.",
+    ] {
+        assert!(prompt.contains(text), "{text} is missing in {prompt}");
+    }
 }
 
 /// Test 2 of the checklist: a known blocker.
@@ -200,8 +211,9 @@ fn state_preservation_nothing_is_lost_between_a_stop_and_a_resume_even_when_the_
     let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{run}.2.prompt.md"))).expect("what was sent");
     for text in [
         "## BLOCKER RESOLVED\n\nIssue: The audit needs node_modules, which is missing\nResolution: Ran npm install",
-        "Completed:\nsecrets: 0 found\nqueries: no risks\nNot started:\nnpm audit\nState:\n47/120 files\n",
-        "## RESUME INSTRUCTIONS\n\nContinue with what was not started:\nnpm audit",
+        "\nYou needed: Run npm install\n",
+        "Completed:\n    secrets: 0 found\n    queries: no risks\nNot started: npm audit\nState: 47/120 files\n",
+        "## RESUME INSTRUCTIONS\n\nNext step: Continue with what was not started:\n    npm audit",
     ] {
         assert!(prompt.contains(text), "{text} is missing in {prompt}");
     }

@@ -209,8 +209,8 @@ fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
     let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{}.2.prompt.md", home.run_id("broken")))).expect("what was sent");
     for text in [
         "## ERROR RECOVERY\n\nIssue: TypeError in analysis.js:142\nDecision: skip what failed and continue with the rest\nResolution: Skip analysis.js:142",
-        "Completed:\n46 files\nState:\n47/120\n",
-        "## RESUME INSTRUCTIONS\n\nSkip what failed",
+        "Completed: 46 files\nState: 47/120\n",
+        "## RESUME INSTRUCTIONS\n\nNext step: Skip what failed",
     ] {
         assert!(prompt.contains(text), "{text} is missing in {prompt}");
     }
@@ -303,7 +303,7 @@ fn criteria_are_told_and_shown_and_progress_carries_its_eta() {
     home.ok(&["reply", "measured", "yes"]);
     home.finished("measured");
     let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{}.prompt.md", home.run_id("measured")))).expect("what was sent");
-    assert!(prompt.contains("## SUCCESS CRITERIA\nAll tests pass\n---\n"), "{prompt}");
+    assert!(prompt.contains("## SUCCESS CRITERIA\n    All tests pass\n---\n"), "{prompt}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::store::{
     run_by_ref,
 };
 use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
+use adjutant_core::quote::quote_field;
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
 use std::collections::BTreeMap;
 
@@ -241,7 +242,7 @@ fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to:
         text.push_str(&format!("… ({left} more characters: show_chat chat_id={})", chat.id));
     }
     let from = shown_name(&entry.author, &entry.name, entry.label.as_deref());
-    let text = format!("chat {} {:?}, message {}.{} from {from}: {text}", chat.id, chat.title, chat.id, entry.seq);
+    let text = quote_field(&format!("chat {} {:?}, message {}.{} from {from}", chat.id, chat.title, chat.id, entry.seq), &text);
     let message = RequestId::new(tx.now(), super::super::runs::random());
     // Who was sent the whole of an entry has read it, and the other way round.
     let of = (left == 0).then_some(entry.id);

@@ -357,7 +357,7 @@ fn current(entry: &ChatEntry) -> String {
     let text: String = entry.text.chars().take(CURRENT_CHARS_MAX).collect();
     let cut = if text.len() < entry.text.len() { " (cut)" } else { "" };
     let by = chat::shown_name(&entry.author, &entry.name, None);
-    format!("{:?}{cut} by {by}", chat::harmless(&text))
+    format!("{:?}{cut} by {by}", adjutant_core::quote::sanitize(&text))
 }
 
 fn unnamed(config: &Config, seat: &Seat, kind: ChatKind, scope: Scope, pair: String) -> NewChat {

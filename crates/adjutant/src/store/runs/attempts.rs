@@ -65,6 +65,15 @@ pub fn fruitless_attempts(connection: &Connection, run: RunId) -> Result<u32, St
     Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
 }
 
+/// Tells whether an attempt of a run between two of its attempts came to life.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_attempt_between(connection: &Connection, run: RunId, first: AttemptNo, last: AttemptNo) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE run = ?1 AND n > ?2 AND n < ?3 AND started_at IS NOT NULL)";
+    Ok(connection.prepare_cached(sql)?.query_row(params![run.to_string(), first.0, last.0], |row| row.get(0))?)
+}
+
 /// Counts how often a run was stopped by a rate limit since it was dispatched, or resumed by somebody.
 ///
 /// # Errors

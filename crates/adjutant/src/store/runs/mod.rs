@@ -5,7 +5,7 @@ mod reports;
 mod spec;
 mod write;
 
-pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, times_limited};
+pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, is_attempt_between, times_limited};
 pub use reports::report_of;
 use spec::{CheckpointRow, prompt_from_word};
 pub use spec::{RunInput, harness_word, measure_of, permissions_of, prompt_word, run_input};

@@ -8,6 +8,7 @@ use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
 use crate::store::{Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run};
 use adjutant_core::chat::Viewer;
 use adjutant_core::report::Report;
+use adjutant_core::signal::Clarification;
 use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RunId, Time};
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
@@ -142,7 +143,12 @@ impl Tx<'_> {
         if request.matter.kind() == RequestKind::Question || text.contains('?') {
             tags.push("q".to_owned());
         }
-        for more in request.context.iter().chain(&request.options) {
+        // What was said along with several questions is found with the first of them.
+        let is_first = request.group.is_none_or(|group| group.first == request.no);
+        let said = request.clarification.clone().filter(|_| is_first).unwrap_or_default();
+        let Clarification { reason, blocked_at, resume_with, state } = &said;
+        let along = [reason, blocked_at, resume_with, state].into_iter().flatten();
+        for more in request.context.iter().chain(along).chain(&request.options) {
             text.push('\n');
             text.push_str(more);
         }
