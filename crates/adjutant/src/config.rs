@@ -9,6 +9,7 @@ mod webhooks;
 pub use chats::{Chats, Template, Window};
 pub use webhooks::Webhook;
 
+use crate::files;
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
 use adjutant_core::rate_limit::Patience;
@@ -20,8 +21,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// Variables of the dispatcher that an agent gets; everything else stays behind.
 const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
@@ -122,6 +123,12 @@ pub enum HomeError {
     NoMemory,
     #[error("{path} is a symbolic link")]
     Link { path: PathBuf },
+    #[error("{path} holds other files ({found}) and is not a home of adj: use an empty directory")]
+    NotAHome { path: PathBuf, found: String },
+    #[error("{variable} is a relative path ({value}): use an absolute one")]
+    Relative { variable: &'static str, value: String },
+    #[error("ADJ_EPHEMERAL is {value:?}: use 1 or 0")]
+    Switch { value: String },
 }
 
 impl Home {
@@ -135,11 +142,11 @@ impl Home {
             return Self::at(&place.join(ephemeral_name()));
         }
         if let Some(dir) = variable("ADJ_HOME") {
-            return Self::at(Path::new(&dir));
+            return Self::at(&absolute("ADJ_HOME", dir)?);
         }
         let state = match variable("XDG_STATE_HOME") {
             Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),
-            _ => PathBuf::from(variable("HOME").ok_or(HomeError::Unknown)?).join(".local").join("state"),
+            _ => absolute("HOME", variable("HOME").ok_or(HomeError::Unknown)?)?.join(".local").join("state"),
         };
         Self::at(&state.join("adjutant"))
     }
@@ -171,14 +178,50 @@ impl Home {
     }
 
     /// Makes the home's directories where they are missing, 0700, and refuses one that somebody
-    /// else could have prepared.
+    /// else could have prepared. A directory with other things in it is never touched.
     ///
     /// # Errors
-    /// It is a link, a file, another user's, or cannot be made.
+    /// It is a link, a file, another user's, no home, or cannot be made.
     pub fn ensure(&self) -> Result<(), HomeError> {
+        self.check()?;
         make_private(&self.dir)?;
         make_private(&self.logs_dir())?;
         make_private(&self.runs_dir())
+    }
+
+    /// Refuses a directory that holds something else. A home is known by its store or its lock; one that
+    /// was never used may hold its configuration.
+    fn check(&self) -> Result<(), HomeError> {
+        let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
+        if is_there(self.database()) || is_there(self.hub_lock()) || is_there(self.start_lock()) {
+            return Ok(());
+        }
+        let io_error = |source| HomeError::Io { path: self.dir.clone(), source };
+        let entries = match std::fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            // What it is instead is told when it is made.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+            Err(error) => return Err(io_error(error)),
+        };
+        let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+        let mut foreign = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(io_error)?;
+            let path = entry.path();
+            let is_ours = path == self.dir.join("config.toml") || ((path == self.logs_dir() || path == self.runs_dir()) && is_empty(&path));
+            if !is_ours {
+                foreign.push(entry.file_name().to_string_lossy().into_owned());
+            }
+            if foreign.len() > FOREIGN_NAMED_MAX {
+                break;
+            }
+        }
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let more = if foreign.len() > FOREIGN_NAMED_MAX { ", …" } else { "" };
+        foreign.truncate(FOREIGN_NAMED_MAX);
+        Err(HomeError::NotAHome { path: self.dir.clone(), found: foreign.join(", ") + more })
     }
 
     #[must_use]
@@ -237,6 +280,24 @@ impl Home {
     }
 }
 
+/// How many files are named that keep a directory from being taken for a home.
+const FOREIGN_NAMED_MAX: usize = 3;
+
+fn absolute(variable: &'static str, value: OsString) -> Result<PathBuf, HomeError> {
+    let path = PathBuf::from(value);
+    if path.is_absolute() { Ok(path) } else { Err(HomeError::Relative { variable, value: path.display().to_string() }) }
+}
+
+/// Whether `ADJ_EPHEMERAL` wants a home in memory.
+fn ephemeral_variable() -> Result<bool, HomeError> {
+    let Some(value) = variable("ADJ_EPHEMERAL") else { return Ok(false) };
+    match value.to_str() {
+        Some("1" | "true" | "yes" | "on") => Ok(true),
+        Some("0" | "false" | "no" | "off") => Ok(false),
+        _ => Err(HomeError::Switch { value: value.to_string_lossy().into_owned() }),
+    }
+}
+
 /// A home in memory is wanted, whatever the environment says.
 static EPHEMERAL: AtomicBool = AtomicBool::new(false);
 
@@ -249,9 +310,9 @@ pub fn want_ephemeral() {
 /// not to.
 ///
 /// # Errors
-/// There is no such file system.
+/// There is no such file system, or `ADJ_EPHEMERAL` says neither yes nor no.
 pub fn memory_wanted() -> Result<Option<PathBuf>, HomeError> {
-    if !EPHEMERAL.load(Ordering::Relaxed) && variable("ADJ_EPHEMERAL").is_none_or(|value| value == "0") {
+    if !EPHEMERAL.load(Ordering::Relaxed) && !ephemeral_variable()? {
         return Ok(None);
     }
     let places = [variable("XDG_RUNTIME_DIR").map(PathBuf::from), Some(PathBuf::from("/dev/shm"))];
@@ -331,7 +392,6 @@ pub struct Config {
     pub chats: Chats,
     /// Who is told what happens.
     pub webhooks: Vec<Webhook>,
-    stamp: Option<Stamp>,
 }
 
 /// What tells one state of a file from another.
@@ -386,10 +446,13 @@ impl Containment {
 }
 
 /// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum ConfigError {
+    #[error("{message}")]
+    Io { message: String },
+    /// It may be readable later.
     #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    Shortage { path: PathBuf, source: Arc<io::Error> },
     #[error("{path}: {message}")]
     Syntax { path: PathBuf, message: String },
     #[error("{path}: {field}: {problem}")]
@@ -479,6 +542,8 @@ struct FileAgent {
 const LIVE_RUNS_MAX_DEFAULT: u64 = 16;
 const LOG_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
 const LOG_BYTES_MIN: u64 = 64 * 1024;
+/// Largest configuration file, in bytes.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const IDLE_EXIT_MS_DEFAULT: i64 = 30 * 60 * 1000;
 const FINISHED_RETENTION_MS_DEFAULT: i64 = 30 * 24 * 60 * 60 * 1000;
 
@@ -487,16 +552,15 @@ impl Config {
     /// set, else `adjutant/config.toml` in the user's configuration directory.
     #[must_use]
     pub fn path(home: &Home) -> PathBuf {
-        if let Some(path) = variable("ADJ_CONFIG") {
-            return PathBuf::from(path);
+        if let Some(path) = variable("ADJ_CONFIG").map(PathBuf::from) {
+            // The hub, which is given it, works in another directory.
+            return std::path::absolute(&path).unwrap_or(path);
         }
         if let Some(dir) = variable("ADJ_HOME") {
             return Home::at(Path::new(&dir)).map_or_else(|_| home.dir.clone(), |home| home.dir).join("config.toml");
         }
-        let base = match variable("XDG_CONFIG_HOME") {
-            Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),
-            _ => variable("HOME").map_or_else(|| home.dir.clone(), |dir| PathBuf::from(dir).join(".config")),
-        };
+        let absolute = |name| variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let base = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config"))).unwrap_or_else(|| home.dir.clone());
         base.join("adjutant").join("config.toml")
     }
 
@@ -506,20 +570,19 @@ impl Config {
     /// It cannot be read, is no TOML, or a value is not usable: nothing of it is used then.
     pub fn load(home: &Home) -> Result<Self, ConfigError> {
         let path = Self::path(home);
-        // Before it is read: a change meanwhile makes it look older than it is, never newer.
-        let stamp = Stamp::of(&path);
-        let read = match std::fs::read_to_string(&path) {
-            Ok(text) => Self::parse(path, &text, true),
+        match files::read_named(&path, FILE_BYTES_MAX) {
+            Ok(bytes) => match String::from_utf8(bytes) {
+                Ok(text) => Self::parse(path, &text, true),
+                Err(error) => {
+                    let message = format!("not UTF-8 (byte {})", error.utf8_error().valid_up_to());
+                    Err(ConfigError::Syntax { path, message })
+                }
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::parse(path, "", false),
-            Err(source) => Err(ConfigError::Io { path, source }),
-        };
-        read.map(|config| Self { stamp, ..config })
-    }
-
-    /// Tells whether the file that this was read from is still the same.
-    #[must_use]
-    pub fn is_current(&self) -> bool {
-        Stamp::of(&self.path) == self.stamp
+            // These name the file themselves.
+            Err(error) if files::is_shortage(&error) => Err(ConfigError::Shortage { path, source: Arc::new(error) }),
+            Err(error) => Err(ConfigError::Io { message: error.to_string() }),
+        }
     }
 
     /// Returns what holds without a file.
@@ -630,7 +693,6 @@ impl Config {
         Ok(Self {
             chats,
             webhooks,
-            stamp: None,
             exists,
             live_runs_max,
             idle_exit_ms: optional("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT)?,

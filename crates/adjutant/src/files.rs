@@ -177,6 +177,33 @@ pub fn look(base: &Path, path: &Path) -> io::Result<Option<Found>> {
     }
 }
 
+/// Takes away what a file below `base` allows to others. It is not opened.
+///
+/// # Errors
+/// It is [`Unusable`], or the kernel refuses. That there is none is no error.
+pub fn make_private(base: &Path, path: &Path) -> io::Result<()> {
+    let place = Place::of(base, path)?;
+    let stat = match rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(at(path, error)),
+    };
+    place.check(stat.st_mode, stat.st_uid)?;
+    if stat.st_mode & 0o077 != 0 {
+        rustix::fs::chmodat(&place.dir, &place.name, Mode::RUSR | Mode::WUSR, AtFlags::empty()).map_err(|error| at(path, error))?;
+    }
+    Ok(())
+}
+
+/// Gives a file below `base` another name in the same directory, replacing what has that.
+///
+/// # Errors
+/// As [`open`].
+pub fn rename(base: &Path, path: &Path, name: &OsStr) -> io::Result<()> {
+    let place = Place::of(base, path)?;
+    rustix::fs::renameat(&place.dir, &place.name, &place.dir, name).map_err(|error| place.explain(error))
+}
+
 /// Tells whether a path below `base` names the file that is open as `file`.
 #[must_use]
 pub fn is_same(base: &Path, path: &Path, file: impl AsFd) -> bool {
@@ -243,13 +270,18 @@ impl Place {
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.dir, &self.name, flags, Mode::RUSR | Mode::WUSR).map_err(|error| self.explain(error))?;
         let stat = rustix::fs::fstat(&fd)?;
-        if !is_regular(stat.st_mode) {
-            return Err(Unusable::NotRegular { path: self.path.clone(), found: kind(stat.st_mode) }.into());
-        }
-        if stat.st_uid != own_uid() {
-            return Err(Unusable::Foreign { path: self.path.clone(), uid: stat.st_uid }.into());
-        }
+        self.check(stat.st_mode, stat.st_uid)?;
         Ok(fd.into())
+    }
+
+    fn check(&self, mode: RawMode, uid: u32) -> io::Result<()> {
+        if !is_regular(mode) {
+            return Err(Unusable::NotRegular { path: self.path.clone(), found: kind(mode) }.into());
+        }
+        if uid != own_uid() {
+            return Err(Unusable::Foreign { path: self.path.clone(), uid }.into());
+        }
+        Ok(())
     }
 
     fn replace(&self) -> io::Result<File> {
@@ -494,6 +526,17 @@ mod tests {
         }
         assert_eq!(std::fs::read(dir.path().join("outside")).expect("read"), b"secret");
         assert!(replace(&base, &base.join("runs/a/directory")).is_err());
+    }
+
+    #[test]
+    fn open_file_is_made_private() {
+        let (_dir, base) = base();
+        let good = base.join("runs/a/good");
+        std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o666)).expect("opened");
+        make_private(&base, &good).expect("made");
+        assert_eq!(good.metadata().expect("is there").permissions().mode() & 0o777, 0o600);
+        make_private(&base, &base.join("runs/a/none")).expect("nothing to do");
+        assert!(unusable(&make_private(&base, &base.join("runs/a/fifo")).expect_err("refused")).is_some());
     }
 
     #[test]

@@ -114,6 +114,12 @@ impl AttemptDir {
         self.0.join("facts.jsonl")
     }
 
+    /// What guard and supervisor have to say for themselves.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.0.join("supervisor.log")
+    }
+
     /// The agent's last answer, where it is wanted and fills a result: there before the last fact.
     #[must_use]
     pub fn answer(&self) -> PathBuf {

@@ -1,6 +1,11 @@
 //! Where the processes' own log lines go: to stderr, which is a file for those in the background.
 
 use crate::config;
+use crate::files;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
@@ -14,8 +19,72 @@ pub fn start(default: &str) {
     let parse = |directives: &str| directives.parse::<Targets>();
     let filter = wanted.as_deref().and_then(|wanted| parse(wanted).ok()).or_else(|| parse(&default).ok()).unwrap_or_default();
     // A line that the full disk does not take is lost; complaining about it would end the process.
-    let lines = fmt::layer().log_internal_errors(false).with_writer(std::io::stderr).with_ansi(false).compact();
+    let lines = fmt::layer().log_internal_errors(false).with_writer(Lines::default).with_ansi(false).compact();
     if tracing_subscriber::registry().with(lines).with(filter).try_init().is_err() {
         tracing::debug!("logging was begun already");
+    }
+}
+
+/// The file that standard error is, while it is kept from growing without a limit.
+#[derive(Debug)]
+struct LogFile {
+    base: PathBuf,
+    path: PathBuf,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+static LOG_FILE: Mutex<Option<LogFile>> = Mutex::new(None);
+
+/// Keeps the log file below `base` that standard error is (if it is) at about `bytes_max`: what it holds
+/// then is put aside under its name with `.1` behind it.
+pub fn keep_short(base: &Path, path: &Path, bytes_max: u64) {
+    if !files::is_same(base, path, rustix::stdio::stderr()) {
+        return;
+    }
+    let bytes = rustix::fs::fstat(rustix::stdio::stderr()).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    let mut file = LogFile { base: base.to_owned(), path: path.to_owned(), bytes, bytes_max };
+    file.put_aside_if_long();
+    *LOG_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+}
+
+impl LogFile {
+    fn put_aside_if_long(&mut self) {
+        if self.bytes < self.bytes_max {
+            return;
+        }
+        self.bytes = 0;
+        // There is no other place to complain in.
+        if self.put_aside().is_err() && rustix::fs::ftruncate(rustix::stdio::stderr(), 0).is_err() {
+            self.bytes = self.bytes_max;
+        }
+    }
+
+    fn put_aside(&self) -> io::Result<()> {
+        let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let aside: OsString = [name, ".1".as_ref()].into_iter().collect();
+        files::rename(&self.base, &self.path, &aside)?;
+        let file = files::open_for_append(&self.base, &self.path)?;
+        rustix::stdio::dup2_stderr(&file)?;
+        Ok(())
+    }
+}
+
+/// Standard error, counted where it is a log file.
+#[derive(Debug, Default)]
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = io::stderr().write(bytes)?;
+        if let Some(file) = LOG_FILE.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            file.bytes += written as u64;
+            file.put_aside_if_long();
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }

@@ -6,6 +6,7 @@
 //! delivery and gone after it: a hub without webhooks has none of it.
 
 use crate::config::Webhook;
+use crate::files;
 use adjutant_core::webhook::is_public;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +17,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use sha2::Sha256;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -139,14 +140,16 @@ fn tls() -> Result<TlsConnector, String> {
 /// Reads what deliveries are signed with: base64 behind `whsec_`, or the text as it is.
 fn secret(file: &Path) -> Result<Vec<u8>, String> {
     let said = |error: io::Error| format!("secret_file {}: {error}", file.display());
-    let meta = std::fs::metadata(file).map_err(said)?;
+    let opened = files::open_named(file).map_err(said)?;
+    let meta = opened.metadata().map_err(said)?;
     if meta.len() > SECRET_BYTES_MAX {
         return Err(format!("secret_file {}: larger than {SECRET_BYTES_MAX} bytes", file.display()));
     }
     if meta.permissions().mode() & 0o077 != 0 {
         return Err(format!("secret_file {} is open to others: chmod 600", file.display()));
     }
-    let text = std::fs::read_to_string(file).map_err(said)?;
+    let mut text = String::new();
+    opened.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(said)?;
     let secret = match text.trim().strip_prefix("whsec_") {
         Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("secret_file {}: behind whsec_: {error}", file.display()))?,
         None => text.trim().as_bytes().to_vec(),

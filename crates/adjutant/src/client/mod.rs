@@ -8,17 +8,18 @@ mod pulse;
 mod start;
 
 pub use pulse::Pulse;
-pub use start::ensure_hub;
+pub use start::{ensure_hub, wait_until_served};
 
-use crate::config::Home;
+use crate::config::{Home, HomeError};
 use crate::link::{Order, WorkerAccess, headers};
-use crate::process::lock;
+use crate::process::{lock, tree};
 use crate::sock;
 use crate::view::{Call, ErrorView, GetHub, HandOver, codes};
 use adjutant_core::ClientName;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::http::response::Parts;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -48,12 +49,14 @@ const PAUSES_MAX: u32 = 40;
 /// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
 /// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
 const NO_REPLY: Duration = Duration::from_secs(15);
+/// After this long without a reply the hub is asked whether it is there, on another connection.
+const ASK_AFTER: Duration = Duration::from_secs(3);
 /// How long a hub may take to say anything, where somebody only looks whether it is there.
 const LOOK: Duration = Duration::from_secs(2);
 /// The same where its silence is reported.
 const LONG_LOOK: Duration = Duration::from_secs(5);
 /// How much longer it may be, when the connection's last call was a wait.
-const PATIENCE_SPARE: Duration = Duration::from_secs(60);
+const PATIENCE_SPARE: Duration = Duration::from_secs(5);
 
 /// A connection to the hub, or to a supervisor that carries the calls on. Cheap to clone.
 #[derive(Clone)]
@@ -80,6 +83,39 @@ struct Connection {
 }
 
 impl Connection {
+    /// Sends a request and returns the reply, for which it waits up to `limit`. Where the far end is the hub
+    /// of `home`, it is asked meanwhile whether it is there.
+    async fn exchange(&mut self, request: Request<Full<Bytes>>, limit: Option<Duration>, home: Option<&Home>) -> Result<(Parts, Bytes), Broken> {
+        let later = NO_REPLY - ASK_AFTER;
+        if let Some(limit) = limit {
+            self.be_patient(if home.is_some() { limit - later } else { limit });
+        }
+        let Self { sender, patience } = self;
+        let exchanged = async {
+            let reply = sender.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
+            let (parts, body) = reply.into_parts();
+            let body = http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?;
+            Ok((parts, body.to_bytes()))
+        };
+        let Some(limit) = limit else { return exchanged.await };
+        let silence = async {
+            patience.as_mut().await;
+            if let Some(home) = home {
+                if let Some(hanging) = Client::hanging(home).await {
+                    return Broken::Refused(hanging);
+                }
+                patience.as_mut().reset(tokio::time::Instant::now() + later);
+                patience.as_mut().await;
+            }
+            Broken::NoReply(format!("no reply in {} s", limit.as_secs()))
+        };
+        tokio::select! {
+            biased;
+            exchanged = exchanged => exchanged,
+            broken = silence => Err(broken),
+        }
+    }
+
     /// Makes the timer end after `limit`, or up to [`PATIENCE_SPARE`] later.
     fn be_patient(&mut self, limit: Duration) {
         let (end, earliest) = (self.patience.deadline(), tokio::time::Instant::now() + limit);
@@ -222,7 +258,7 @@ impl Client {
                     let target = self.target().clone();
                     match target {
                         Target::Hub { home, .. } if failures <= RETRIES_MAX => {
-                            start::replace_hub(&home).await.map_err(|error| unreachable_hub(&home, &error.to_string()))?;
+                            start::replace_hub(&home).await.map_err(|error| no_hub(&home, &error))?;
                         }
                         _ => self.recover(failures, &message).await?,
                     }
@@ -248,7 +284,7 @@ impl Client {
                 if failures > RETRIES_MAX {
                     return Err(unreachable_hub(home, message));
                 }
-                start::ensure_hub(home).await.map_err(|error| unreachable_hub(home, &error.to_string()))
+                start::ensure_hub(home).await.map_err(|error| no_hub(home, &error))
             }
             Target::RunningHub { home } => Err(unreachable_hub(home, message)),
             Target::Worker { socket, .. } => {
@@ -295,27 +331,12 @@ impl Client {
         // A supervisor holds its worker's calls for as long as there is no hub.
         let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
         let request = request.body(Full::new(body)).map_err(|error| Broken::Refused(internal(&error)))?;
-        if let Some(limit) = limit {
-            connection.be_patient(limit);
-        }
-        let Connection { sender, patience } = &mut connection;
-        let exchange = async {
-            let reply = sender.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
-            let (parts, body) = reply.into_parts();
-            let body = http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?;
-            Ok((parts, body.to_bytes()))
-        };
-        let (parts, bytes) = match limit {
-            None => exchange.await?,
-            Some(limit) => tokio::select! {
-                biased;
-                exchanged = exchange => exchanged?,
-                () = patience => {
-                    tracing::warn!(path, ?limit, "no reply: the call is repeated");
-                    return Err(Broken::NoReply(format!("no reply in {} s", limit.as_secs())));
-                }
-            },
-        };
+        let home = if let Target::Hub { home, .. } = &target { Some(home) } else { None };
+        let (parts, bytes) = connection.exchange(request, limit, home).await.inspect_err(|broken| {
+            if let Broken::NoReply(message) = broken {
+                tracing::warn!(path, message, "the call is repeated");
+            }
+        })?;
         self.give_back(connection);
         let problem = parts.headers.get(headers::CONFIG_PROBLEM).and_then(|value| decode_name(value.to_str().ok()?));
         *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
@@ -382,7 +403,7 @@ impl Client {
                 return Ok(idle);
             }
         }
-        Ok(Connection { sender: connect(&target.socket()).await?, patience: Box::pin(tokio::time::sleep(NO_REPLY)) })
+        Ok(Connection { sender: connect(&target.socket()).await?, patience: Box::pin(tokio::time::sleep(ASK_AFTER)) })
     }
 
     fn pop_idle(&self) -> Option<Connection> {
@@ -408,6 +429,15 @@ impl Client {
             return None;
         }
         lock::holder_pid(&home.dir, &home.hub_lock()).ok().flatten().map(|pid| silent_hub(home, pid))
+    }
+
+    /// The same where nothing came for some time already. One that is ending is none: the next one comes.
+    async fn hanging(home: &Home) -> Option<ErrorView> {
+        if Self::answers(home, LOOK).await {
+            return None;
+        }
+        let pid = lock::holder_pid(&home.dir, &home.hub_lock()).ok().flatten().filter(|pid| !tree::is_dying(*pid));
+        pid.map(|pid| silent_hub(home, pid))
     }
 
     async fn answers(home: &Home, limit: Duration) -> bool {
@@ -453,6 +483,15 @@ fn with_less_to_wait(body: &Bytes, gone: Duration) -> Bytes {
 
 fn internal(error: &dyn std::fmt::Display) -> ErrorView {
     ErrorView { code: codes::INTERNAL.to_owned(), message: error.to_string(), hint: None }
+}
+
+/// Says why no hub could be started.
+fn no_hub(home: &Home, error: &io::Error) -> ErrorView {
+    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<HomeError>()) {
+        let hint = "set ADJ_HOME to an empty directory of yours, or to one that adj has made".to_owned();
+        return ErrorView { code: codes::UNREACHABLE.to_owned(), message: error.to_string(), hint: Some(hint) };
+    }
+    unreachable_hub(home, &error.to_string())
 }
 
 fn unreachable_hub(home: &Home, message: &str) -> ErrorView {

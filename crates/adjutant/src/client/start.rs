@@ -4,10 +4,12 @@
 //! readiness pipe that it accepts calls, so nobody sleeps and looks again.
 
 use crate::config::{self, Home};
+use crate::files;
 use crate::process;
 use crate::sock;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::FlockOperation;
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Where nothing tells of a new socket, it is looked for this often.
@@ -40,8 +42,7 @@ async fn start_unless(home: &Home, is_there: impl AsyncFnOnce(&Home) -> bool + S
     let home = home.clone();
     let runtime = tokio::runtime::Handle::current();
     tokio::task::spawn_blocking(move || {
-        let lock = rustix::fs::open(home.start_lock(), OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
-            .map_err(|error| at(&home.start_lock(), error.into()))?;
+        let lock = files::open_or_create(&home.dir, &home.start_lock())?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
         if runtime.block_on(is_there(&home)) {
             return Ok(());
@@ -56,17 +57,15 @@ fn start(home: &Home) -> io::Result<()> {
     let mut env = config::hub_env();
     env.push(("ADJ_HOME".into(), home.dir.clone().into()));
     env.push(("ADJ_CONFIG".into(), config::Config::path(home).into()));
-    let said = process::spawn_detached_self(&["__hub".as_ref()], env, Some(&home.hub_log()))?.ready_blocking()?;
+    let log = files::open_for_append(&home.dir, &home.hub_log())?;
+    files::make_private(&home.dir, &home.hub_log())?;
+    let said = process::spawn_detached_self(&["__hub".as_ref()], env, Some(log.as_fd()))?.ready_blocking()?;
     let said = String::from_utf8_lossy(&said);
     match said.trim() {
         "ready" => Ok(()),
         "" => Err(io::Error::other("it ended while starting")),
         problem => Err(io::Error::other(problem.to_owned())),
     }
-}
-
-fn at(path: &std::path::Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Waits until the home's hub accepts connections, for as long as it takes: woken by the kernel
@@ -88,6 +87,20 @@ pub async fn wait_for_hub(home: &Home) {
                 tokio::time::sleep(FALLBACK_LOOK).await;
             }
         }
+    }
+}
+
+/// How long to wait before a hub is asked again that takes connections and does not answer.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Returns when the home's hub answers.
+pub async fn wait_until_served(home: &Home) {
+    loop {
+        wait_for_hub(home).await;
+        if super::Client::is_hub_there(home).await {
+            return;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //! that it says about itself.
 
 use super::Hub;
-use super::connections::Counted;
+use super::connections::Line;
 use crate::client::{SUPERVISOR_HEADER, decode_name, encode_name};
 use crate::link::{AttemptDir, headers};
 use crate::ops::{AttemptId, OpError, http_status};
@@ -27,12 +27,16 @@ struct Inner {
     /// The attempt and the token that its supervisor has shown. The token is good for as long as the
     /// supervisor lives, and so does its connection.
     shown: OnceLock<(AttemptId, String)>,
-    _counted: Counted,
+    line: Arc<Line>,
 }
 
 impl Connection {
-    pub(super) fn new(peer: io::Result<Peer>, counted: Counted) -> Self {
-        Self(Arc::new(Inner { peer, place: OnceLock::new(), shown: OnceLock::new(), _counted: counted }))
+    pub(super) fn new(peer: io::Result<Peer>, line: Arc<Line>) -> Self {
+        Self(Arc::new(Inner { peer, place: OnceLock::new(), shown: OnceLock::new(), line }))
+    }
+
+    pub(super) fn line(&self) -> &Arc<Line> {
+        &self.0.line
     }
 
     /// Tells whether `token` is that of the attempt.

@@ -1,40 +1,245 @@
-//! Counting connections, so that an idle hub can tell.
+//! The connections to the hub: how many there may be, and how long one may take to say what it wants.
+//!
+//! ```text
+//!  Silent ── head of a call is there ──> Busy ── reply ──> Idle ── first byte of the next ──> Silent
+//! ```
+//! A connection that is silent for too long is closed. When all places are taken, one that nobody waits on
+//! makes way for a new one; when there is none, a new one gets a refusal as the reply to its first call.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sock::Stream;
+use futures::task::AtomicWaker;
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-#[derive(Debug, Default)]
+/// How long a connection may take from its first byte, or from its beginning, to the end of a call's head.
+const HEAD_TAKES_MAX: Duration = Duration::from_secs(10);
+/// How many connections beyond the limit are told so; others are closed without a word.
+const REFUSED_MAX: usize = 8;
+
+/// What a connection is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// A call is expected, or a part of its head is there.
+    Silent,
+    /// Calls are being answered.
+    Busy(u32),
+    /// Everything was answered.
+    Idle,
+}
+
+/// One connection, as all sides of it see it.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// What it is at, and since when.
+    phase: Mutex<(Phase, Instant)>,
+    /// It has a place. If not, its first call is refused.
+    is_admitted: bool,
+    closing: AtomicBool,
+    reader: AtomicWaker,
+}
+
+impl Line {
+    fn phase(&self) -> MutexGuard<'_, (Phase, Instant)> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whether its calls are answered: it has a place, and made way for nobody meanwhile.
+    pub(super) fn has_place(&self) -> bool {
+        self.is_admitted && !self.closing.load(Ordering::SeqCst)
+    }
+
+    fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.reader.wake();
+    }
+
+    /// Says that a call is being answered, for as long as what is returned lives.
+    pub(super) fn call(self: &Arc<Self>) -> Answering {
+        let mut phase = self.phase();
+        let calls = if let (Phase::Busy(calls), _) = *phase { calls } else { 0 };
+        *phase = (Phase::Busy(calls + 1), Instant::now());
+        drop(phase);
+        Answering(Arc::clone(self))
+    }
+
+    /// Says that something has come.
+    fn received(&self) {
+        let mut phase = self.phase();
+        if phase.0 == Phase::Idle {
+            *phase = (Phase::Silent, Instant::now());
+        }
+    }
+}
+
+/// A call that is being answered.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Line>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let mut phase = self.0.phase();
+        let now = Instant::now();
+        *phase = match phase.0 {
+            Phase::Busy(calls) if calls > 1 => (Phase::Busy(calls - 1), now),
+            _ => (Phase::Idle, now),
+        };
+    }
+}
+
+/// All connections that are open.
+#[derive(Debug)]
 pub(super) struct Connections {
-    open: AtomicUsize,
-    /// Rung whenever the number changes.
+    open_max: usize,
+    lines: Mutex<(u64, HashMap<u64, Arc<Line>>)>,
+    /// Notified whenever the number changes.
     changed: Notify,
+    opened: Notify,
 }
 
 impl Connections {
-    /// Counts one connection for as long as what is returned lives.
-    pub(super) fn opened(self: &Arc<Self>) -> Counted {
-        self.open.fetch_add(1, Ordering::SeqCst);
+    pub(super) fn new(open_max: usize) -> Self {
+        Self { open_max, lines: Mutex::default(), changed: Notify::new(), opened: Notify::new() }
+    }
+
+    pub(super) fn open_max(&self) -> usize {
+        self.open_max
+    }
+
+    fn lines(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Line>>)> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection in. `None`: there are too many even to say so.
+    pub(super) fn admit(self: &Arc<Self>, stream: Stream) -> Option<Guarded> {
+        let mut lines = self.lines();
+        let mut is_admitted = lines.1.len() < self.open_max;
+        if !is_admitted {
+            // The one that has been of no use for longest.
+            let unused = |line: &&Arc<Line>| !matches!(line.phase().0, Phase::Busy(_)) && !line.closing.load(Ordering::SeqCst);
+            if let Some(line) = lines.1.values().filter(unused).min_by_key(|line| line.phase().1) {
+                line.close();
+                is_admitted = true;
+            } else if lines.1.len() >= self.open_max + REFUSED_MAX {
+                return None;
+            }
+        }
+        let line = Arc::new(Line {
+            phase: Mutex::new((Phase::Silent, Instant::now())),
+            is_admitted,
+            closing: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
+        });
+        lines.0 += 1;
+        let number = lines.0;
+        lines.1.insert(number, Arc::clone(&line));
+        drop(lines);
         self.changed.notify_one();
-        Counted(Arc::clone(self))
+        self.opened.notify_one();
+        Some(Guarded { stream, line, number, connections: Arc::clone(self) })
     }
 
     pub(super) fn open(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
+        self.lines().1.len()
     }
 
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
+
+    /// Closes connections that take too long to say what they want.
+    pub(super) async fn close_silent(&self) {
+        loop {
+            let mut next: Option<Instant> = None;
+            let now = Instant::now();
+            for line in self.lines().1.values() {
+                let (phase, since) = *line.phase();
+                let end = since + HEAD_TAKES_MAX;
+                match phase {
+                    Phase::Silent if end <= now => line.close(),
+                    Phase::Silent => next = Some(next.map_or(end, |next| next.min(end))),
+                    Phase::Busy(_) | Phase::Idle => {}
+                }
+            }
+            match next {
+                Some(next) => tokio::time::sleep_until(next).await,
+                // One that was idle and says half a call is looked at together with the next that comes.
+                None => self.opened.notified().await,
+            }
+        }
+    }
 }
 
-/// One open connection.
+/// A connection that is counted, and can be closed from outside.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<Connections>);
+pub(super) struct Guarded {
+    stream: Stream,
+    line: Arc<Line>,
+    number: u64,
+    connections: Arc<Connections>,
+}
 
-impl Drop for Counted {
+impl Guarded {
+    pub(super) fn line(&self) -> Arc<Line> {
+        Arc::clone(&self.line)
+    }
+}
+
+impl Drop for Guarded {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::SeqCst);
-        self.0.changed.notify_one();
+        self.connections.lines().1.remove(&self.number);
+        self.connections.changed.notify_one();
+    }
+}
+
+impl AsFd for Guarded {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if polled.is_ready() {
+            if buf.filled().len() > before {
+                self.line.received();
+            }
+            return polled;
+        }
+        self.line.reader.register(cx.waker());
+        // As if the other end had closed it.
+        if self.line.closing.load(Ordering::SeqCst) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

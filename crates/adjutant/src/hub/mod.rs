@@ -4,21 +4,23 @@
 mod auth;
 mod chats;
 mod connections;
+mod home;
 mod router;
 mod versions;
 mod webhooks;
 mod work;
 
-use crate::client::{VERSION, ensure_hub};
+use crate::client::{VERSION, ensure_hub, wait_until_served};
 use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::ops::Ops;
 use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
-use crate::sock;
 use crate::store::Store;
 use adjutant_core::Time;
 use connections::Connections;
+use home::{Lost, Socket};
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +39,39 @@ const LAST_CALLS: Duration = Duration::from_millis(300);
 const LAST_THREADS: Duration = Duration::from_secs(1);
 /// Why a hub ends that nobody told to.
 const IDLE: &str = "idle";
-/// A hub log larger than this is put aside at the next start.
+/// A hub log larger than this is put aside.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Fewest descriptors that a hub works with, one run and the person beside it.
+const DESCRIPTORS_MIN: u64 = 96;
+/// What it has open without any run or connection, with some to spare.
+const DESCRIPTORS_OF_HUB: u64 = 64;
+/// What it has open for a live run, the connections of its supervisor left aside.
+const DESCRIPTORS_OF_RUN: u64 = 8;
+/// What it has open for a connection: the socket and its peer.
+const DESCRIPTORS_OF_CONNECTION: u64 = 2;
+/// Most connections, however many descriptors there are.
+const CONNECTIONS_MAX: u64 = 4096;
+
+/// What the limit of open descriptors has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Room {
+    live_runs_max: u64,
+    connections_max: usize,
+}
+
+impl Room {
+    fn of(descriptors: u64) -> Result<Self, String> {
+        if descriptors < DESCRIPTORS_MIN {
+            return Err(format!(
+                "only {descriptors} open files are allowed here (ulimit -Hn), and the hub needs {DESCRIPTORS_MIN}: raise that limit"
+            ));
+        }
+        let half = (descriptors - DESCRIPTORS_OF_HUB) / 2;
+        let connections = (half / DESCRIPTORS_OF_CONNECTION).min(CONNECTIONS_MAX);
+        Ok(Self { live_runs_max: (half / DESCRIPTORS_OF_RUN).max(1), connections_max: usize::try_from(connections).unwrap_or(usize::MAX) })
+    }
+}
 
 /// What the router and the loops share.
 pub(crate) struct Hub {
@@ -86,7 +119,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         hygiene::background().map_err(|error| error.to_string())?;
         let home = Home::from_env().map_err(|error| error.to_string())?;
         home.ensure().map_err(|error| error.to_string())?;
-        put_log_aside(&home);
+        crate::trace::keep_short(&home.dir, &home.hub_log(), LOG_BYTES_MAX);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(16)
@@ -115,33 +148,31 @@ thread_local! {
     static READY: std::cell::RefCell<Option<ReadyPipe>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Tells the starter once.
-fn say(message: &str) {
-    if let Some(pipe) = READY.with(|cell| cell.borrow_mut().take())
-        && let Err(error) = pipe.say(message)
-    {
+/// Tells the starter once. Returns whether there is one.
+fn say(message: &str) -> bool {
+    let Some(pipe) = READY.with(|cell| cell.borrow_mut().take()) else { return false };
+    if let Err(error) = pipe.say(message) {
         tracing::debug!(%error, "the starter has gone");
     }
+    true
 }
 
-fn put_log_aside(home: &Home) {
-    let log = home.hub_log();
-    if log.metadata().is_ok_and(|meta| meta.len() > LOG_BYTES_MAX)
-        && let Err(error) = std::fs::rename(&log, log.with_extension("log.1"))
-    {
-        tracing::warn!(%error, "the hub's log cannot be put aside");
-    }
-}
-
-async fn take_home(home: &Home) -> Result<Lock, String> {
+/// Takes the home's lock, waiting for a predecessor on its way out. `None`: another hub answers.
+async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
     let path = home.hub_lock();
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     loop {
         if let Some(lock) = Lock::try_take(&home.dir, &path).map_err(failed)? {
             lock.write_pid(rustix::process::getpid()).map_err(failed)?;
-            return Ok(lock);
+            return Ok(Some(lock));
         }
-        match tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&home.dir, &path)).await {
+        let released = tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&home.dir, &path));
+        let released = tokio::select! {
+            released = released => released,
+            // Its socket was removed when it was called, and is there again.
+            () = wait_until_served(home) => return Ok(None),
+        };
+        match released {
             Ok(released) => released.map_err(failed)?,
             Err(_) => {
                 let pid =
@@ -153,14 +184,17 @@ async fn take_home(home: &Home) -> Result<Lock, String> {
 }
 
 async fn serve(home: Home, options: Options) -> Result<(), String> {
-    let lock = take_home(&home).await?;
+    let room = Room::of(hygiene::descriptors_max())?;
+    let Some(lock) = take_home(&home).await? else {
+        return if say("ready") { Ok(()) } else { Err(format!("another hub serves {}", home.dir.display())) };
+    };
     failpoint!("hub.locked");
     let store = Store::open(&home).map_err(|error| error.to_string())?;
     let hub = Arc::new(Hub {
-        ops: Ops::new(store.clone(), home.clone()),
+        ops: Ops::new(store.clone(), home.clone(), room.live_runs_max),
         version: options.as_version.unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
-        connections: Arc::new(Connections::default()),
+        connections: Arc::new(Connections::new(room.connections_max)),
         versions: versions::Versions::new(&home),
         stop: Notify::new(),
         handed_over: AtomicBool::new(false),
@@ -175,6 +209,8 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     if let Err(error) = hub.ops.set_webhooks().await {
         tracing::warn!(%error, "the webhooks stay as they were");
     }
+    let connections = Arc::clone(&hub.connections);
+    loops.spawn(async move { connections.close_silent().await });
     loops.spawn(work::schedule(Arc::clone(&hub)));
     loops.spawn(work::keep_deadlines(Arc::clone(&hub)));
     loops.spawn(work::forget(Arc::clone(&hub)));
@@ -183,18 +219,21 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::index(Arc::clone(&hub)));
     loops.spawn(webhooks::deliver(Arc::clone(&hub)));
 
-    let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
+    let (mut socket, listener, renewed) = Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
     let server = {
         let (hub, closing) = (Arc::clone(&hub), Arc::clone(&closing));
-        async move { router::serve(hub, listener, closing).await }
+        async move { router::serve(hub, listener, renewed, closing).await }
     };
     let mut server = Box::pin(server);
     failpoint!("hub.listening");
     tracing::info!(home = %home.dir.display(), version = %hub.version, "the hub is ready");
     if options.foreground {
-        let runs = if home.is_ephemeral() { "and with it all that it holds" } else { "runs go on" };
-        tracing::warn!("serving {}; Ctrl-C ends it, {runs}", home.dir.display());
+        let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs go on" };
+        let greeting = format!("serving {} (pid {})\nCtrl-C ends {runs}\n", home.dir.display(), std::process::id());
+        if let Err(error) = std::io::stderr().write_all(greeting.as_bytes()) {
+            tracing::debug!(%error, "nobody reads the greeting");
+        }
     }
     say("ready");
     loops.spawn(async {
@@ -204,6 +243,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         }
     });
 
+    let mut lost = None;
     let reason = tokio::select! {
         ended = &mut server => match ended {
             Ok(()) => "the socket closed".to_owned(),
@@ -213,8 +253,23 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         _ = terminate.recv() => "terminated".to_owned(),
         _ = interrupt.recv() => "interrupted".to_owned(),
         () = work::idle(&hub) => IDLE.to_owned(),
+        found = home::keep(&home, &lock, &mut socket) => {
+            lost = Some(found);
+            match found {
+                Lost::Removed => format!("{} was removed", home.dir.display()),
+                Lost::Unlocked => format!("{} was moved, or its lock removed", home.dir.display()),
+            }
+        }
     };
-    if reason != IDLE && is_last_of_its_home(&hub, &home) {
+    if lost == Some(Lost::Removed) {
+        // Nothing that its runs say can be kept, and no other hub will ever find them.
+        tokio::select! {
+            _ = &mut server => {}
+            () = work::end_all(&hub) => {}
+        }
+        work::kill_all(&hub).await;
+    }
+    if reason != IDLE && lost.is_none() && is_last_of_its_home(&hub, &home) {
         // Whatever runs would lose its ground; its supervisors need the socket to say how it ended.
         tokio::select! {
             _ = &mut server => {}
@@ -222,10 +277,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         }
     }
     tracing::info!(reason, "the hub ends");
-    // The lock is still ours, so nobody else's socket can lie there.
-    if let Err(error) = std::fs::remove_file(home.socket()) {
-        tracing::debug!(%error, "the socket is gone already");
-    }
+    socket.remove();
     closing.notify_one();
     if tokio::time::timeout(LAST_CALLS, server).await.is_err() {
         tracing::debug!("waits were cut off; their callers go on with the next hub");
@@ -235,6 +287,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let is_needed = reason == IDLE && work::is_busy(&hub);
     store.close();
     if !is_needed
+        && lost.is_none()
         && is_last_of_its_home(&hub, &home)
         && let Err(error) = home.remove_ephemeral()
     {

@@ -2,6 +2,7 @@
 
 use super::Hub;
 use super::auth::{Auth, Connection, authenticate};
+use super::connections::{Connections, Guarded};
 use crate::failpoint::failpoint;
 use crate::link::{FactsTaken, GetClosing, GetOrders, PostFacts, headers};
 use crate::ops::{AttemptId, Caller, OpError, http_status};
@@ -15,9 +16,10 @@ use crate::view::{
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
@@ -27,29 +29,42 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::UnixListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 /// Largest body of a call, in bytes: a prompt of the longest kind, written in JSON.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How long a call's body may take to arrive.
+const BODY_TAKES_MAX: Duration = Duration::from_secs(30);
 /// Room for a usual reply, so that it need not grow.
 const REPLY_BYTES: usize = 2048;
 /// How much is told of what is wrong with the configuration.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
-/// The hub, for what is made anew with every connection.
-static HUB: OnceLock<Arc<Hub>> = OnceLock::new();
+/// The hub's socket, and those that replace it when it was removed.
+struct HubListener {
+    connections: Arc<Connections>,
+    listener: UnixListener,
+    renewed: mpsc::Receiver<UnixListener>,
+}
 
-/// The hub's socket.
-struct Door(UnixListener);
-
-impl Listener for Door {
-    type Io = sock::Stream;
+impl Listener for HubListener {
+    type Io = Guarded;
     type Addr = ();
 
-    async fn accept(&mut self) -> (sock::Stream, ()) {
-        (sock::accept(&mut self.0).await, ())
+    async fn accept(&mut self) -> (Guarded, ()) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(listener) = self.renewed.recv() => self.listener = listener,
+                stream = sock::accept(&mut self.listener) => match self.connections.admit(stream) {
+                    Some(admitted) => return (admitted, ()),
+                    None => tracing::debug!("a connection too many was closed"),
+                },
+            }
+        }
     }
 
     fn local_addr(&self) -> io::Result<()> {
@@ -57,18 +72,17 @@ impl Listener for Door {
     }
 }
 
-impl Connected<IncomingStream<'_, Door>> for Connection {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
-        let hub = HUB.get().expect("set before the first connection is taken");
-        Self::new(Peer::of(stream.io()), hub.connections.opened())
+impl Connected<IncomingStream<'_, HubListener>> for Connection {
+    fn connect_info(stream: IncomingStream<'_, HubListener>) -> Self {
+        Self::new(Peer::of(stream.io()), stream.io().line())
     }
 }
 
 /// Serves the socket until told to close; calls that are being answered then end by themselves.
-pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, closing: Arc<Notify>) -> io::Result<()> {
-    let hub = HUB.get_or_init(|| hub);
-    let service = router(Arc::clone(hub)).into_make_service_with_connect_info::<Connection>();
-    axum::serve(Door(listener), service).with_graceful_shutdown(async move { closing.notified().await }).await
+pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, renewed: mpsc::Receiver<UnixListener>, closing: Arc<Notify>) -> io::Result<()> {
+    let listener = HubListener { connections: Arc::clone(&hub.connections), listener, renewed };
+    let service = router(hub).into_make_service_with_connect_info::<Connection>();
+    axum::serve(listener, service).with_graceful_shutdown(async move { closing.notified().await }).await
 }
 
 pub(super) type Shared = Arc<Hub>;
@@ -190,10 +204,14 @@ where
 }
 
 async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
+    let _answering = connection.line().call();
+    if !connection.line().has_place() {
+        return too_many(&hub);
+    }
     let (parts, body) = request.into_parts();
     let response = match calls.0.get(parts.uri.path()) {
-        Some(serve) if parts.method == Method::POST => match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
-            Err(_) => failed(&bad(&format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))),
+        Some(serve) if parts.method == Method::POST => match received(body).await {
+            Err(()) => failed(&bad(&format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))),
             Ok(body) => match authenticate(&hub, &connection, &parts.headers) {
                 Err(refusal) => *refusal,
                 Ok(auth) => {
@@ -206,6 +224,23 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
         _ => no_such_call(&hub, parts.uri.path()),
     };
     stamped(&hub, response)
+}
+
+/// Reads a call's body, for as long as one may take.
+async fn received(body: axum::body::Body) -> Result<Bytes, ()> {
+    match tokio::time::timeout(BODY_TAKES_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(_)) | Err(_) => Err(()),
+    }
+}
+
+/// Refuses a connection beyond the limit, and closes it.
+fn too_many(hub: &Hub) -> Response {
+    let message = format!("the hub has {} connections at work, as many as it takes", hub.connections.open_max());
+    let hint = "end some of what waits on it (adj wait, adj logs -f, adj mcp), then try again".to_owned();
+    let mut response = failed(&ErrorView { code: codes::LIMIT.to_owned(), message, hint: Some(hint) });
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(Caller, C), Box<Response>> {
@@ -293,8 +328,8 @@ fn manage(who: &Principal) -> Result<(), OpError> {
 fn look(hub: &Hub) -> Result<HubView, OpError> {
     let counts = hub.ops.store().read(counts)?;
     let (live_runs_max, problems) = match hub.ops.config() {
-        Ok(config) => (config.live_runs_max, Vec::new()),
-        Err(error) => (crate::config::Config::builtin(hub.ops.home()).live_runs_max, vec![error.to_string()]),
+        Ok(config) => (hub.ops.live_runs_max(&config), Vec::new()),
+        Err(error) => (hub.ops.live_runs_max(&crate::config::Config::builtin(hub.ops.home())), vec![error.to_string()]),
     };
     Ok(HubView {
         version: hub.version.clone(),

@@ -335,6 +335,20 @@ pub(super) async fn end_all(hub: &Hub) {
     }
 }
 
+/// Kills whatever is left of the runs that are live.
+pub(super) async fn kill_all(hub: &Hub) {
+    let live = match hub.ops.live_attempts() {
+        Ok(live) => live,
+        Err(error) => return tracing::error!(%error, "the live runs cannot be listed"),
+    };
+    for id in live {
+        let dir = hub.ops.attempt_dir(id);
+        if let Err(error) = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &id.run.to_string(), id.n.0)).await {
+            tracing::error!(attempt = %id, %error, "what is left of an attempt cannot be killed");
+        }
+    }
+}
+
 /// Returns when the hub has had nothing to do for as long as the configuration says.
 pub(super) async fn idle(hub: &Hub) {
     loop {

@@ -86,7 +86,7 @@ impl Ops {
         let retention = self.retention();
         let token = crate::client::random_hex::<32>();
         let token_hash = hash(&token);
-        let live_runs_max = config.live_runs_max;
+        let live_runs_max = self.live_runs_max(&config);
         let claimed = self
             .store
             .write(move |tx| {

@@ -70,7 +70,7 @@ pub fn http_status(code: &str) -> u16 {
 
 fn kind_of(error: &ConfigError) -> &'static str {
     match error {
-        ConfigError::Io { .. } => "it cannot be read",
+        ConfigError::Io { .. } | ConfigError::Shortage { .. } => "it cannot be read",
         ConfigError::Syntax { .. } => "it is no TOML, or has an unknown key",
         ConfigError::Value { .. } => "a value is not usable",
     }
@@ -84,7 +84,7 @@ fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
         StoreError::Unknown(_) => (codes::STORAGE, hint("repeat the call with the same key: it has one effect")),
         StoreError::Sql(_) | StoreError::Corrupt(_) => (codes::INTERNAL, hint("run: adj doctor")),
         StoreError::Interrupted => (codes::LIMIT, hint("narrow the search: more words, a chat, a time")),
-        StoreError::Newer { .. } | StoreError::NotAStore { .. } => (codes::UNREACHABLE, None),
+        StoreError::Newer { .. } | StoreError::NotAStore { .. } | StoreError::Unusable(_) => (codes::UNREACHABLE, None),
         StoreError::Closed => (codes::CLOSING, hint("repeat the call with the same key: the next hub takes it")),
     }
 }

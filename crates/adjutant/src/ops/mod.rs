@@ -30,7 +30,7 @@ pub use chats::Uncounted;
 pub use chores::until;
 pub use error::{OpError, http_status};
 
-use crate::config::{Config, Home};
+use crate::config::{Config, ConfigError, Home, Stamp};
 use crate::store::{Key, Store, StoreError, Tx};
 use adjutant_core::rate_limit::Patience;
 use adjutant_core::run::Retention;
@@ -65,13 +65,22 @@ fn end_of_wait(wait_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX))
 }
 
+/// What a configuration file came to in one of its states, also where it cannot be used.
+#[derive(Debug, Clone)]
+struct ReadConfig {
+    stamp: Option<Stamp>,
+    config: Result<Arc<Config>, ConfigError>,
+}
+
 /// The use cases over one store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ops {
     store: Store,
     home: Arc<Home>,
     /// As it was read last; read anew when its file has changed.
-    config: Arc<Mutex<Option<Arc<Config>>>>,
+    config: Arc<Mutex<Option<ReadConfig>>>,
+    /// Most live runs that this process has descriptors for.
+    live_runs_max: u64,
     /// Who waits for news of chats.
     presence: chats::Presence,
     /// The calls about chats so far.
@@ -80,8 +89,15 @@ pub struct Ops {
 
 impl Ops {
     #[must_use]
-    pub fn new(store: Store, home: Home) -> Self {
-        Self { store, home: Arc::new(home), config: Arc::default(), presence: chats::Presence::default(), tally: chats::Tally::default() }
+    pub fn new(store: Store, home: Home, live_runs_max: u64) -> Self {
+        let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
+        Self { store, home: Arc::new(home), config: Arc::default(), live_runs_max, presence, tally }
+    }
+
+    /// Returns how many runs may be live at a time: what the configuration allows, and the descriptors.
+    #[must_use]
+    pub fn live_runs_max(&self, config: &Config) -> u64 {
+        config.live_runs_max.min(self.live_runs_max)
     }
 
     #[must_use]
@@ -99,14 +115,17 @@ impl Ops {
     /// # Errors
     /// It cannot be used; the message says where.
     pub fn config(&self) -> Result<Arc<Config>, OpError> {
+        // Before it is read: a change meanwhile makes it look older than it is, never newer.
+        let stamp = Stamp::of(&Config::path(&self.home));
         let mut last = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = last.as_ref().filter(|config| config.is_current()) {
-            return Ok(Arc::clone(config));
+        let read = match last.take().filter(|last| last.stamp == stamp) {
+            Some(last) => last,
+            None => ReadConfig { stamp, config: Config::load(&self.home).map(Arc::new) },
+        };
+        if !matches!(read.config, Err(ConfigError::Shortage { .. })) {
+            *last = Some(read.clone());
         }
-        *last = None;
-        let config = Arc::new(Config::load(&self.home)?);
-        *last = Some(Arc::clone(&config));
-        Ok(config)
+        Ok(read.config?)
     }
 
     /// Reads the configuration, or goes on with the built-in values where it cannot be used: what

@@ -53,6 +53,12 @@ fn raise_descriptor_limit() -> io::Result<()> {
     Ok(())
 }
 
+/// Returns how many descriptors this process may have open.
+#[must_use]
+pub fn descriptors_max() -> u64 {
+    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX)
+}
+
 /// Takes over descriptor `fd` that the parent placed for us. `None` when there is none.
 /// Each may be taken once.
 #[must_use]

@@ -15,10 +15,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Source descriptors are moved above this before they are placed, so that no placement overwrites
-/// one that is still needed.
-const PLACE_FROM: RawFd = 64;
-
 /// What one of the child's standard streams is.
 #[derive(Debug, Clone, Copy)]
 pub enum Feed<'a> {
@@ -94,16 +90,19 @@ impl Spawn<'_> {
         let argv = self.argv.iter().map(|arg| text(arg)).collect::<io::Result<Vec<_>>>()?;
         let env = self.env.iter().map(|(name, value)| pair(name, value)).collect::<io::Result<Vec<_>>>()?;
         let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, Mode::empty())?;
-        let mut sources: Vec<OwnedFd> = Vec::with_capacity(3 + self.inherit.len());
+        // Copies above all places, so that no placement overwrites one that is still needed.
+        let places = 3 + self.inherit.len();
+        let first_free = RawFd::try_from(places).map_err(io::Error::other)?;
+        let mut sources: Vec<OwnedFd> = Vec::with_capacity(places);
         for feed in [self.stdin, self.stdout, self.stderr] {
             let fd = match feed {
                 Feed::Null => null.as_fd(),
                 Feed::Fd(fd) => fd,
             };
-            sources.push(fcntl_dupfd_cloexec(fd, PLACE_FROM)?);
+            sources.push(fcntl_dupfd_cloexec(fd, first_free)?);
         }
         for fd in &self.inherit {
-            sources.push(fcntl_dupfd_cloexec(fd, PLACE_FROM)?);
+            sources.push(fcntl_dupfd_cloexec(fd, first_free)?);
         }
         let places: Vec<RawFd> = sources.iter().map(AsRawFd::as_raw_fd).collect();
         raw_spawn(&program, &argv, &env, &cwd, &places)

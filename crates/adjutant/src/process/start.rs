@@ -5,12 +5,11 @@ use super::{Child, Feed, Lock, Spawn, watch};
 use crate::config;
 use crate::files;
 use crate::link::{AttemptDir, Order};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::net::unix::pipe;
@@ -57,7 +56,7 @@ pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result
     let lock = Lock::try_take(dir.home(), &dir.guard_lock())?
         .ok_or_else(|| io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: a guard lives", dir.0.display())))?;
     let order = unlinked_file(dir, &serde_json::to_vec(order)?)?;
-    let log = files::open_for_append(dir.home(), &dir.0.join("supervisor.log"))?;
+    let log = files::open_for_append(dir.home(), &dir.log())?;
     let Child { pid, pidfd } = Spawn {
         program: exe,
         argv: vec![OsString::from("adj"), OsString::from("__guard"), dir.0.clone().into_os_string()],
@@ -87,8 +86,7 @@ fn unlinked_file(dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
     #[cfg(not(target_os = "linux"))]
     let mut file = {
         let path = dir.0.join("order");
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = fs::File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);
+        let file = files::create_new(dir.home(), &path)?;
         fs::remove_file(&path)?;
         file
     };
@@ -132,16 +130,14 @@ impl Detached {
 }
 
 /// Starts `adj <args>` in the background: own session, no parent (so nobody has to reap it), working
-/// directory `/`, the given environment, its output appended to `log`, or dropped. It has a
+/// directory `/`, the given environment, its output written to `log`, or dropped. It has a
 /// [`ReadyPipe`].
 ///
 /// # Errors
 /// As the kernel says; nothing runs then.
-pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log: Option<&Path>) -> io::Result<Detached> {
+pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log: Option<BorrowedFd<'_>>) -> io::Result<Detached> {
     let (ready, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let log = log.map(|path| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)).transpose()?;
-    let out = log.as_ref().map_or(Feed::Null, |log| Feed::Fd(log.as_fd()));
+    let out = log.map_or(Feed::Null, Feed::Fd);
     let child = Spawn {
         program: Path::new(SELF_EXE),
         argv: [OsStr::new("adj"), OsStr::new("__detach")].into_iter().chain(args.iter().copied()).map(OsStr::to_owned).collect(),

@@ -82,6 +82,18 @@ pub fn status(pid: Pid) -> Option<Status> {
     Some(Status { parent, is_zombie })
 }
 
+/// Tells whether a process has ended, or is going to as soon as the kernel lets it.
+#[must_use]
+pub fn is_dying(pid: Pid) -> bool {
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let Ok(text) = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())) else { return true };
+    let is_pending = |line: &str| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & KILL != 0)
+    };
+    text.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX") || is_pending(line))
+}
+
 /// Tells whether a process lives somewhere below `root`.
 #[must_use]
 pub fn is_below(pid: Pid, root: Pid) -> bool {

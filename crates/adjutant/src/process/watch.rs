@@ -5,9 +5,12 @@ use crate::files;
 use crate::link::AttemptDir;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
@@ -104,7 +107,82 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
     }
 }
 
-/// The same by a blocked thread: where the pid is not known. The thread is one of its own, at most
+/// Where nothing tells of a directory's changes, it is looked at this often.
+const FALLBACK_LOOK: Duration = Duration::from_secs(5);
+/// Room for what the kernel tells at once, in bytes.
+const NEWS_BYTES: usize = 4096;
+
+/// Tells when an entry of a directory is opened, removed, renamed or replaced, or the directory itself is.
+#[derive(Debug)]
+pub struct EntryWatch {
+    /// `None`: it cannot be watched.
+    #[cfg(target_os = "linux")]
+    fd: Option<AsyncFd<OwnedFd>>,
+}
+
+#[cfg(target_os = "linux")]
+impl EntryWatch {
+    /// Watches a directory from here on.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        let fd = Self::open(dir).inspect_err(|error| tracing::warn!(%error, dir = %dir.display(), "a directory cannot be watched"));
+        Self { fd: fd.ok() }
+    }
+
+    #[expect(
+        deprecated,
+        reason = "the descriptor is owned and stays open for as long as the watch, which is what the replacement asks its caller to promise"
+    )]
+    fn open(dir: &Path) -> io::Result<AsyncFd<OwnedFd>> {
+        use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+        let fd = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let of_entries = WatchFlags::OPEN | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
+        add_watch(&fd, dir, of_entries | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR)?;
+        AsyncFd::new(fd)
+    }
+
+    /// Returns after a change. Tells whether the entry of this name was opened, or may have been.
+    pub async fn changed(&self, name: &OsStr) -> bool {
+        use rustix::fs::inotify::{ReadFlags, Reader};
+        let Some(fd) = &self.fd else {
+            tokio::time::sleep(FALLBACK_LOOK).await;
+            return true;
+        };
+        match fd.readable().await {
+            Ok(mut ready) => {
+                let mut news = [std::mem::MaybeUninit::uninit(); NEWS_BYTES];
+                let mut news = Reader::new(fd.get_ref(), &mut news);
+                let mut is_opened = false;
+                while let Ok(event) = news.next() {
+                    let is_named = event.file_name().is_some_and(|named| named.to_bytes() == name.as_bytes());
+                    is_opened |= (is_named && event.events().contains(ReadFlags::OPEN)) || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+                }
+                ready.clear_ready();
+                is_opened
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a directory cannot be watched");
+                tokio::time::sleep(FALLBACK_LOOK).await;
+                true
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl EntryWatch {
+    #[must_use]
+    pub fn new(_dir: &Path) -> Self {
+        Self {}
+    }
+
+    pub async fn changed(&self, _name: &OsStr) -> bool {
+        tokio::time::sleep(FALLBACK_LOOK).await;
+        true
+    }
+}
+
+/// [`released`] by a blocked thread: where the pid is not known. The thread is one of its own, at most
 /// one for each attempt: it may block for as long as a run lives, takes nobody a place in the
 /// runtime's pool, and is not waited for when the process ends.
 async fn released_blocking(base: PathBuf, path: PathBuf) -> io::Result<()> {

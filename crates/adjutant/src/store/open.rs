@@ -2,9 +2,10 @@
 
 use super::StoreError;
 use crate::config::Home;
+use crate::files;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
@@ -69,6 +70,10 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
 
 fn open(home: &Home) -> Result<Connection, StoreError> {
     let path = home.database();
+    // What somebody else has prepared is not used as it is.
+    for file in [home.database(), home.database_log(), home.dir.join("adj.db-shm"), home.dir.join("adj.db-journal")] {
+        files::make_private(&home.dir, &file).map_err(|error| StoreError::Unusable(error.to_string()))?;
+    }
     // Made by us first, so that nobody else can read it for a moment. One that is there is not opened:
     // closing any descriptor of it would give up the locks that SQLite holds on it.
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -152,7 +157,7 @@ pub(super) fn lay_ballast(home: &Home) {
 /// and the next hub lays the ballast anew.
 pub(super) fn give_up_ballast(home: &Home) -> std::io::Result<()> {
     // Opened first, so that nothing lies between the two steps. SQLite's locks are on other files.
-    let log = std::fs::OpenOptions::new().write(true).open(home.database_log());
+    let log = files::open_writable(&home.dir, &home.database_log());
     std::fs::remove_file(home.ballast())?;
     keep_room(&log?)
 }
@@ -180,8 +185,8 @@ fn lay_log(home: &Home) {
 
 fn lengthen_log(home: &Home) -> std::io::Result<()> {
     // SQLite's locks are on other files.
-    let mut log = std::fs::OpenOptions::new().append(true).open(home.database_log())?;
-    let end = log.metadata()?.len();
+    let mut log = files::open_writable(&home.dir, &home.database_log())?;
+    let end = log.seek(SeekFrom::End(0))?;
     let zeros = vec![0; usize::try_from(LOG_BYTES.saturating_sub(end)).unwrap_or(0)];
     let written = log.write_all(&zeros);
     if written.is_err() {
@@ -191,7 +196,8 @@ fn lengthen_log(home: &Home) -> std::io::Result<()> {
 }
 
 fn load_ballast(home: &Home) -> std::io::Result<()> {
-    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(home.ballast())?;
+    let file = files::open_or_create(&home.dir, &home.ballast())?;
+    files::make_private(&home.dir, &home.ballast())?;
     if file.metadata()?.len() < BALLAST_BYTES {
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST_BYTES)?;
     }

@@ -61,6 +61,8 @@ use tokio::task::JoinSet;
 
 /// How long the supervisor tries to tell the hub the last fact; the hub finds it on disk else.
 const LAST_FACT_MAX: Duration = Duration::from_secs(10);
+/// A log of guard and supervisor larger than this is put aside.
+const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Runs a supervisor: standard input holds the order, descriptor 3 its lock, 4 the guard's lifeline.
 #[must_use]
@@ -80,6 +82,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
 
 fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
     hygiene::background()?;
+    trace::keep_short(dir.home(), &dir.log(), LOG_BYTES_MAX);
     let Some(lock) = Lock::adopt_or_take(lock, dir.home(), &dir.supervisor_lock())? else {
         return Ok(ExitCode::from(EXIT_LOCKED));
     };

@@ -1,12 +1,12 @@
 //! Files that a run's tree has replaced, and a home that was prepared: one bad run settles and harms no
 //! other, and the hub always answers.
 
-use crate::support::{TestHome, kill, lock_pid};
+use crate::support::{Ran, TestHome, kill, lock_pid};
 use adjutant::link::AttemptDir;
 use adjutant::logs::{log_path, prompt_path};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -190,4 +190,258 @@ fn files_planted_for_the_next_attempt_are_replaced() {
     home.ok(&["resume", "elsewhere"]);
     let view = home.finished("elsewhere");
     assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("2 is a symbolic link, not a directory")), "{view}");
+}
+
+#[test]
+fn removed_socket_is_made_again() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    let (hub, socket) = (home.hub_pid(), home.home.socket());
+    for round in 0..3 {
+        std::fs::remove_file(&socket).expect("it is there");
+        if round == 1 {
+            std::fs::write(&socket, "no socket").expect("a file");
+        }
+        is_prompt(&home, &["ps"]);
+        assert_eq!(home.hub_pid(), hub, "the hub is the same");
+    }
+}
+
+#[test]
+fn hub_of_a_removed_home_ends_with_its_runs() {
+    let home = TestHome::with_config(SUBREAPER);
+    home.start("homeless", DETACHES);
+    home.until_log("homeless", "ready");
+    let (hub, id) = (home.hub_pid(), home.run_id("homeless"));
+    let before = home.processes_of(&id);
+    assert!(!before.is_empty());
+    std::fs::remove_dir_all(&home.home.dir).expect("it can be removed");
+    home.until("the hub has ended", || (!TestHome::is_alive(hub)).then_some(()));
+    let left: Vec<_> = before.into_iter().filter(|(pid, _)| TestHome::is_alive(*pid)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // The next one begins with nothing.
+    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn hub_whose_lock_was_removed_makes_way_and_runs_go_on() {
+    let home = TestHome::new();
+    home.start("lasting", "say begun\nask \"Go on?\"\nsay done");
+    home.until_status("lasting", "waiting_parent_reply");
+    let hub = home.hub_pid();
+    remove(&home.home.hub_lock());
+    home.until("the hub has ended", || (!TestHome::is_alive(hub)).then_some(()));
+    home.ok(&["reply", "lasting", "yes"]);
+    assert_eq!(home.finished("lasting")["outcome"], "succeeded");
+}
+
+#[test]
+fn directory_with_other_files_is_no_home() {
+    let home = TestHome::new();
+    let project = home.work().join("project");
+    std::fs::create_dir_all(project.join("src")).expect("a directory");
+    std::fs::set_permissions(&project, std::fs::Permissions::from_mode(0o755)).expect("its mode can be set");
+    let ran: Ran = home.command(&["ps"]).env("ADJ_HOME", &project).output().expect("adj starts").into();
+    assert!(ran.code == 6 && ran.err.contains("holds other files (src) and is not a home of adj"), "{ran:?}");
+    assert_eq!(project.metadata().expect("is there").permissions().mode() & 0o777, 0o755);
+    assert_eq!(std::fs::read_dir(&project).expect("a directory").count(), 1, "nothing was put beside it");
+    // With a configuration in it, a directory is still as good as empty.
+    let fresh = home.work().join("fresh");
+    std::fs::create_dir(&fresh).expect("a directory");
+    std::fs::write(fresh.join("config.toml"), "").expect("a file");
+    for args in [&["ps"][..], &["stop"], &["ps"], &["stop"]] {
+        let ran: Ran = home.command(args).env("ADJ_HOME", &fresh).output().expect("adj starts").into();
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}
+
+#[test]
+fn relative_homes_and_unclear_switches_are_refused() {
+    let home = TestHome::new();
+    for (name, value, told) in [
+        ("ADJ_HOME", "relative", "ADJ_HOME is a relative path (relative)"),
+        ("HOME", "relative", "HOME is a relative path (relative)"),
+        ("ADJ_EPHEMERAL", "maybe", "ADJ_EPHEMERAL is \"maybe\": use 1 or 0"),
+    ] {
+        let mut command = home.command(&["ps"]);
+        if name == "HOME" {
+            command.env_remove("ADJ_HOME");
+        }
+        let ran: Ran = command.env(name, value).output().expect("adj starts").into();
+        assert!(ran.code != 0 && ran.err.contains(told), "{ran:?}");
+        assert!(!home.work().join("relative").exists());
+    }
+}
+
+#[test]
+fn prepared_home_is_put_right_or_refused() {
+    let home = TestHome::new();
+    let file = |name: &str| home.home.dir.join(name);
+    let mode = |name: &str| file(name).metadata().expect("is there").permissions().mode() & 0o777;
+    // Modes are put right.
+    home.ok(&["ps"]);
+    home.ok(&["stop"]);
+    for name in ["adj.db", "ballast", "hub.log"] {
+        std::fs::set_permissions(file(name), std::fs::Permissions::from_mode(0o666)).expect("its mode can be set");
+    }
+    home.start("after", "say works");
+    home.finished("after");
+    for name in ["adj.db", "adj.db-wal", "adj.db-shm", "ballast", "hub.log"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+    home.ok(&["stop"]);
+    // A link in place of the reserved space is not followed.
+    let target = home.work().join("target");
+    std::fs::write(&target, "untouched").expect("a file");
+    remove(&file("ballast"));
+    symlink(&target, file("ballast")).expect("a link");
+    home.ok(&["ps"]);
+    home.ok(&["stop"]);
+    assert_eq!(std::fs::read_to_string(&target).expect("text"), "untouched");
+    // What would block is refused by its name.
+    for name in ["hub.log", "start.lock", "hub.lock", "adj.db", "adj.db-wal", "config.toml"] {
+        let kept = home.work().join("kept");
+        std::fs::rename(file(name), &kept).ok();
+        fifo(&file(name));
+        let began = Instant::now();
+        let ran = home.adj(&["run", "--agent", "echo", "say x"]);
+        assert!(ran.code != 0 && ran.err.contains(&format!("{name} is a FIFO, not a regular file")), "{name}: {ran:?}");
+        assert!(began.elapsed() < PROMPT, "{name}: {:?}", began.elapsed());
+        home.adj(&["stop"]);
+        remove(&file(name));
+        std::fs::rename(&kept, file(name)).ok();
+    }
+    home.start("last", "say works");
+    assert_eq!(home.finished("last")["outcome"], "succeeded");
+}
+
+#[test]
+fn serving_in_the_foreground_greets_plainly() {
+    let home = TestHome::new();
+    let mut hub = home.command(&["serve"]);
+    let mut hub = hub.stderr(std::process::Stdio::piped()).spawn().expect("adj starts");
+    home.until("the hub answers", || home.call(&adjutant::view::GetHub {}, "").ok());
+    home.ok(&["stop"]);
+    let mut told = String::new();
+    std::io::Read::read_to_string(&mut hub.stderr.take().expect("a pipe"), &mut told).expect("text");
+    hub.wait().expect("it ends");
+    assert!(told.contains(&format!("serving {} (pid ", home.home.dir.display())) && !told.contains("WARN"), "{told}");
+}
+
+#[test]
+fn low_descriptor_limits_are_said_or_lived_with() {
+    let home = TestHome::with_config("idle_exit = \"never\"\n");
+    let limited = |limit: u32, args: &str| -> Ran {
+        let mut shell = std::process::Command::new("/bin/sh");
+        let adj = env!("CARGO_BIN_EXE_adj");
+        shell.args(["-c", &format!("ulimit -n {limit}; exec {adj} {args}")]).env_clear();
+        shell.env("ADJ_HOME", &home.home.dir).env("HOME", home.work()).env("PATH", "/usr/bin:/bin").current_dir(home.work());
+        shell.output().expect("a shell").into()
+    };
+    for limit in [24, 64] {
+        let ran = limited(limit, "run -a echo -w 'say x'");
+        let told = format!("only {limit} open files are allowed here (ulimit -Hn), and the hub needs");
+        assert!(ran.code == 6 && ran.err.contains(&told), "{limit}: {ran:?}");
+    }
+    // With the least that it takes, runs wait for each other and all of them end.
+    for name in ["one", "two", "three", "four"] {
+        let ran = limited(96, &format!("run -a echo -n {name} --detach 'say x\nsleep 0.2\nsay y'"));
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    for name in ["one", "two", "three", "four"] {
+        assert_eq!(home.finished(name)["outcome"], "succeeded", "{name}");
+    }
+}
+
+#[test]
+fn connections_are_limited_and_silent_ones_make_way() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let home = TestHome::new();
+    // Few descriptors, few connections.
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", &format!("ulimit -n 128; exec {} __hub", env!("CARGO_BIN_EXE_adj"))]).env_clear();
+    shell.env("ADJ_HOME", &home.home.dir).env("HOME", home.work()).env("PATH", "/usr/bin:/bin");
+    let mut hub = shell.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("a hub");
+    home.until("the hub answers", || home.call(&adjutant::view::GetHub {}, "").ok());
+    let connect = || UnixStream::connect(home.home.socket()).expect("connected");
+    // Connections that say nothing, or half a head, take nobody's place.
+    let silent: Vec<_> = (0..60).map(|_| connect()).collect();
+    silent.iter().for_each(|mut stream| stream.write_all(b"POST /api/v1/hub HTTP/1.1\r\n").unwrap_or(()));
+    is_prompt(&home, &["ps"]);
+    drop(silent);
+    // Those that wait do, and the next one is told.
+    home.start("asker", "ask \"Go on?\"");
+    home.until_status("asker", "waiting_parent_reply");
+    // One that came at the same time as others may have been refused before it could write.
+    let waits = |mut stream: UnixStream| {
+        let body = "{\"after\":1000000,\"wait_ms\":60000}";
+        write!(stream, "POST /api/v1/events HTTP/1.1\r\nhost: adj\r\ncontent-length: {}\r\n\r\n{body}", body.len()).is_ok().then_some(stream)
+    };
+    let mut waiting = Vec::new();
+    let told = home.until("a call is refused", || {
+        waiting.push(waits(connect()));
+        let ran = home.adj(&["ps"]);
+        (ran.code != 0).then_some(ran.err)
+    });
+    assert!(told.contains("connections at work, as many as it takes"), "{told}");
+    drop(waiting);
+    home.until("there are places again", || (home.adj(&["ps"]).code == 0).then_some(()));
+    // A connection that takes too long to say what it wants is closed.
+    let mut slow = connect();
+    slow.write_all(b"POST /api").expect("written");
+    slow.set_read_timeout(Some(crate::support::PATIENCE)).expect("a limit");
+    let mut reply = Vec::new();
+    let closed = slow.read_to_end(&mut reply);
+    assert!(closed.is_ok() || closed.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset), "it was closed");
+    home.ok(&["stop"]);
+    hub.wait().expect("it ends");
+}
+
+#[test]
+fn hub_that_hangs_is_told_within_seconds() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    let hub = home.hub_pid();
+    let pid = i32::try_from(hub).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is stopped");
+    let began = Instant::now();
+    let ran = home.adj(&["ps"]);
+    let took = began.elapsed();
+    kill(hub);
+    assert!(ran.code == 6 && ran.err.contains(&format!("(pid {hub}) does not answer")), "{ran:?}");
+    assert!(took < Duration::from_secs(12), "{took:?}");
+}
+
+#[test]
+fn hub_log_is_put_aside_while_the_hub_lives() {
+    let home = TestHome::new();
+    let log = home.home.hub_log();
+    home.ok(&["ps"]);
+    home.ok(&["stop"]);
+    let almost = 8 * 1024 * 1024 - 50;
+    std::fs::write(&log, vec![b'x'; almost]).expect("a file");
+    home.ok(&["ps"]);
+    let hub = home.hub_pid();
+    home.until("it was put aside", || {
+        home.ok(&["ps"]);
+        log.with_extension("log.1").exists().then_some(())
+    });
+    assert!(log.metadata().expect("is there").len() < 1024 * 1024 && home.hub_pid() == hub);
+}
+
+#[test]
+fn broken_configuration_is_read_once_for_each_of_its_states() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    let config = home.home.dir.join("config.toml");
+    std::fs::write(&config, "colour = 1\n").expect("a file");
+    for _ in 0..2 {
+        let ran = home.adj(&["ps"]);
+        assert!(ran.err.contains("colour"), "{ran:?}");
+    }
+    std::fs::write(&config, "live_runs_max = 3\n").expect("a file");
+    assert!(!home.adj(&["ps"]).err.contains("colour"));
+    let view = home.call(&adjutant::view::GetHub {}, "").expect("a hub");
+    assert_eq!(view.live_runs_max, 3);
 }

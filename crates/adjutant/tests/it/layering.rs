@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("files", &[]),
     // The outside world.
     ("config", &["view", "files", "link", "preset"]),
-    ("trace", &["config"]),
+    ("trace", &["files", "config"]),
     // Where the output of an attempt lies, for who writes it and who reads it.
     ("logs", &["files", "link"]),
     ("signal", &[]),

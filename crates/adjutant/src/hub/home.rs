@@ -1,0 +1,108 @@
+//! Keeping the home: a socket that was removed is made again at once, and a hub whose home is gone, or
+//! whose lock was taken away, ends.
+
+use crate::config::Home;
+use crate::files;
+use crate::process::Lock;
+use crate::process::watch::EntryWatch;
+use crate::sock;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+
+/// What removes a home removes its files first, and itself within this time.
+const REMOVAL_TAKES: Duration = Duration::from_secs(1);
+
+/// Why a hub has to let go of its home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The directory was removed: nothing that runs say can be kept any more.
+    Removed,
+    /// The lock file was removed, replaced or moved away, so another hub may serve the home.
+    Unlocked,
+}
+
+/// The hub's socket as a file, and where a new one is handed in.
+#[derive(Debug)]
+pub(super) struct Socket {
+    home: Home,
+    identity: (u64, u64),
+    renewed: mpsc::Sender<UnixListener>,
+}
+
+impl Socket {
+    /// Opens the home's socket. Returns it, and the listeners: the first one, and those that replace it.
+    pub(super) fn bind(home: &Home) -> io::Result<(Self, UnixListener, mpsc::Receiver<UnixListener>)> {
+        let listener = sock::bind(&home.socket())?;
+        let (renewed, listeners) = mpsc::channel(1);
+        Ok((Self { identity: identity(home)?, home: home.clone(), renewed }, listener, listeners))
+    }
+
+    /// Tells whether the file at the socket's path is the one that was made.
+    fn is_in_place(&self) -> bool {
+        identity(&self.home).is_ok_and(|identity| identity == self.identity)
+    }
+
+    async fn renew(&mut self) -> io::Result<()> {
+        let listener = sock::bind(&self.home.socket())?;
+        self.identity = identity(&self.home)?;
+        self.renewed.send(listener).await.map_err(io::Error::other)
+    }
+
+    /// Removes the socket, unless another hub has put its own there.
+    pub(super) fn remove(&self) {
+        if self.is_in_place()
+            && let Err(error) = std::fs::remove_file(self.home.socket())
+        {
+            tracing::debug!(%error, "the socket cannot be removed");
+        }
+    }
+}
+
+fn identity(home: &Home) -> io::Result<(u64, u64)> {
+    home.socket().symlink_metadata().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Keeps the socket in place. Returns when the hub has to let go of its home.
+///
+/// A socket that was removed is made again when a command misses it, which opens the start lock: not
+/// before, since what removes the whole home would find it not empty.
+pub(super) async fn keep(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost {
+    let watch = EntryWatch::new(&home.dir);
+    let start_lock = home.start_lock();
+    let name = start_lock.file_name().unwrap_or_default();
+    let mut is_missed = true;
+    loop {
+        if !files::is_same(&home.dir, &home.hub_lock(), lock) {
+            return lost(home, lock, &watch).await;
+        }
+        if is_missed && !socket.is_in_place() {
+            match socket.renew().await {
+                Ok(()) => tracing::warn!("the socket was removed: it is made again"),
+                Err(error) => tracing::error!(%error, "the socket was removed, and cannot be made again"),
+            }
+        }
+        is_missed = watch.changed(name).await;
+    }
+}
+
+async fn lost(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    // A home that was moved away takes its lock along.
+    if rustix::fs::fstat(lock).is_ok_and(|stat| stat.st_nlink > 0) {
+        return Lost::Unlocked;
+    }
+    let removed = async {
+        while is_there(&home.dir) && !is_there(&home.hub_lock()) {
+            watch.changed(OsStr::new("")).await;
+        }
+    };
+    if tokio::time::timeout(REMOVAL_TAKES, removed).await.is_err() {
+        tracing::debug!("the lock was removed, and its home is still there");
+    }
+    if is_there(&home.dir) { Lost::Unlocked } else { Lost::Removed }
+}
