@@ -57,7 +57,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How long the supervisor tries to tell the hub the last fact; the hub finds it on disk else.
 const LAST_FACT_MAX: Duration = Duration::from_secs(10);
@@ -109,6 +109,7 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
 
 /// Supervises one attempt from its start to its end.
 async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
+    let above = sync_above(dir);
     let client = Client::supervisor(&order);
     let mut tasks = JoinSet::new();
     let (mut journal, uploader) = journal::open(dir, client.clone())?;
@@ -122,7 +123,11 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
     failpoint!("supervisor.before_marker");
-    match mark_started(dir) {
+    let marked = match mark_started(dir) {
+        Ok(()) => above.await.map_err(io::Error::other).and_then(|synced| synced),
+        refused => refused,
+    };
+    match marked {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(ExitCode::from(EXIT_BEGUN_BEFORE)),
         Err(error) => return Ok(refused(journal, not_prepared(dir, &error)).await),
@@ -202,8 +207,14 @@ fn mark_started(dir: &AttemptDir) -> io::Result<()> {
     let mut marker = files::create_new(dir.home(), &dir.started_marker())?;
     marker.write_all(b"begun\n")?;
     marker.sync_all()?;
-    // The directories that hold it may be as new as the marker.
-    files::sync_dirs(dir.home(), &dir.0)
+    Ok(rustix::fs::fsync(files::open_dir(dir.home(), &dir.0)?)?)
+}
+
+/// Makes the directories durable that hold an attempt's, which may be as new as it is. It takes as long as
+/// the marker does, so it begins before it.
+fn sync_above(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
+    let dir = dir.clone();
+    tokio::task::spawn_blocking(move || files::sync_dirs(dir.home(), dir.0.parent().unwrap_or(&dir.0)))
 }
 
 fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
