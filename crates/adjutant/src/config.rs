@@ -68,6 +68,17 @@ pub fn dispatch_env() -> BTreeMap<String, String> {
     ENV.clone()
 }
 
+/// What the name of a variable that holds a credential is made of.
+const CREDENTIAL_WORDS: [&str; 8] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH", "COOKIE"];
+
+/// Tells whether a variable may hold a credential: a vendor's, or one whose name says so. It is kept apart from
+/// everything else that is known of a run, and no longer than the run needs it.
+#[must_use]
+pub fn is_credential(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    CREDENTIAL_WORDS.iter().any(|word| upper.contains(word)) || preset::is_vendors_variable(name)
+}
+
 /// Returns what every agent needs of this process' environment.
 #[must_use]
 pub fn base_env() -> BTreeMap<String, String> {
@@ -267,6 +278,12 @@ impl Home {
     #[must_use]
     pub fn versions(&self) -> PathBuf {
         self.dir.join("versions.json")
+    }
+
+    /// Where credentials of runs that go on by themselves lie.
+    #[must_use]
+    pub fn credentials_dir(&self) -> PathBuf {
+        self.dir.join("credentials")
     }
 
     #[must_use]

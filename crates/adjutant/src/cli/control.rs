@@ -7,7 +7,7 @@ use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
 use crate::client::Client;
-use crate::config::Home;
+use crate::config::{Home, dispatch_env};
 use crate::process::{lock, watch};
 use crate::text;
 use crate::view::{Adopt, Cancel, Clean, ErrorView, GetHub, HubView, Pause, Resume, Retry, RunView, SendToRun, StopHub, codes};
@@ -79,6 +79,7 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> Ended {
             resolution,
             next_step: args.next_step.clone(),
             choice: args.choice.map(|choice| choice.word().to_owned()),
+            env: dispatch_env(),
         })
         .await?;
     changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx)
@@ -97,7 +98,7 @@ fn changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Ended {
 /// Starts an ended run's task again.
 pub async fn retry(args: &RetryArgs, cx: &Context) -> Ended {
     let prompt = args.prompt.as_deref().map(|prompt| text_argument(prompt, "the prompt")).transpose()?;
-    let run = cx.hub.call(&Retry { run: args.run.clone(), prompt }).await?;
+    let run = cx.hub.call(&Retry { run: args.run.clone(), prompt, env: dispatch_env() }).await?;
     if cx.out.json {
         cx.out.data(&run)?;
         return Ok(Exit::Done);

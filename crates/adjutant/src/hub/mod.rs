@@ -216,6 +216,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::forget(Arc::clone(&hub)));
     loops.spawn(work::render(Arc::clone(&hub)));
     loops.spawn(work::answer_chats(Arc::clone(&hub)));
+    loops.spawn(work::drop_credentials(Arc::clone(&hub)));
     loops.spawn(work::index(Arc::clone(&hub)));
     loops.spawn(webhooks::deliver(Arc::clone(&hub)));
 

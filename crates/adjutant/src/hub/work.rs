@@ -209,6 +209,19 @@ pub(super) async fn forget(hub: Arc<Hub>) {
     }
 }
 
+/// Removes the credentials of runs that have ended or wait for somebody to resume them.
+pub(super) async fn drop_credentials(hub: Arc<Hub>) {
+    let bell = hub.ops.store().bells().listen(vec![Topic::Turns]);
+    loop {
+        if let Err(error) = hub.ops.store().sweep_credentials().await {
+            tracing::error!(%error, "credentials that nothing needs cannot be removed yet");
+            tokio::time::sleep(SETTLE_AGAIN).await;
+            continue;
+        }
+        bell.heard().await;
+    }
+}
+
 /// Lets agents answer in chats: posts what their runs came to and starts those that are next.
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let bell = hub.ops.store().bells().listen(vec![Topic::Turns]);

@@ -489,7 +489,7 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
         }
         "resume" => {
             let (next_step, choice) = (args.owned("next_step"), args.owned("choice"));
-            let run = server.client().call(&Resume { run, resolution: text, next_step, choice }).await?;
+            let run = server.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
             done(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
         "cancel" => {
@@ -497,7 +497,7 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
             done(steered(&run, &action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
         }
         _ => {
-            let run = server.client().call(&Retry { run, prompt: text }).await?;
+            let run = server.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
             let told = format!("started {}, run_id {}", show::run_line(&run), line(&run.run_id, 60));
             done(steered(&run, &action).line(told).next(WAIT_AGAIN))
         }

@@ -4,6 +4,7 @@ use super::leftovers::{Began, LeftFacts, exchanged_lock, rule_out};
 use super::trust::Honoured;
 use super::{OpError, Ops, Terms, render, resumption};
 
+use crate::config::is_credential;
 use crate::link::{AttemptDir, Closing, Fact, FactKind, Order, Orders, Saw, SawAcceptance, UsageText};
 use crate::preset::Preset;
 use crate::store::{
@@ -135,11 +136,19 @@ impl Ops {
         if preset.is_none() {
             argv.append(&mut args);
         }
-        let mut env = input.env.clone();
+        let mut env = input.env.variables().clone();
+        match self.store.credentials(&input.env).await {
+            // A turn of a chat keeps those of all vendors.
+            Ok(credentials) => env.extend(super::agents::own_env(&input.agent, credentials)),
+            Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without its dispatcher's credentials"),
+        }
         for (name, value) in crate::config::base_env() {
             env.entry(name).or_insert(value);
         }
         env.extend(input.agent.env.clone());
+        if let Some(entry) = config.agents.get(&input.agent.name) {
+            env.extend(entry.spec.env.clone().into_iter().filter(|(name, _)| is_credential(name)));
+        }
         if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
             let entry = crate::config::AgentEntry { spec: input.agent.clone(), source: entry.source.clone() };
             if let Ok(Some(found)) = super::agents::program(&entry, env.get("PATH").map_or("", String::as_str)) {

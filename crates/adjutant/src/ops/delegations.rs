@@ -112,7 +112,7 @@ impl Ops {
                 let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
                     return Err(OpError::NoAgent { name: name.chars().take(80).filter(|c| !c.is_control()).collect(), known: known() });
                 };
-                agents::program(entry, own.env.get("PATH").map_or("", String::as_str))?;
+                agents::program(entry, own.env.path())?;
                 entry.spec.clone()
             }
         };

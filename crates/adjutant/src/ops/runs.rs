@@ -4,7 +4,7 @@ use super::answers::bounded;
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
 use crate::preset::Preset;
-use crate::store::{NewRun, Run, RunInput, live_in_dir, newest_of, run_input, runs_newest, unread_of};
+use crate::store::{KeptCredentials, NewRun, Run, RunInput, StoreError, Tx, live_in_dir, newest_of, run_input, runs_newest, unread_of};
 use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
 };
@@ -148,9 +148,11 @@ impl Ops {
         }
         checked_measure(call.criteria.as_deref(), &call.accept)?;
         let refuse_shared = config.refuse_shared_directory;
+        let kept = self.store.keep_credentials(env).await?;
+        let env = kept.env.clone();
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let home = self.home.clone();
-        self.write(caller, move |tx, who| {
+        let dispatch = move |tx: &mut Tx<'_>, who: &Principal| {
             if refuse_shared && let Some(other) = live_in_dir(tx.connection(), &cwd, id)?.first() {
                 return Err(Denied::invalid("cwd", format!("{other} is at work there, and the configuration refuses a second run")).into());
             }
@@ -173,8 +175,30 @@ impl Ops {
             };
             let run = tx.dispatch(&new)?;
             render::run(tx.connection(), &home, &run)
-        })
-        .await
+        };
+        let dispatched = self.write(caller, dispatch).await;
+        self.settle_credentials(kept).await;
+        dispatched
+    }
+
+    /// Keeps the credentials that somebody gives for a run's next attempt: those of its agent. A run that is
+    /// not there has none; that is told later.
+    async fn credentials_for(&self, who: &Principal, action: Action, run: &str, env: BTreeMap<String, String>) -> Result<KeptCredentials, OpError> {
+        checked_env(&env)?;
+        let agent = self.store.read(|connection| match pick::run(connection, who, action, run) {
+            Ok(run) => Ok(Some(run_input(connection, run.id)?.agent)),
+            Err(StoreError::Denied(_)) => Ok(None),
+            Err(error) => Err(error),
+        })?;
+        let own = agent.map_or_else(BTreeMap::new, |agent| agents::own_env(&agent, env));
+        Ok(self.store.keep_credentials(own).await?)
+    }
+
+    /// Lets go of kept credentials that nothing refers to. What fails is done by the next sweep.
+    pub(super) async fn settle_credentials(&self, kept: KeptCredentials) {
+        if let Err(error) = self.store.settle_credentials(kept).await {
+            tracing::warn!(%error, "kept credentials cannot be settled yet");
+        }
     }
 
     /// Lists runs that the caller may see, newest first.
@@ -276,7 +300,9 @@ impl Ops {
             .map(|word| Choice::from_word(word).ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce")))
             .transpose()?;
         let (home, retention) = (self.home.clone(), self.retention());
-        self.write(caller, move |tx, who| {
+        let kept = self.credentials_for(&caller.who, Action::Resume, &call.run, call.env).await?;
+        let credentials = kept.id().map(ToOwned::to_owned);
+        let resume = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Resume, &call.run)?;
             let text = call.resolution.as_deref().or(choice.map(Choice::about)).unwrap_or("");
             if choice.is_some() && choices(run.state, run.checkpoint.as_ref()).is_empty() && matches!(run.state, RunState::Stopped { .. }) {
@@ -286,11 +312,14 @@ impl Ops {
                 // Without time it would be stopped again at once: who resumes it grants its limit anew.
                 tx.forget_active_time(run.id)?;
             }
+            tx.set_credentials(run.id, credentials.as_deref())?;
             tx.advance(&run, RunEvent::Resumed, retention, &who.to_string(), text)?;
             tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref(), choice)?;
             render::run(tx.connection(), &home, &tx.run(run.id)?)
-        })
-        .await
+        };
+        let resumed = self.write(caller, resume).await;
+        self.settle_credentials(kept).await;
+        resumed
     }
 
     /// Makes a new run of one that has ended. A stopped one is given up with it.
@@ -301,7 +330,9 @@ impl Ops {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let (home, retention, tree) = (self.home.clone(), self.retention(), self.config_or_builtin().tree);
-        self.write(caller, move |tx, who| {
+        let kept = self.credentials_for(&caller.who, Action::Retry, &call.run, call.env).await?;
+        let credentials = kept.id().map(ToOwned::to_owned);
+        let retry = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Retry, &call.run)?;
             let old = match run.state {
                 RunState::Finished(_) => run,
@@ -335,9 +366,12 @@ impl Ops {
                 input,
             };
             let run = tx.dispatch(&new)?;
+            tx.set_credentials(run.id, credentials.as_deref())?;
             render::run(tx.connection(), &home, &run)
-        })
-        .await
+        };
+        let retried = self.write(caller, retry).await;
+        self.settle_credentials(kept).await;
+        retried
     }
 
     /// Keeps a message for a live run.

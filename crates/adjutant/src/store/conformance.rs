@@ -65,7 +65,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         input: RunInput {
             prompt: "\n first line\nsecond".to_owned(),
             agent,
-            env: BTreeMap::from([("B".to_owned(), "2".to_owned())]),
+            env: credentials::DispatchEnv::new(BTreeMap::from([("B".to_owned(), "2".to_owned())]), None),
             criteria: None,
             accept: Vec::new(),
         },

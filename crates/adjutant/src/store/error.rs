@@ -46,6 +46,16 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
+impl StoreError {
+    /// A file beside the database could not be read or written.
+    pub(super) fn from_io(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Sql(error.to_string()),
+        }
+    }
+}
+
 /// Tells whether an error means that there is no room on the disk.
 pub(super) fn is_full(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))

@@ -7,6 +7,7 @@
 mod attention;
 mod bells;
 mod chats;
+mod credentials;
 mod delegations;
 mod error;
 mod events;
@@ -36,6 +37,7 @@ pub use chats::{
     open_turns, open_turns_below, participant_count, past_author, pinned_entries, revisions_of, stats_of, tokens_of, turn_by_id, turn_of_run,
     turns_running, turns_to_answer, unread, unread_before,
 };
+pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop};
@@ -59,6 +61,7 @@ pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox}
 
 use crate::config::Home;
 pub use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most connections that serve reads at once. Each keeps the schema and its pages, so all but the
@@ -79,6 +82,7 @@ struct Inner {
     readers: Mutex<Option<Readers>>,
     free: std::sync::Condvar,
     bells: Arc<Bells>,
+    vault: Arc<credentials::Vault>,
 }
 
 struct Readers {
@@ -120,7 +124,8 @@ impl Store {
         let connection = open::writable(home)?;
         let readers = Readers { idle: vec![open::read_only(home)?], open: 1 };
         let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&bells))?;
-        Ok(Self(Arc::new(Inner { home: home.clone(), writer, readers: Mutex::new(Some(readers)), free: std::sync::Condvar::new(), bells })))
+        let (readers, free, vault) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::Vault::new(home));
+        Ok(Self(Arc::new(Inner { home: home.clone(), writer, readers, free, bells, vault })))
     }
 
     /// Runs one transaction and returns when it is durable. What `work` returns as an error leaves
@@ -218,6 +223,60 @@ impl Store {
             }
         };
         Ok(Lent { store: &self.0, connection: Some(connection) })
+    }
+
+    /// Takes the credentials out of an environment and keeps them beside the store, for a transaction that will
+    /// refer to them. Durable when it returns.
+    ///
+    /// # Errors
+    /// Their file cannot be written.
+    pub async fn keep_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
+        let vault = Arc::clone(&self.0.vault);
+        Self::blocking(move || vault.keep(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
+    }
+
+    /// The same for what may not be referred to: durable once [`Store::settle_credentials`] has found that it is.
+    ///
+    /// # Errors
+    /// Their file cannot be written.
+    pub fn hold_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
+        Arc::clone(&self.0.vault).keep(env).map_err(StoreError::from_io)
+    }
+
+    /// Makes kept credentials durable when the store refers to them, and removes them otherwise.
+    ///
+    /// # Errors
+    /// A failure of the store or of the disk.
+    pub async fn settle_credentials(&self, mut kept: KeptCredentials) -> Result<(), StoreError> {
+        let Some(id) = kept.id().map(ToOwned::to_owned) else { return Ok(()) };
+        let store = self.clone();
+        Self::blocking(move || {
+            let is_used = store.read(credentials::in_use)?.contains(&id);
+            if is_used { kept.sync() } else { kept.remove() }.map_err(StoreError::from_io)
+        })
+        .await
+    }
+
+    /// Reads the credentials that an environment refers to.
+    ///
+    /// # Errors
+    /// Their file is gone, or cannot be read.
+    pub async fn credentials(&self, env: &DispatchEnv) -> Result<BTreeMap<String, String>, StoreError> {
+        let (vault, env) = (Arc::clone(&self.0.vault), env.clone());
+        Self::blocking(move || vault.read(&env).map_err(StoreError::from_io)).await
+    }
+
+    /// Removes the credentials that nothing goes on with by itself.
+    ///
+    /// # Errors
+    /// A failure of the store, or a file cannot be removed.
+    pub async fn sweep_credentials(&self) -> Result<(), StoreError> {
+        let store = self.clone();
+        Self::blocking(move || store.0.vault.sweep(|| store.read(credentials::in_use))).await
+    }
+
+    async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, StoreError> + Send + 'static) -> Result<T, StoreError> {
+        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
     }
 
     /// Returns the bells that commits ring.

@@ -34,6 +34,8 @@ const MIGRATIONS: [&str; 5] = [
         include_str!("schema5_clock.sql")
     ),
 ];
+/// Before this version the store held the credentials of runs.
+const CREDENTIALS_TAKEN_OUT: usize = 5;
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// So many pages in the log of the database are brought into the database itself.
@@ -111,10 +113,29 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
         let next = index + 1;
         connection
-            .execute_batch(&format!("BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next}; COMMIT;"))
+            .execute_batch(&format!("BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next};"))
             .map_err(opening)?;
+        if next == CREDENTIALS_TAKEN_OUT {
+            super::credentials::take_out(&connection, home)?;
+        }
+        connection.execute_batch("COMMIT").map_err(opening)?;
     }
+    wipe(&connection)?;
     Ok(connection)
+}
+
+/// Rewrites a database from which something was taken that must not stay in its free pages or its log. Where there
+/// is no room for that, it is done when it is opened next.
+fn wipe(connection: &Connection) -> Result<(), StoreError> {
+    let is_due: bool = connection.query_row("SELECT EXISTS (SELECT 1 FROM wipes)", [], |row| row.get(0)).map_err(opening)?;
+    if !is_due {
+        return Ok(());
+    }
+    match connection.execute_batch("VACUUM; DELETE FROM wipes; PRAGMA wal_checkpoint(TRUNCATE);") {
+        Err(error) => tracing::warn!(%error, "keys that an earlier version kept stay in free pages of the database for now"),
+        Ok(()) => tracing::info!("keys that an earlier version kept were removed from the database"),
+    }
+    Ok(())
 }
 
 /// Opens a connection that can only read.
@@ -298,6 +319,52 @@ mod tests {
         assert!(runs.is_empty(), "{runs:?}");
         let run = crate::store::run_by_ref(&connection, "old-hen", None).expect("the run");
         assert!(run.is_owner_notified && run.need().is_none(), "{run:?}");
+    }
+
+    /// Before, the store held the keys that a run was given.
+    #[test]
+    fn store_of_the_first_schema_loses_the_keys_that_it_holds() {
+        let (dir, home) = first_schema();
+        let connection = Connection::open(home.database()).expect("the first schema");
+        let (live, ended) = ("01a1ff99-4460-7000-8000-000000000001", "01a1ff99-4460-7000-8000-000000000009");
+        let spec = |key: &str| {
+            serde_json::json!({
+                "name": "echo", "harness": "echo", "preset": "", "permissions": "edit", "trust_repo": false, "command": ["x"], "args": [],
+                "prompt": "stdin", "agent_env": {"OPENAI_API_KEY": "canary-config", "A": "1"}, "description": "", "timeout_ms": null,
+                "patience_ms": 1, "grace_ms": 1, "dispatch_env": {"PATH": "/bin", "ANTHROPIC_API_KEY": key}
+            })
+        };
+        let rows = format!(
+            "INSERT INTO runs (id, name, agent, task, cwd, patience_ms, prompt_via, owner, root, state, outcome, attempt, created_at, updated_at, ended_at)
+               VALUES ('{ended}', 'old-cat', 'echo', 't', '/tmp', 1000, 'stdin', 'person', '{ended}', 'finished', 'succeeded', 1, 1, 1, 1);
+             INSERT INTO run_inputs (run, prompt, spec) VALUES ('{ended}', 'p', '{}');
+             DELETE FROM run_inputs;
+             INSERT INTO run_inputs (run, prompt, spec) VALUES ('{live}', 'p', '{}'), ('{ended}', 'p', '{}');",
+            spec("canary-removed"),
+            spec("canary-live"),
+            spec("canary-ended")
+        );
+        connection.execute_batch(&rows).expect("rows");
+        drop(connection);
+
+        drop(writable(&home).expect("it opens"));
+        let connection = writable(&home).expect("it opens again");
+        let holding = |text: &str| -> Vec<String> {
+            let files = [home.dir.clone(), home.credentials_dir()].map(|dir| std::fs::read_dir(dir).expect("a directory"));
+            let files = files.into_iter().flatten().flatten().filter(|entry| entry.path().is_file());
+            let holds = |path: &std::path::Path| std::fs::read(path).expect("a file").windows(text.len()).any(|window| window == text.as_bytes());
+            files.filter(|entry| holds(&entry.path())).map(|entry| entry.path().display().to_string()).collect()
+        };
+        for gone in ["canary-ended", "canary-removed", "canary-config"] {
+            assert_eq!(holding(gone), Vec::<String>::new(), "{gone}");
+        }
+        let kept = holding("canary-live");
+        assert!(kept.len() == 1 && kept[0].contains("/credentials/"), "{kept:?}");
+        let input = crate::store::run_input(&connection, adjutant_core::RunId::parse(live).expect("an id")).expect("its input");
+        assert_eq!((input.env.path(), input.agent.env.get("A").map(String::as_str)), ("/bin", Some("1")));
+        let credentials = crate::store::credentials::Vault::new(&home).read(&input.env).expect("its key");
+        assert_eq!(credentials.get("ANTHROPIC_API_KEY").map(String::as_str), Some("canary-live"));
+        assert!(dir.path().is_dir());
     }
 
     /// Before, words within text that is written without blanks were not in the index.

@@ -83,6 +83,9 @@ pub struct Retry {
     /// Replaces the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Where the new run finds its credentials: those of the run before are not kept.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
 }
 call!(Retry = "retry", writes true -> RunView);
 
@@ -109,6 +112,9 @@ pub struct Resume {
     /// `reduce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<String>,
+    /// Where the next attempt finds its credentials: those of the attempts before are not kept.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
 }
 call!(Resume = "resume", writes true -> RunView);
 

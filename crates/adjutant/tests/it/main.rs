@@ -12,6 +12,7 @@ mod attention;
 mod chats;
 mod cli;
 mod commands;
+mod credentials;
 mod delegation;
 mod ephemeral;
 mod groups;

@@ -263,7 +263,8 @@ impl Ops {
                 None
             }
         };
-        self.write(caller, move |tx, who| {
+        let (summariser, kept) = summariser.map_or((None, None), |(agent, (ground, kept))| (Some((agent, ground)), Some(kept)));
+        let archive = move |tx: &mut Tx<'_>, who: &Principal| {
             let seat = Seat::of(tx.connection(), who)?;
             let chat = seat.chat(tx.connection(), call.chat_id)?;
             if *who != Principal::Person && chat.scope.owner != *who {
@@ -274,8 +275,12 @@ impl Ops {
             }
             let chat = tx.archive_chat(chat.id, call.archived)?;
             render::full(tx.connection(), &seat, &presence, &chat)
-        })
-        .await
+        };
+        let archived = self.write(caller, archive).await;
+        if let Some(kept) = kept {
+            self.settle_credentials(kept).await;
+        }
+        archived
     }
 }
 

@@ -5,13 +5,12 @@ use super::note;
 use super::seat::{Seat, can_see};
 use crate::config::Config;
 use crate::store::{
-    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages, run_by_id,
+    Chat, ChatEntry, DispatchEnv, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages, run_by_id,
     run_by_ref,
 };
 use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
 use adjutant_core::quote::quote_field;
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
-use std::collections::BTreeMap;
 
 /// Most characters of a message that a run is sent; the rest is in the chat.
 const TOLD_CHARS_MAX: usize = 4_000;
@@ -26,7 +25,7 @@ const TREE_TURNS_MAX: u64 = 64;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ground {
     pub cwd: String,
-    pub env: BTreeMap<String, String>,
+    pub env: DispatchEnv,
 }
 
 /// An entry and what it gives rise to.

@@ -6,8 +6,8 @@ use super::{entry_no, render};
 use crate::config::Config;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    Chat, ChatEntry, NewChat, NewEntry, NewTurn, Run, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, hops_behind, member, members,
-    turn_by_id, turn_of_run, turns_to_answer,
+    Chat, ChatEntry, KeptCredentials, NewChat, NewEntry, NewTurn, Run, StoreError, Topic, Tx, chat_by_pair, entry_by_key, entry_by_seq, hops_behind,
+    member, members, turn_by_id, turn_of_run, turns_to_answer,
 };
 use crate::view::{Answers, CancelAnswers, ReadAnswers, Said, Say, SummariseChat};
 use adjutant_core::chat::{self, ChatId, ChatKind, EntryKind, KEY_BYTES_MAX, Participant, Scope, check_edit};
@@ -35,22 +35,26 @@ impl Ops {
         }
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
         let config = self.config()?;
-        let ground = self.ground(&caller.who, &call.cwd, &call.env)?;
+        let (ground, kept) = self.ground(&caller.who, &call.cwd, &call.env)?;
         let say = move |tx: &mut Tx<'_>, who: &Principal| {
             let seat = Seat::of(tx.connection(), who)?;
             say(tx, &config, &seat, call, ground)
         };
         // The reply is its own receipt: what was said may be edited before it is asked for again.
-        self.write_with_receipt(caller, say, Said::clone, |_, said| Ok(said)).await
+        let said = self.write_with_receipt(caller, say, Said::clone, |_, said| Ok(said)).await;
+        self.settle_credentials(kept).await;
+        said
     }
 
-    /// Where a run would work that answers this: a run's words are answered where it works.
-    pub(super) fn ground(&self, who: &Principal, cwd: &str, env: &BTreeMap<String, String>) -> Result<Ground, OpError> {
+    /// Where a run would work that answers this: a run's words are answered where it works. The credentials are
+    /// to be settled once the turn is on record, or is not.
+    pub(super) fn ground(&self, who: &Principal, cwd: &str, env: &BTreeMap<String, String>) -> Result<(Ground, KeptCredentials), OpError> {
         let fallback = || Ok::<_, OpError>(self.home.dir.display().to_string());
         match who {
             Principal::Run(_) => {
                 let run = self.store.read(|connection| Seat::of(connection, who))?.run;
-                Ok(Ground { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: BTreeMap::new() })
+                let kept = self.store.hold_credentials(BTreeMap::new())?;
+                Ok((Ground { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: kept.env.clone() }, kept))
             }
             Principal::Person | Principal::Client(_) => {
                 crate::ops::runs::checked_env(env)?;
@@ -59,7 +63,8 @@ impl Ops {
                     Principal::Client(client) if Path::new(client.as_str()).is_dir() => crate::ops::runs::checked_cwd(client.as_str())?,
                     _ => fallback()?,
                 };
-                Ok(Ground { cwd, env: env.clone() })
+                let kept = self.store.hold_credentials(env.clone())?;
+                Ok((Ground { cwd, env: kept.env.clone() }, kept))
             }
         }
     }
@@ -139,14 +144,16 @@ impl Ops {
         let Some(agent) = agent else {
             return Err(Denied::invalid("agent", "name one (adj chat summarise --agent NAME), or set chats.summariser in the configuration").into());
         };
-        let ground = self.ground(&caller.who, &call.cwd, &call.env)?;
-        self.write(caller, move |tx, who| {
+        let (ground, kept) = self.ground(&caller.who, &call.cwd, &call.env)?;
+        let summarise = move |tx: &mut Tx<'_>, who: &Principal| {
             let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let waiting = vec![agent.to_string()];
             let turn = tx.queue_turn(&summary(chat.id, agent, ground))?;
             Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn) })
-        })
-        .await
+        };
+        let answers = self.write(caller, summarise).await;
+        self.settle_credentials(kept).await;
+        answers
     }
 
     /// Ends the runs that answer a message.

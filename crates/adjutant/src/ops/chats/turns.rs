@@ -132,10 +132,10 @@ impl Ops {
             let config = self.config_or_builtin();
             let spec = match config.agents.get(&turn.agent) {
                 None => Err(format!("no agent is called {}", turn.agent)),
-                Some(entry) => match agents::program(entry, turn.env.get("PATH").map_or("", String::as_str)) {
+                Some(entry) => match agents::program(entry, turn.env.path()) {
                     Ok(_) => Ok(entry.spec.clone()),
                     // The hub's own path counts, too, when the run is started.
-                    Err(OpError::ProgramNotFound { .. }) if turn.env.is_empty() => Ok(entry.spec.clone()),
+                    Err(OpError::ProgramNotFound { .. }) if turn.env.variables().is_empty() => Ok(entry.spec.clone()),
                     Err(error) => Err(error.to_string()),
                 },
             };
@@ -171,8 +171,7 @@ impl Ops {
                         want_summary(tx, &config, &turn)?;
                     }
                     let owner = chat.scope.owner.clone();
-                    let env = agents::own_env(&agent, turn.env.clone());
-                    let input = RunInput { prompt, agent, env, accept: Vec::new(), criteria: None };
+                    let input = RunInput { prompt, agent, env: turn.env.clone(), accept: Vec::new(), criteria: None };
                     let task = task(tx, &chat, &turn)?;
                     let new = NewRun {
                         id,

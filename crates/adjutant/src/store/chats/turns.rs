@@ -2,11 +2,10 @@
 //! record in the transaction that queues the run, and its answer in the one that adds the entry.
 
 use super::entry_by_seq;
-use crate::store::{Run, StoreError, Topic, Tx, run_by_id};
+use crate::store::{DispatchEnv, Run, StoreError, Topic, Tx, run_by_id};
 use adjutant_core::chat::{ChatId, Participant};
 use adjutant_core::{AgentName, Principal, RunId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::collections::BTreeMap;
 
 /// Most turns that one look settles or begins.
 const LOOK_MAX: u32 = 100;
@@ -58,7 +57,7 @@ pub struct Turn {
     pub message: i64,
     pub hops: u32,
     pub cwd: String,
-    pub env: BTreeMap<String, String>,
+    pub env: DispatchEnv,
     pub state: TurnState,
     pub run: Option<RunId>,
     /// The number of the entry that ended it.
@@ -74,7 +73,7 @@ pub struct NewTurn {
     pub message: i64,
     pub hops: u32,
     pub cwd: String,
-    pub env: BTreeMap<String, String>,
+    pub env: DispatchEnv,
 }
 
 const COLUMNS: &str = "SELECT t.id, t.chat, t.agent, t.purpose, t.message, t.hops, t.cwd, t.env, t.state, t.run, t.entry FROM chat_turns t";

@@ -1,6 +1,7 @@
 //! What a run was given, as it is written down.
 
-use crate::store::StoreError;
+use crate::config::is_credential;
+use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::checkpoint::{Checkpoint, MadeBy};
 use adjutant_core::{AgentName, AgentSpec, AttemptNo, HarnessKind, Permissions, PromptVia, RunId};
 use rusqlite::Connection;
@@ -13,7 +14,7 @@ pub struct RunInput {
     pub prompt: String,
     pub agent: AgentSpec,
     /// Of the dispatcher, see `config::dispatch_env`.
-    pub env: BTreeMap<String, String>,
+    pub env: DispatchEnv,
     /// What success means, in words.
     pub criteria: Option<String>,
     /// The command that tells whether the work is done: a program and its arguments. Empty: none.
@@ -31,6 +32,20 @@ pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreE
     let spec: SpecRow = serde_json::from_str(&spec).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
     let (agent, env) = spec.decode().ok_or_else(|| StoreError::Corrupt(format!("run {run}: its agent")))?;
     Ok(RunInput { prompt, agent, env, criteria, accept: accept_of(run, accept)? })
+}
+
+impl Tx<'_> {
+    /// Has a run's next attempts use other credentials, if there are some.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_credentials(&mut self, run: RunId, kept: Option<&str>) -> Result<(), StoreError> {
+        if let Some(id) = kept {
+            self.prepare("UPDATE run_inputs SET spec = json_set(spec, '$.dispatch_env.ADJ_CREDENTIALS', ?2) WHERE run = ?1")?
+                .execute([&run.to_string(), id])?;
+        }
+        Ok(())
+    }
 }
 
 /// Reads what a run may do without approval.
@@ -155,7 +170,7 @@ pub(super) struct SpecRow {
     #[serde(default)]
     stall_ms: Option<i64>,
     grace_ms: i64,
-    dispatch_env: BTreeMap<String, String>,
+    dispatch_env: DispatchEnv,
 }
 
 /// Returns the stable word of a harness.
@@ -214,7 +229,8 @@ impl SpecRow {
             command: command.clone(),
             args: args.clone(),
             prompt: prompt_word(*prompt).to_owned(),
-            agent_env: env.clone(),
+            // Each attempt reads those in the configuration.
+            agent_env: env.iter().filter(|(name, _)| !is_credential(name)).map(|(name, value)| (name.clone(), value.clone())).collect(),
             description: description.clone(),
             timeout_ms: *timeout_ms,
             patience_ms: *patience_ms,
@@ -224,7 +240,7 @@ impl SpecRow {
         }
     }
 
-    pub(super) fn decode(self) -> Option<(AgentSpec, BTreeMap<String, String>)> {
+    pub(super) fn decode(self) -> Option<(AgentSpec, DispatchEnv)> {
         let Self {
             name,
             harness,

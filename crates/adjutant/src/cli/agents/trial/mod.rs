@@ -209,7 +209,10 @@ impl Trial<'_> {
             // The scripted agent repeats what it is told only in its words.
             seen.first_word = self.kind == Kind::Echo && self.log(&id).await?.contains(&first);
             self.cx.out.say("  it has stopped; it is resumed")?;
-            self.cx.hub.call(&Resume { run: id.clone(), resolution: Some(script::resolution(&second)), next_step: None, choice: None }).await?;
+            self.cx
+                .hub
+                .call(&Resume { run: id.clone(), resolution: Some(script::resolution(&second)), next_step: None, choice: None, env: dispatch_env() })
+                .await?;
         }
         self.look_at(&id, &mut seen, &first, &second).await?;
         Ok(seen)

@@ -1,0 +1,266 @@
+//! Credentials of a dispatcher's environment: vendors' keys, tokens and the like. They are not in the database,
+//! where they would stay in freed pages and in its log, but in files of their own, 0600, that are removed as soon
+//! as no run and no turn of a chat that goes on by itself needs them.
+//!
+//! A file is there, and durable, before the transaction that refers to it. One that nothing refers to is removed
+//! by the next sweep: at the end of an attempt, and at a hub's start.
+
+use super::StoreError;
+use crate::config::{Home, is_credential};
+use rusqlite::Connection;
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Larger than any environment that is taken, in bytes.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// What a run gets of its dispatcher's environment. Never holds a credential itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DispatchEnv {
+    #[serde(flatten)]
+    variables: BTreeMap<String, String>,
+    /// The file that holds the credentials. A dispatcher's variables cannot begin with `ADJ_`.
+    #[serde(rename = "ADJ_CREDENTIALS", default, skip_serializing_if = "Option::is_none")]
+    credentials: Option<String>,
+}
+
+impl DispatchEnv {
+    pub(super) fn new(mut variables: BTreeMap<String, String>, credentials: Option<String>) -> Self {
+        variables.retain(|name, _| !is_credential(name));
+        Self { variables, credentials }
+    }
+
+    /// Returns the variables that are no credentials.
+    #[must_use]
+    pub fn variables(&self) -> &BTreeMap<String, String> {
+        &self.variables
+    }
+
+    /// Returns the search path, or an empty one.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.variables.get("PATH").map_or("", String::as_str)
+    }
+}
+
+/// Credentials on their way into a transaction: kept until this is dropped, whether anything refers to them or not.
+#[derive(Debug)]
+pub struct KeptCredentials {
+    pub env: DispatchEnv,
+    vault: Arc<Vault>,
+    is_durable: bool,
+}
+
+impl KeptCredentials {
+    /// Returns the name under which the credentials are kept. `None`: there are none.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.env.credentials.as_deref()
+    }
+}
+
+impl KeptCredentials {
+    /// Makes them durable. Blocks.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if let Some(id) = self.id().filter(|_| !self.is_durable) {
+            self.vault.on_file(id, |path| File::open(path)?.sync_all())?;
+            File::open(&self.vault.dir)?.sync_all()?;
+        }
+        self.is_durable = true;
+        Ok(())
+    }
+
+    /// Removes them. Blocks.
+    pub(super) fn remove(self) -> io::Result<()> {
+        let Some(id) = self.id() else { return Ok(()) };
+        self.vault.on_file(id, |path| std::fs::remove_file(path))
+    }
+}
+
+impl Drop for KeptCredentials {
+    fn drop(&mut self) {
+        if let Some(id) = &self.env.credentials {
+            self.vault.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        }
+    }
+}
+
+/// The files.
+#[derive(Debug)]
+pub(super) struct Vault {
+    dir: PathBuf,
+    in_flight: Mutex<BTreeSet<String>>,
+}
+
+impl Vault {
+    pub(super) fn new(home: &Home) -> Arc<Self> {
+        Arc::new(Self { dir: home.credentials_dir(), in_flight: Mutex::default() })
+    }
+
+    /// Splits an environment: its credentials go into a file, if there are any. Blocks.
+    pub(super) fn keep(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
+        let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_credential(name));
+        if secret.is_empty() {
+            return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), vault: self, is_durable: true });
+        }
+        let id = new_id();
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        let kept = KeptCredentials { env: DispatchEnv::new(plain, Some(id.clone())), vault: Arc::clone(&self), is_durable: false };
+        self.write(&id, &secret)?;
+        Ok(kept)
+    }
+
+    fn write(&self, id: &str, secret: &BTreeMap<String, String>) -> io::Result<()> {
+        let text = serde_json::to_vec(secret)?;
+        self.on_file(id, |path| {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(&text)
+        })
+    }
+
+    /// Works on one of the files; an error names it.
+    fn on_file<T>(&self, id: &str, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+        let path = self.dir.join(id);
+        work(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    /// Reads the credentials that an environment refers to. Blocks.
+    pub(super) fn read(&self, env: &DispatchEnv) -> io::Result<BTreeMap<String, String>> {
+        let Some(id) = &env.credentials else { return Ok(BTreeMap::new()) };
+        let text = self.on_file(id, |path| {
+            let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+            let mut text = Vec::new();
+            File::from(file).take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+            Ok(text)
+        })?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// Removes the files that nothing needs. Blocks.
+    pub(super) fn sweep(&self, used: impl FnOnce() -> Result<BTreeSet<String>, StoreError>) -> Result<(), StoreError> {
+        let there: Vec<String> = match std::fs::read_dir(&self.dir) {
+            Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(StoreError::from_io(error)),
+        };
+        if there.is_empty() {
+            return Ok(());
+        }
+        // In this order: what is no longer on its way is in the store by now, or will never be.
+        let in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let used = used()?;
+        for id in there.iter().filter(|id| !in_flight.contains(*id) && !used.contains(*id)) {
+            match self.on_file(id, |path| std::fs::remove_file(path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StoreError::from_io(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn new_id() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A run needs them while an attempt is queued or live, while it goes on by itself, and while a request of it is
+/// open that may start another run. One that stopped for somebody to resume it gets them from whoever does.
+const IN_USE: &str = "SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM runs r JOIN run_inputs i ON i.run = r.id
+    WHERE r.state IN ('queued', 'starting', 'running', 'stopping') OR (r.state = 'finished' AND r.pending > 0)
+      OR (r.state = 'stopped' AND r.stop_reason <> 'paused'
+          AND (r.stop_reason IN ('parked', 'rate_limited') OR r.blocking_pending > 0 OR r.holding > 0))
+  UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')";
+
+pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {
+    let sql = format!("SELECT id FROM ({IN_USE}) WHERE id IS NOT NULL");
+    Ok(connection.prepare_cached(&sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
+/// Takes the credentials out of a database that was written before they had files of their own: those that are
+/// still needed get one. The caller is within a transaction.
+pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), StoreError> {
+    let vault = Vault::new(home);
+    let needed = "r.state IN ('queued', 'starting', 'running', 'stopping') OR (r.state = 'finished' AND r.pending > 0)
+        OR (r.state = 'stopped' AND r.stop_reason IN ('parked', 'rate_limited'))";
+    let inputs: Vec<(String, String, bool)> = connection
+        .prepare(&format!("SELECT i.run, i.spec, {needed} FROM run_inputs i JOIN runs r ON r.id = i.run"))?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    for (run, text, needed) in inputs {
+        let mut spec: serde_json::Value = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
+        if let Some(env) = spec.get_mut("agent_env").and_then(serde_json::Value::as_object_mut) {
+            env.retain(|name, _| !is_credential(name));
+        }
+        if let Some(env) = spec.get_mut("dispatch_env") {
+            *env = taken_out(&vault, env.take(), needed, &run)?;
+        }
+        let spec = spec.to_string();
+        if spec != text {
+            connection.prepare_cached("UPDATE run_inputs SET spec = ?2 WHERE run = ?1")?.execute([&run, &spec])?;
+        }
+    }
+    let turns: Vec<(i64, String, bool)> = connection
+        .prepare("SELECT id, env, state IN ('queued', 'running') FROM chat_turns")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    for (turn, text, needed) in turns {
+        let what = format!("turn {turn}");
+        let env = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
+        let env = taken_out(&vault, env, needed, &what)?.to_string();
+        if env != text {
+            connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.execute(rusqlite::params![turn, env])?;
+        }
+    }
+    Ok(())
+}
+
+fn taken_out(vault: &Arc<Vault>, env: serde_json::Value, needed: bool, what: &str) -> Result<serde_json::Value, StoreError> {
+    let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("{what}: {error}"));
+    let env: BTreeMap<String, String> = serde_json::from_value(env).map_err(corrupt)?;
+    let env = if needed {
+        let mut kept = Arc::clone(vault).keep(env).map_err(StoreError::from_io)?;
+        kept.sync().map_err(StoreError::from_io)?;
+        kept.env.clone()
+    } else {
+        DispatchEnv::new(env, None)
+    };
+    serde_json::to_value(env).map_err(corrupt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_never_holds_a_credential_itself() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(dir.path()).expect("a home");
+        let vault = Vault::new(&home);
+        let env: BTreeMap<String, String> =
+            [("PATH", "/bin"), ("ANTHROPIC_API_KEY", "canary-1"), ("MY_DB_PASSWORD", "canary-2")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let kept = Arc::clone(&vault).keep(env).expect("it is kept");
+        let text = serde_json::to_string(&kept.env).expect("JSON");
+        assert!(!text.contains("canary") && text.contains("/bin"), "{text}");
+        let again: DispatchEnv = serde_json::from_str(&text).expect("it reads back");
+        assert_eq!(again, kept.env);
+        let read = vault.read(&again).expect("a file");
+        assert_eq!(read.values().map(String::as_str).collect::<Vec<_>>(), ["canary-1", "canary-2"]);
+
+        vault.sweep(|| Ok(BTreeSet::new())).expect("swept");
+        assert!(vault.read(&again).is_ok(), "it is on its way into the store");
+        drop(kept);
+        let id = again.credentials.clone().expect("a name");
+        vault.sweep(|| Ok(BTreeSet::from([id]))).expect("swept");
+        assert!(vault.read(&again).is_ok(), "it is in use");
+        vault.sweep(|| Ok(BTreeSet::new())).expect("swept");
+        assert_eq!(vault.read(&again).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+    }
+}

@@ -1,0 +1,167 @@
+//! Credentials of a dispatcher: its agent gets them, and the home keeps them no longer than an attempt needs them.
+
+use crate::support::TestHome;
+use adjutant::view::{Call, Dispatch, Resume, Retry};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Writes down the key that it has, and asks once: with `ask` in its task.
+const AGENT: &str = r#"prompt=$(cat)
+id=$(printf '%s' "$prompt" | grep -oE '[0-9a-f]{8}-[0-9a-f-]{27}' | head -n 1)
+printf '%s %s\n' "$CANARY_TOKEN" "$ANTHROPIC_API_KEY" >> ../keys
+case "$prompt" in
+*"CLARIFICATION RESPONSE"* | *"BLOCKER RESOLVED"* | *"STATE RESTORATION"*) echo "went on" ;;
+*" ask "*) printf '[CLARIFICATION_NEEDED]\nagent_id: %s\nreason: which?\n[/CLARIFICATION_NEEDED]\n' "$id" ;;
+*" block "*) printf '[STOP_WORK]\nagent_id: %s\nstop_reason: blocker\ndetails: no disk\n[/STOP_WORK]\n' "$id" ;;
+esac"#;
+
+/// A home with an agent that no vendor makes, and one that Anthropic does.
+fn home() -> TestHome {
+    let home = TestHome::new();
+    let program = home.work().join("../agent");
+    std::fs::write(&program, format!("#!/bin/sh\n{AGENT}\n")).expect("the script can be written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+    let command = program.display().to_string();
+    let config = format!(
+        "[agents.own]\nharness = \"plain\"\ncommand = [{command:?}]\n[agents.vendor]\nharness = \"claude\"\ncommand = [{command:?}]\n\
+         [agents.configured]\nharness = \"plain\"\ncommand = [{command:?}]\nenv = {{ ANTHROPIC_API_KEY = \"configured\" }}\n"
+    );
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    home
+}
+
+fn env(key: &str) -> BTreeMap<String, String> {
+    [("PATH", "/usr/bin:/bin"), ("CANARY_TOKEN", key)].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+fn dispatch(home: &TestHome, name: &str, task: &str, key: &str) {
+    let cwd = home.work().display().to_string();
+    let call = Dispatch { agent: "own".to_owned(), prompt: task.to_owned(), cwd, name: Some(name.to_owned()), env: env(key), ..Dispatch::default() };
+    called(home, &call, name);
+}
+
+fn called<C: Call>(home: &TestHome, call: &C, key: &str) -> C::Reply {
+    home.call(call, key).unwrap_or_else(|error| panic!("{key}: {error:?}"))
+}
+
+/// The keys that the agent had, one line for each attempt.
+fn keys(home: &TestHome) -> Vec<String> {
+    let text = std::fs::read_to_string(home.work().join("../keys")).unwrap_or_default();
+    text.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// The files below the home that hold a text.
+fn holding(home: &TestHome, text: &str) -> Vec<PathBuf> {
+    fn look(dir: &Path, text: &[u8], found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => look(&path, text, found),
+                Ok(kind) if kind.is_file() => {
+                    // What is removed meanwhile holds nothing.
+                    let bytes = std::fs::read(&path).unwrap_or_default();
+                    if bytes.windows(text.len()).any(|window| window == text) {
+                        found.push(path);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut found = Vec::new();
+    look(&home.home.dir, text.as_bytes(), &mut found);
+    found
+}
+
+fn until_gone(home: &TestHome, text: &str) {
+    home.until(&format!("nothing holds {text}"), || holding(home, text).is_empty().then_some(()));
+}
+
+#[test]
+fn vendors_key_is_gone_when_its_run_has_ended() {
+    let home = home();
+    let ran = |args: &[&str]| home.command(args).env("ANTHROPIC_API_KEY", "canary-vendor").output().expect("adj starts");
+    ran(&["run", "--detach", "-a", "vendor", "--name", "ends", "say hello"]);
+    home.finished("ends");
+    assert_eq!(keys(&home), ["canary-vendor"], "the agent has it");
+    until_gone(&home, "canary-vendor");
+    ran(&["retry", "ends"]);
+    home.until("the retried run has it from its dispatcher", || (keys(&home).len() == 2).then_some(()));
+    assert_eq!(keys(&home)[1], "canary-vendor");
+    until_gone(&home, "canary-vendor");
+    home.ok(&["stop"]);
+    assert_eq!(holding(&home, "canary-vendor"), Vec::<PathBuf>::new());
+    home.ok(&["clean", "--older-than", "0s"]);
+    assert_eq!(holding(&home, "canary-vendor"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn parked_run_keeps_its_key_until_it_has_ended() {
+    let home = home();
+    dispatch(&home, "parks", "please ask somebody", "canary-parked");
+    home.until_status("parks", "stopped");
+    let held = holding(&home, "canary-parked");
+    assert!(held.len() == 1 && held[0].parent() == Some(home.home.dir.join("credentials").as_path()), "only in its own file: {held:?}");
+    let mode = std::fs::metadata(&held[0]).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // A hub that comes later finds it, and it outlives that one's sweep.
+    home.ok(&["stop"]);
+    home.ok(&["reply", "parks", "this one"]);
+    assert_eq!(home.finished("parks")["outcome"], "succeeded");
+    assert_eq!(keys(&home), ["canary-parked", "canary-parked"]);
+    until_gone(&home, "canary-parked");
+}
+
+#[test]
+fn run_that_waits_for_somebody_gets_the_key_of_whoever_resumes_it() {
+    let home = home();
+    dispatch(&home, "blocked", "please block now", "canary-first");
+    home.until_status("blocked", "stopped");
+    until_gone(&home, "canary-first");
+    let resume = Resume { run: "blocked".to_owned(), resolution: Some("there is one".to_owned()), env: env("canary-second"), ..Resume::default() };
+    called(&home, &resume, "resume");
+    assert_eq!(home.finished("blocked")["outcome"], "succeeded");
+    assert_eq!(keys(&home), ["canary-first", "canary-second"]);
+    until_gone(&home, "canary-second");
+
+    let retry = Retry { run: "blocked".to_owned(), prompt: Some("just end".to_owned()), ..Retry::default() };
+    let again = called(&home, &retry, "retry");
+    home.finished(&again.name);
+    assert_eq!(keys(&home)[2], "", "nobody gave it one");
+}
+
+#[test]
+fn key_of_the_configuration_is_read_for_each_attempt() {
+    let home = home();
+    home.ok(&["run", "--detach", "-a", "configured", "--name", "conf", "please ask somebody"]);
+    home.until_status("conf", "stopped");
+    let config = home.home.dir.join("config.toml");
+    assert_eq!(holding(&home, "configured\""), [config.clone()], "the store holds none");
+    let rotated = std::fs::read_to_string(&config).expect("the configuration").replace("\"configured\"", "\"rotated\"");
+    std::fs::write(&config, rotated).expect("it can be written");
+    home.ok(&["reply", "conf", "this one"]);
+    home.finished("conf");
+    assert_eq!(keys(&home), ["configured", "rotated"]);
+}
+
+#[test]
+fn refused_dispatch_keeps_no_key() {
+    let home = home();
+    dispatch(&home, "taken", "just end", "canary-kept");
+    home.finished("taken");
+    let cwd = home.work().display().to_string();
+    let call = Dispatch {
+        agent: "own".to_owned(),
+        prompt: "x".to_owned(),
+        cwd,
+        name: Some("taken".to_owned()),
+        env: env("canary-refused"),
+        ..Dispatch::default()
+    };
+    assert_eq!(home.call(&call, "again").map(|_| ()).map_err(|error| error.code), Err("invalid".to_owned()));
+    assert_eq!(holding(&home, "canary-refused"), Vec::<PathBuf>::new());
+    let view = home.json(&["show", "taken"]);
+    assert_ne!(view, json!(null));
+}
