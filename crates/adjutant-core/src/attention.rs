@@ -154,7 +154,7 @@ fn bad_end(outcome: Outcome, shortfall: Option<Shortfall>) -> Option<BadEnd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cause, Exit, Failure, Time};
+    use crate::{Cause, Exit, Failure, SteadyTime};
     use proptest::prelude::*;
 
     fn reason() -> impl Strategy<Value = StopReason> {
@@ -179,7 +179,7 @@ mod tests {
             Just(RunState::Starting),
             Just(RunState::Running),
             reason().prop_map(RunState::Stopping),
-            reason().prop_map(|reason| RunState::Stopped { reason, until: Time(1) }),
+            reason().prop_map(|reason| RunState::Stopped { reason, until: SteadyTime(1) }),
             outcome().prop_map(RunState::Finished),
         ];
         let shortfall = proptest::option::of(proptest::sample::select(Shortfall::ALL.to_vec()));
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn parked_rate_limited_and_paused_runs_need_nobody() {
         let of = |reason| {
-            let state = RunState::Stopped { reason, until: Time(1) };
+            let state = RunState::Stopped { reason, until: SteadyTime(1) };
             need(&Facts { state, awaits_requests: false, shortfall: None, is_owner_notified: false })
         };
         for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::Paused] {

@@ -153,7 +153,7 @@ pub fn choices(state: RunState, checkpoint: Option<&Checkpoint>) -> &'static [Ch
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Time;
+    use crate::SteadyTime;
 
     #[test]
     fn a_checkpoint_of_ours_holds_what_was_known_and_says_whose_it_is() {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_an_error_or_a_limit_offers_choices() {
-        let stopped = |reason| RunState::Stopped { reason, until: Time(1) };
+        let stopped = |reason| RunState::Stopped { reason, until: SteadyTime(1) };
         assert_eq!(choices(stopped(StopReason::Error), None).len(), 4);
         assert_eq!(choices(stopped(StopReason::ResourceLimit), None).len(), 4);
         assert!(choices(stopped(StopReason::Blocker), None).is_empty());

@@ -10,7 +10,7 @@
 //! got it (a veto).
 
 use crate::signal::{Delegation, Independence};
-use crate::{Decision, Denied, Principal, RunId, Time};
+use crate::{Decision, Denied, Moment, Principal, RunId, SteadyTime, Time};
 use std::fmt;
 
 /// What kind of decision is asked for.
@@ -148,7 +148,7 @@ impl RequestState {
 pub struct RequestTerms {
     pub asker: RunId,
     pub kind: RequestKind,
-    pub expires_at: Time,
+    pub expires_at: SteadyTime,
     /// The answer to a question that is still open at the deadline; without it the question expires.
     /// An approval or delegation has none: it is denied at the deadline.
     pub default: Option<String>,
@@ -187,14 +187,15 @@ fn is_veto(kind: RequestKind, before: &Answer, decision: &Decision) -> bool {
 /// # Errors
 /// A typed refusal; the state is unchanged then. Retrieving what was retrieved is no error and
 /// changes nothing (the answer stays readable).
-pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, now: Time) -> Result<RequestState, Denied> {
+pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, now: Moment) -> Result<RequestState, Denied> {
+    let Moment { wall: at, steady: now } = now;
     match event {
         RequestEvent::Answer { by, decision } => {
             if by == Principal::Run(terms.asker) {
                 return Err(Denied::OwnQuestion);
             }
             decision.fits(terms.kind)?;
-            let answered = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Principal(by), at: now });
+            let answered = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Principal(by), at });
             match state {
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
                 RequestState::Pending => Ok(answered(decision)),
@@ -211,7 +212,7 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
         }
         RequestEvent::Retrieve => match state {
             RequestState::Answered(_) if terms.held => Err(Denied::invalid("message_id", "what was approved is still under way")),
-            RequestState::Answered(answer) => Ok(RequestState::Retrieved { answer: answer.clone(), at: now }),
+            RequestState::Answered(answer) => Ok(RequestState::Retrieved { answer: answer.clone(), at }),
             RequestState::Retrieved { .. } => Ok(state.clone()),
             RequestState::Pending => Err(Denied::invalid("message_id", "not answered yet")),
             RequestState::Expired { .. } => Err(Denied::Expired),
@@ -220,17 +221,17 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
         RequestEvent::Deadline => match state {
             RequestState::Pending if now < terms.expires_at => Err(Denied::invalid("deadline", "not reached yet")),
             RequestState::Pending => {
-                let by_default = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Default, at: now });
+                let by_default = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Default, at });
                 Ok(match (terms.kind, &terms.default) {
                     (RequestKind::Question, Some(text)) => by_default(Decision::Text(text.clone())),
-                    (RequestKind::Question, None) => RequestState::Expired { at: now },
+                    (RequestKind::Question, None) => RequestState::Expired { at },
                     (RequestKind::Approval | RequestKind::Delegation, _) => by_default(Decision::Denied { reason: NOBODY_DECIDED.to_owned() }),
                 })
             }
             settled => Err(refusal(settled)),
         },
         RequestEvent::Withdraw => match state {
-            RequestState::Pending => Ok(RequestState::Withdrawn { at: now }),
+            RequestState::Pending => Ok(RequestState::Withdrawn { at }),
             settled => Err(refusal(settled)),
         },
     }
@@ -254,6 +255,11 @@ mod tests {
         RunId::new(Time(1), [7; 10])
     }
 
+    fn at(ms: i64) -> Moment {
+        // The wall clock has no part in it.
+        Moment { wall: Time(-ms), steady: SteadyTime(ms) }
+    }
+
     fn kind() -> impl Strategy<Value = RequestKind> {
         prop_oneof![Just(RequestKind::Question), Just(RequestKind::Approval), Just(RequestKind::Delegation)]
     }
@@ -273,7 +279,7 @@ mod tests {
     }
 
     fn terms(kind: RequestKind) -> RequestTerms {
-        RequestTerms { asker: run(), kind, expires_at: Time(100), default: None, told: false, held: false }
+        RequestTerms { asker: run(), kind, expires_at: SteadyTime(100), default: None, told: false, held: false }
     }
 
     proptest! {
@@ -287,11 +293,11 @@ mod tests {
             let terms = RequestTerms { default, told, ..terms(kind) };
             let mut state = RequestState::Pending;
             let mut accepted: Option<Answer> = None;
-            let mut now = Time(0);
+            let mut now = 0;
             for (event, step) in events {
-                now = Time(now.0.max(step));
+                now = now.max(step);
                 let before = state.clone();
-                match apply(&state, &terms, event.clone(), now) {
+                match apply(&state, &terms, event.clone(), at(now)) {
                     Ok(next) => {
                         if let Some(answer) = next.answer().filter(|answer| Some(*answer) != before.answer()) {
                             if let Some(earlier) = &accepted {
@@ -316,7 +322,7 @@ mod tests {
         fn nothing_is_decided_after_its_deadline(kind in kind(), late in 0_i64..1_000, decision in decision()) {
             prop_assume!(decision.fits(kind).is_ok());
             let answer = RequestEvent::Answer { by: Principal::Person, decision };
-            prop_assert_eq!(apply(&RequestState::Pending, &terms(kind), answer, Time(100 + late)), Err(Denied::Expired));
+            prop_assert_eq!(apply(&RequestState::Pending, &terms(kind), answer, at(100 + late)), Err(Denied::Expired));
         }
 
         #[test]
@@ -324,11 +330,11 @@ mod tests {
             let terms = RequestTerms { told, ..terms(RequestKind::Approval) };
             let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
             let no = RequestEvent::Answer { by: Principal::Person, decision: Decision::Denied { reason: "wait".to_owned() } };
-            let mut state = apply(&RequestState::Pending, &terms, yes, Time(1)).expect("a person may approve");
+            let mut state = apply(&RequestState::Pending, &terms, yes, at(1)).expect("a person may approve");
             if retrieved {
-                state = apply(&state, &terms, RequestEvent::Retrieve, Time(2)).expect("the asker reads");
+                state = apply(&state, &terms, RequestEvent::Retrieve, at(2)).expect("the asker reads");
             }
-            let vetoed = apply(&state, &terms, no, Time(3));
+            let vetoed = apply(&state, &terms, no, at(3));
             if told || retrieved {
                 prop_assert_eq!(vetoed, Err(Denied::Used));
             } else {
@@ -341,7 +347,7 @@ mod tests {
     #[test]
     fn silence_never_approves() {
         let text = |kind, default| {
-            let settled = apply(&RequestState::Pending, &RequestTerms { default, ..terms(kind) }, RequestEvent::Deadline, Time(100));
+            let settled = apply(&RequestState::Pending, &RequestTerms { default, ..terms(kind) }, RequestEvent::Deadline, at(100));
             settled.expect("the deadline has come").answer().map(|answer| (answer.decision.to_text(), answer.by.to_string()))
         };
         let denied = Some(("denied: nobody decided in time".to_owned(), "default".to_owned()));
@@ -356,18 +362,18 @@ mod tests {
     fn what_is_still_under_way_is_not_read() {
         let terms = RequestTerms { held: true, ..terms(RequestKind::Delegation) };
         let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
-        let state = apply(&RequestState::Pending, &terms, yes, Time(1)).expect("a person may approve");
-        assert!(apply(&state, &terms, RequestEvent::Retrieve, Time(2)).is_err());
-        assert!(apply(&state, &RequestTerms { held: false, ..terms }, RequestEvent::Retrieve, Time(2)).is_ok());
+        let state = apply(&RequestState::Pending, &terms, yes, at(1)).expect("a person may approve");
+        assert!(apply(&state, &terms, RequestEvent::Retrieve, at(2)).is_err());
+        assert!(apply(&state, &RequestTerms { held: false, ..terms }, RequestEvent::Retrieve, at(2)).is_ok());
     }
 
     #[test]
     fn an_empty_answer_is_an_answer() {
         let terms = terms(RequestKind::Question);
         let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text(String::new()) };
-        let answered = apply(&RequestState::Pending, &terms, answer, Time(1)).expect("a person may answer");
+        let answered = apply(&RequestState::Pending, &terms, answer, at(1)).expect("a person may answer");
         assert_eq!(answered.answer().map(|a| a.decision.to_text()), Some(String::new()));
-        let retrieved = apply(&answered, &terms, RequestEvent::Retrieve, Time(2)).expect("the asker reads");
-        assert_eq!(apply(&retrieved, &terms, RequestEvent::Retrieve, Time(3)), Ok(retrieved.clone()), "reading again changes nothing");
+        let retrieved = apply(&answered, &terms, RequestEvent::Retrieve, at(2)).expect("the asker reads");
+        assert_eq!(apply(&retrieved, &terms, RequestEvent::Retrieve, at(3)), Ok(retrieved.clone()), "reading again changes nothing");
     }
 }

@@ -9,7 +9,7 @@
 //! request.
 
 use crate::report::Claim;
-use crate::{Denied, Time};
+use crate::{Denied, SteadyTime};
 use std::fmt;
 
 /// Why a run was or is being stopped.
@@ -242,7 +242,7 @@ pub enum RunState {
     Starting,
     Running,
     Stopping(StopReason),
-    Stopped { reason: StopReason, until: Time },
+    Stopped { reason: StopReason, until: SteadyTime },
     Finished(Outcome),
 }
 
@@ -280,7 +280,7 @@ pub struct AttemptEnd {
     /// What the agent's stream said. `None`: it has none, and the exit status decides.
     pub verdict: Option<Verdict>,
     /// When a run that has met a rate limit goes on by itself. `None`: it does not.
-    pub again_at: Option<Time>,
+    pub again_at: Option<SteadyTime>,
     /// The run reported its own failure: never shown as success.
     pub failure_reported: bool,
     /// A blocking request is still pending.
@@ -327,7 +327,7 @@ pub struct Retention {
 /// # Errors
 /// `RunFinished` for anything that happens to a finished run, `WrongState` for what cannot happen
 /// now. The state is unchanged then.
-pub fn apply(state: RunState, event: RunEvent, now: Time, retention: Retention) -> Result<RunState, Denied> {
+pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Retention) -> Result<RunState, Denied> {
     use RunEvent as E;
     use RunState as S;
     let stopped = |reason| S::Stopped { reason, until: now.plus_ms(retention.stopped_ms) };
@@ -486,7 +486,7 @@ mod tests {
             1 => proptest::sample::select(Cause::ALL.to_vec()).prop_map(RunEvent::Refused),
             2 => reason().prop_map(RunEvent::StopAsked),
             2 => (exit(), verdict(), any::<[bool; 4]>()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left])| {
-                let again_at = can_resume.then_some(Time(9));
+                let again_at = can_resume.then_some(SteadyTime(9));
                 RunEvent::Ended(AttemptEnd { exit, verdict, again_at, failure_reported, blocking_request_open, checkpoint_left, can_resume })
             }),
             1 => Just(RunEvent::SupervisorLost),
@@ -512,7 +512,7 @@ mod tests {
         fn a_finished_run_never_changes(events in proptest::collection::vec(event(), 0..60)) {
             let mut state = RunState::Queued;
             for (now, event) in events.into_iter().enumerate() {
-                match apply(state, event, Time(now as i64), KEEP) {
+                match apply(state, event, SteadyTime(now as i64), KEEP) {
                     Ok(next) => {
                         prop_assert!(!state.is_finished());
                         prop_assert!(allowed(state, next), "{state:?} -> {next:?}");
@@ -527,15 +527,15 @@ mod tests {
 
         #[test]
         fn a_cancel_wins_over_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
-            let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), Time(0), KEEP).expect("a cancel is always taken");
+            let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), SteadyTime(0), KEEP).expect("a cancel is always taken");
             let end = AttemptEnd { exit, verdict: None, again_at: None, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
-            prop_assert_eq!(apply(stopping, RunEvent::Ended(end), Time(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
+            prop_assert_eq!(apply(stopping, RunEvent::Ended(end), SteadyTime(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
         }
 
         #[test]
         fn an_open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
             let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
-            let next = apply(RunState::Running, RunEvent::Ended(end), Time(1), KEEP).expect("a running attempt can end");
+            let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(1), KEEP).expect("a running attempt can end");
             prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
         }
     }
@@ -544,7 +544,7 @@ mod tests {
     fn stop_beside_a_request_resumes_when_the_request_is_settled() {
         let blocking = |open, settled| Blocking { open, settled };
         for reason in StopReason::ALL {
-            let state = RunState::Stopped { reason, until: Time(1) };
+            let state = RunState::Stopped { reason, until: SteadyTime(1) };
             let waits = reason == StopReason::Parked || reason.is_announced();
             assert_eq!(awaits_requests(state, blocking(true, false)), waits, "{reason:?}");
             assert_eq!(resumes_now(state, blocking(false, true)), waits, "{reason:?}");
@@ -559,16 +559,16 @@ mod tests {
         let end = AttemptEnd { blocking_request_open: true, can_resume: false, ..end(None) };
         let unanswered = Ok(RunState::Finished(Outcome::Failed(Failure::Unanswered)));
         for state in [RunState::Running, RunState::Stopping(StopReason::Blocker), RunState::Stopping(StopReason::Error)] {
-            assert_eq!(apply(state, RunEvent::Ended(end), Time(0), KEEP), unanswered, "{state:?}");
+            assert_eq!(apply(state, RunEvent::Ended(end), SteadyTime(0), KEEP), unanswered, "{state:?}");
         }
         let plain = AttemptEnd { blocking_request_open: false, ..end };
-        let stopped = Ok(RunState::Stopped { reason: StopReason::Blocker, until: Time(1_000) });
-        assert_eq!(apply(RunState::Stopping(StopReason::Blocker), RunEvent::Ended(plain), Time(0), KEEP), stopped);
+        let stopped = Ok(RunState::Stopped { reason: StopReason::Blocker, until: SteadyTime(1_000) });
+        assert_eq!(apply(RunState::Stopping(StopReason::Blocker), RunEvent::Ended(plain), SteadyTime(0), KEEP), stopped);
     }
 
     #[test]
     fn an_agent_that_is_not_started_for_a_cause_fails_its_run() {
-        let refused = |state| apply(state, RunEvent::Refused(Cause::TooOld), Time(0), KEEP);
+        let refused = |state| apply(state, RunEvent::Refused(Cause::TooOld), SteadyTime(0), KEEP);
         assert_eq!(refused(RunState::Starting), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::TooOld)))));
         assert_eq!(refused(RunState::Stopping(StopReason::Cancelled)), Ok(RunState::Finished(Outcome::Cancelled)));
         assert!(refused(RunState::Running).is_err(), "what runs was started");
@@ -577,8 +577,8 @@ mod tests {
     #[test]
     fn a_failure_that_left_a_checkpoint_can_be_gone_on_with() {
         let end = AttemptEnd { exit: Exit::Code(1), checkpoint_left: true, ..end(None) };
-        let next = apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
-        assert_eq!(next, Ok(RunState::Stopped { reason: StopReason::Error, until: Time(1_000) }));
+        let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
+        assert_eq!(next, Ok(RunState::Stopped { reason: StopReason::Error, until: SteadyTime(1_000) }));
     }
 
     #[test]
@@ -593,7 +593,10 @@ mod tests {
     fn a_claimed_failure_is_never_shown_as_success() {
         for verdict in [None, Some(Verdict::Succeeded)] {
             let end = AttemptEnd { failure_reported: true, ..end(verdict) };
-            assert_eq!(apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP), Ok(RunState::Finished(Outcome::Failed(Failure::Reported))));
+            assert_eq!(
+                apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP),
+                Ok(RunState::Finished(Outcome::Failed(Failure::Reported)))
+            );
         }
     }
 
@@ -611,7 +614,7 @@ mod tests {
 
     #[test]
     fn what_the_stream_says_counts_more_than_the_exit_status() {
-        let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
+        let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
         let failed = AttemptEnd { exit: Exit::Code(0), ..end(Some(Verdict::Failed(Cause::NotSignedIn))) };
         assert_eq!(outcome(failed), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::NotSignedIn)))));
         let succeeded = AttemptEnd { exit: Exit::Signal(15), ..end(Some(Verdict::Succeeded)) };
@@ -621,8 +624,8 @@ mod tests {
     #[test]
     fn a_rate_limit_stops_the_run_until_it_goes_on_by_itself() {
         let limited = end(Some(Verdict::Failed(Cause::RateLimited)));
-        let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), Time(0), KEEP);
-        let until = Time(77);
+        let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
+        let until = SteadyTime(77);
         let stopped = RunState::Stopped { reason: StopReason::RateLimited, until };
         assert_eq!(outcome(AttemptEnd { again_at: Some(until), ..limited }), Ok(stopped));
         assert_eq!(outcome(limited), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::RateLimited)))));

@@ -1,13 +1,144 @@
-//! The one place that reads the wall clock, and how its instants are written for people.
+//! The one place that reads the machine's clocks, and how instants are written for people. What is shown is by the
+//! wall clock; what is due is by the steady clock (see `adjutant_core::steady`), which the hub's store keeps.
 
-use adjutant_core::Time;
+use crate::failpoint;
+use adjutant_core::steady::{Jump, Reading, SteadyClock};
+use adjutant_core::{Moment, SteadyTime, Time};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Returns the wall-clock time.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the wall clock")]
 pub fn now() -> Time {
+    Time(wall().0.saturating_add(failpoint::clock().map_or(0, |set| set.wall_ms)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the wall clock")]
+fn wall() -> Time {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The steady clock of this process' store. Without one, deadlines count by the wall clock.
+static STEADY: Mutex<Option<SteadyClock>> = Mutex::new(None);
+
+fn with_steady<T>(work: impl FnOnce(&mut Option<SteadyClock>) -> T) -> T {
+    work(&mut STEADY.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Reads the machine's clocks.
+#[must_use]
+pub fn reading() -> Reading {
+    let set = failpoint::clock();
+    let (boot_ms, boot) = set.map_or((0, None), |set| (set.boot_ms, Some(set.boot)));
+    Reading {
+        wall: now(),
+        since_boot_ms: since_boot_ms().saturating_add(boot_ms),
+        boot: boot.map_or_else(|| BOOT.clone(), |boot| format!("{}+{boot}", *BOOT)),
+    }
+}
+
+/// Which start of the machine this is, and by which of its boot clocks: a time namespace has its own. Where that
+/// cannot be read, each process counts as a start.
+static BOOT: LazyLock<String> = LazyLock::new(|| {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
+    let namespace = std::fs::read_link("/proc/self/ns/time").map_or_else(|_| String::new(), |link| link.display().to_string());
+    match id {
+        Ok(id) if !id.is_empty() => format!("{id} {namespace}"),
+        _ => {
+            let mut random = [0; 16];
+            getrandom::fill(&mut random).expect("the kernel gives random bytes");
+            format!("unknown {:032x}", u128::from_ne_bytes(random))
+        }
+    }
+});
+
+#[cfg(target_os = "linux")]
+fn since_boot_ms() -> i64 {
+    // Counts on while the machine sleeps.
+    milliseconds(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot_ms() -> i64 {
+    milliseconds(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+fn milliseconds(time: rustix::time::Timespec) -> i64 {
+    time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
+}
+
+/// Returns the time by which deadlines count.
+#[must_use]
+pub fn steady() -> SteadyTime {
+    moment().steady
+}
+
+/// Reads both clocks at once.
+#[must_use]
+pub fn moment() -> Moment {
+    with_steady(|clock| {
+        let reading = reading();
+        let steady = clock.as_ref().map_or(SteadyTime(reading.wall.0), |clock| clock.at(&reading));
+        Moment { wall: reading.wall, steady }
+    })
+}
+
+/// Returns how long it is until a deadline.
+#[must_use]
+pub fn until(due: SteadyTime) -> Duration {
+    Duration::from_millis(u64::try_from(due.ms_since(steady())).unwrap_or(0))
+}
+
+/// Returns what the wall clock shows at a steady time, should it not be set again.
+#[must_use]
+pub fn shown(at: SteadyTime) -> Time {
+    let Moment { wall, steady } = moment();
+    wall.plus_ms(at.0.saturating_sub(steady.0))
+}
+
+/// Begins to count by a store's clock.
+pub fn begin(clock: SteadyClock) {
+    with_steady(|kept| *kept = Some(clock));
+}
+
+/// Takes the clocks' readings in. Returns the clock as it is to be stored, and the jump that was noticed.
+#[must_use]
+pub fn advance() -> Option<(SteadyClock, Option<Jump>)> {
+    with_steady(|clock| {
+        let clock = clock.as_mut()?;
+        let jump = clock.advance(reading());
+        Some((clock.clone(), jump))
+    })
+}
+
+/// Tells whether the store should take the clocks' readings in now, for more than how far they have run.
+#[must_use]
+pub fn is_news() -> bool {
+    with_steady(|clock| clock.as_ref().is_some_and(|clock| clock.is_news(&reading())))
+}
+
+/// Says that the wall clock was set, or what a start of the machine leaves open, while that matters.
+#[must_use]
+pub fn warning() -> Option<String> {
+    let clock = with_steady(|clock| clock.clone())?;
+    let reading = reading();
+    let jump = clock.recent_jump(clock.at(&reading))?;
+    Some(format!("the machine's clock was set {}: deadlines do not follow it", jump_text(jump)))
+}
+
+/// Says by how much the wall clock was set.
+#[must_use]
+pub fn jump_text(jump: Jump) -> String {
+    let way = if jump.by_ms < 0 { "back" } else { "ahead" };
+    let seconds = jump.by_ms.unsigned_abs() / 1000;
+    let span = match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    };
+    format!("{way} by {span}")
 }
 
 /// Writes a time as RFC 3339 in UTC with milliseconds, for instance `2026-11-21T01:02:03.004Z`.

@@ -197,6 +197,7 @@ impl Home {
         self.check()?;
         make_private(&self.dir)?;
         make_private(&self.logs_dir())?;
+        make_private(&self.credentials_dir())?;
         make_private(&self.runs_dir())
     }
 

@@ -3,6 +3,9 @@
 //!
 //! `ADJ_FAILPOINT=<name>=<file>`: the first process that comes to `name` creates `file` and dies
 //! there as by SIGKILL; whoever comes later goes on. The hub and the guard pass the variable on.
+//!
+//! `ADJ_FAILPOINT=clock=<file>`: the clocks are off by what the file says at the time:
+//! `<wall ms> <boot clock ms> <boot>`.
 
 /// Every place, by process.
 pub const NAMES: &[&str] = &[
@@ -37,6 +40,15 @@ pub const NAMES: &[&str] = &[
     // The last fact is on disk, the hub has not got it.
     "supervisor.after_ended",
 ];
+
+/// What a test has set the clocks to, beside what they show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetClock {
+    pub wall_ms: i64,
+    pub boot_ms: i64,
+    /// Another one is another start of the machine.
+    pub boot: String,
+}
 
 /// The variable that arms one of them.
 pub const VARIABLE: &str = "ADJ_FAILPOINT";
@@ -77,9 +89,9 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// For the macro.
+/// Returns the place that is armed, and its file.
 #[cfg(debug_assertions)]
-pub fn reach(name: &str) {
+fn armed() -> Option<&'static (String, String)> {
     use std::sync::OnceLock;
     static ARMED: OnceLock<Option<(String, String)>> = OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "not configuration, and absent from every release build")]
@@ -88,7 +100,30 @@ pub fn reach(name: &str) {
         let (name, file) = value.split_once('=')?;
         Some((name.to_string(), file.to_string()))
     });
-    if let Some((armed, file)) = armed
+    armed.as_ref()
+}
+
+/// Returns what a test has set the clocks to.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn clock() -> Option<SetClock> {
+    let (_, file) = armed().filter(|(name, _)| name == "clock")?;
+    let text = std::fs::read_to_string(file).ok()?;
+    let mut words = text.split_whitespace();
+    Some(SetClock { wall_ms: words.next()?.parse().ok()?, boot_ms: words.next()?.parse().ok()?, boot: words.next()?.to_owned() })
+}
+
+/// Nothing sets the clocks of a release build.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn clock() -> Option<SetClock> {
+    None
+}
+
+/// For the macro.
+#[cfg(debug_assertions)]
+pub fn reach(name: &str) {
+    if let Some((armed, file)) = armed()
         && armed == name
         && std::fs::OpenOptions::new().write(true).create_new(true).open(file).is_ok()
     {

@@ -7,6 +7,7 @@ use super::out::{Ended, Stop, fail, fail_hint};
 use super::style::Style;
 use super::table::{Cell, Column, painted, plain, render};
 use super::{age, chat, decide, look, state, waiting};
+use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{
     AnswerOne, AnswerRequests, Answered, AttentionList, Cancel, ListAttention, ListRequests, MentionView, ReadRequest, RequestView, Resume, Retry,
@@ -348,7 +349,7 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Typed, Stop> {
         line => {
             let choice = Some(line.to_owned()).filter(|line| choices.iter().any(|choice| choice.choice == *line));
             let resolution = Some(line.to_owned()).filter(|_| choice.is_none());
-            cx.hub.call(&Resume { run, resolution, next_step: None, choice }).await?;
+            cx.hub.call(&Resume { run, resolution, next_step: None, choice, env: dispatch_env() }).await?;
             "resumed"
         }
     };
@@ -366,7 +367,7 @@ async fn next_ended(run: &RunView, cx: &Context) -> Result<Typed, Stop> {
     match ask(&format!("Enter to go on, or retry, to start {name} again > "))? {
         None => return Ok(Typed::Ended),
         Some(line) if line.trim() == "retry" => {
-            let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None }).await?;
+            let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None, env: dispatch_env() }).await?;
             cx.out.line(&format!("{} started {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
         }
         Some(_) => cx.out.next(&format!("adj show {name}   or   adj logs {name}"))?,

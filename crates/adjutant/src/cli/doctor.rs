@@ -245,7 +245,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
             checks.push(broken("agents", error.message, fix));
         }
     }
-    checks.push(clock(cx).await);
+    checks.push(clock(cx, view.clock.as_deref()).await);
     checks
 }
 
@@ -271,7 +271,7 @@ fn webhook(hook: &WebhookView) -> Check {
 }
 
 /// The wall clock must not lie behind what the store has seen already.
-async fn clock(cx: &Context) -> Check {
+async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
     let newest = match cx.hub.call(&ListRuns { all: true, limit: Some(1) }).await {
         Ok(list) => list.runs.into_iter().next(),
         Err(error) => return broken("clock", error.message, "adj ps -a must work for this check"),
@@ -283,6 +283,9 @@ async fn clock(cx: &Context) -> Check {
             format!("the newest run is {} in the future: the clock was set back", age::short(ahead)),
             "set the clock right, for instance with NTP",
         );
+    }
+    if let Some(told) = set_lately {
+        return note("clock", told, "set the clock right, for instance with NTP, and see what should have been due meanwhile: adj inbox");
     }
     good("clock", now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }

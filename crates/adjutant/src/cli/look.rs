@@ -34,7 +34,7 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
     let now = now();
     list.runs.sort_by_key(|run| state::look(run, now).rank);
     if cx.out.json {
-        cx.out.list(&list.runs, list.more, &[])?;
+        cx.out.list(&list.runs, list.more, list.clock.as_slice())?;
         return Ok(Exit::Done);
     }
     if args.quiet {
@@ -49,6 +49,9 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
             cx.out.next(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
         }
         return Ok(Exit::Done);
+    }
+    if let Some(warning) = &list.clock {
+        cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("! {warning} (adj doctor)")))?;
     }
     let rows: Vec<Vec<Cell>> = tree(&list.runs).into_iter().map(|(depth, run)| row(run, depth, cx)).collect();
     let since = if cx.out.terminal { "AGE" } else { "CREATED" };

@@ -342,6 +342,7 @@ fn look(hub: &Hub) -> Result<HubView, OpError> {
         pending_requests: counts.pending_requests,
         sqlite_version: crate::store::sqlite_version().to_owned(),
         problems,
+        clock: crate::clock::warning(),
         webhooks: Vec::new(),
     })
 }

@@ -5,8 +5,9 @@
 //! again, under the same id.
 
 use super::Hub;
+use crate::clock;
 use crate::config::Webhook;
-use crate::ops::{OpError, until};
+use crate::ops::OpError;
 use crate::store::Topic;
 use crate::webhook;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ enum Next {
 
 async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
     let Some((delivery, not_before)) = hub.ops.next_delivery(hook)? else { return Ok(Next::Nothing) };
-    let wait = until(not_before);
+    let wait = clock::until(not_before);
     if !wait.is_zero() {
         return Ok(Next::Wait(wait));
     }

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::link::AttemptDir;
-use crate::ops::{AttemptId, Caller, Launch, OpError, Uncounted, until};
+use crate::ops::{AttemptId, Caller, Launch, OpError, Uncounted};
 use crate::process::foreground::own_filtered;
 use crate::process::{spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
@@ -185,13 +185,13 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     loop {
         bells.next_look(None);
         let nap = match hub.ops.settle_due().await {
-            Ok(next) => next.map_or(NAP_MAX, until).min(NAP_MAX),
+            Ok(next) => next.map_or(NAP_MAX, clock::until).min(NAP_MAX),
             Err(error) => {
                 tracing::error!(%error, "deadlines cannot be kept");
                 NAP_MAX
             }
         };
-        bells.next_look(Some(clock::now().plus_ms(i64::try_from(nap.as_millis()).unwrap_or(i64::MAX))));
+        bells.next_look(Some(nap));
         tokio::select! {
             () = bell.heard() => {}
             () = tokio::time::sleep(nap) => {}
@@ -202,8 +202,9 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
 /// Forgets what is old, beginning with what became old while there was no hub.
 pub(super) async fn forget(hub: Arc<Hub>) {
     loop {
-        if let Err(error) = hub.ops.forget_old().await {
-            tracing::error!(%error, "old things cannot be removed");
+        match hub.ops.forget_old().await {
+            Ok(()) => tracing::debug!("old things were looked for"),
+            Err(error) => tracing::error!(%error, "old things cannot be removed"),
         }
         tokio::time::sleep(FORGET_EVERY).await;
     }

@@ -14,7 +14,8 @@ use crate::view::{
 };
 use adjutant_core::signal::{Clarification, Priority, SignalKind, Source};
 use adjutant_core::{
-    Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestNo, RequestState, RunId, Time, chosen, limits,
+    Action, Changes, Decision, Denied, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestNo, RequestState, RunId, SteadyTime, chosen,
+    limits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl Ops {
         let expiry_ms = self.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Ask, "")?;
-            let new = new_question(&run, id, ask, tx.now().plus_ms(expiry_ms));
+            let new = new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms));
             tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))
         };
         let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..asked(tx, &id)? });
@@ -126,7 +127,7 @@ impl Ops {
         }
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = pick::run(tx.connection(), who, Action::Ask, "")?;
-            let news: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.now().plus_ms(expiry_ms))).collect();
+            let news: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms))).collect();
             tx.may_refuse_late()?;
             tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask_together(&run, &news))
         };
@@ -408,7 +409,7 @@ impl Given {
     }
 }
 
-fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: Time) -> NewRequest {
+fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> NewRequest {
     NewRequest {
         id,
         matter: Matter::Question,

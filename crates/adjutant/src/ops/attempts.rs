@@ -515,7 +515,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
             let mut again_at = None;
             if verdict == Some(Verdict::Failed(Cause::RateLimited)) {
                 let times = times_limited(tx.connection(), run.id)?;
-                again_at = terms.patience.goes_on_at(told, times, tx.now());
+                again_at = terms.patience.goes_on_at(told, times, tx.now()).map(|at| tx.steady_at(at));
                 if again_at.is_none() && times > 0 {
                     detail.push_str(&format!("\nit went on by itself {times} times, as often as it may (rate_limits in the configuration)"));
                 }

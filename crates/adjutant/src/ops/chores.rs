@@ -6,7 +6,7 @@ use crate::config::Home;
 use crate::files;
 use crate::store::{KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, newest_of, next_until, run_by_id};
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
-use adjutant_core::{Principal, RunEvent, RunId, RunState, StopReason, Time};
+use adjutant_core::{Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
 use std::collections::BTreeSet;
 
 /// How long webhooks' deliveries are kept and shown that failed for good.
@@ -17,9 +17,13 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn settle_due(&self) -> Result<Option<Time>, OpError> {
+    pub async fn settle_due(&self) -> Result<Option<SteadyTime>, OpError> {
+        if clock::is_news() {
+            // The writer takes it in.
+            self.store.write(|_| Ok(())).await?;
+        }
         let next = self.store.read(next_until)?;
-        if next.is_none_or(|at| at > clock::now()) {
+        if next.is_none_or(|at| at > clock::steady()) {
             return Ok(next);
         }
         let retention = self.retention();
@@ -28,10 +32,10 @@ impl Ops {
                 for settled in tx.settle_due()? {
                     tx.hand_over(&settled, retention)?;
                 }
-                for run in due_estimates(tx.connection(), tx.now())? {
+                for run in due_estimates(tx.connection(), tx.steady())? {
                     tx.set_overdue(&run)?;
                 }
-                for run in due_stopped(tx.connection(), tx.now())? {
+                for run in due_stopped(tx.connection(), tx.steady())? {
                     let event = match run.state {
                         RunState::Stopped { reason: StopReason::RateLimited, .. } => RunEvent::Resumed,
                         _ => RunEvent::Retired,
@@ -45,25 +49,25 @@ impl Ops {
     }
 
     /// Forgets what is old: keys, kept waits, imports that nobody ended, and finished runs past their retention;
-    /// then keeps room free again that was used to stop a run.
+    /// then keeps room free again that was used to stop a run, and removes credentials that nothing needs.
     ///
     /// # Errors
     /// A failure of the store.
     pub async fn forget_old(&self) -> Result<(), OpError> {
         self.store
             .write(|tx| {
-                tx.forget_keys(tx.now().plus_ms(-KEYS_KEPT_MS))?;
-                tx.forget_parked(tx.now().plus_ms(-PARKED_KEPT_MS))?;
+                tx.forget_keys(tx.steady().plus_ms(-KEYS_KEPT_MS))?;
+                tx.forget_parked(tx.steady().plus_ms(-PARKED_KEPT_MS))?;
                 tx.forget_tasks()
             })
             .await?;
         // An import goes on where it was broken off for as long as its keys are known.
-        while self.store.write(|tx| tx.forget_imports(tx.now().plus_ms(-KEYS_KEPT_MS))).await? {}
+        while self.store.write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS))).await? {}
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
             self.clean(&Principal::Person, retention_ms, false).await?;
         }
         self.store.lay_ballast();
-        Ok(())
+        Ok(self.store.sweep_credentials().await?)
     }
 
     /// Renders a run's `.meta.json`, field names as the original protocol has them. It is only a
@@ -110,10 +114,4 @@ pub(super) fn remove_files(home: &Home, runs: &[RunId]) {
             _ => {}
         }
     }
-}
-
-/// How long to wait for an instant that the wall clock names.
-#[must_use]
-pub fn until(at: Time) -> std::time::Duration {
-    std::time::Duration::from_millis(u64::try_from(at.ms_since(clock::now())).unwrap_or(0))
 }

@@ -70,7 +70,7 @@ impl Ops {
                     own_id: None,
                     clarification: None,
                     patience_ms: run.patience_ms,
-                    expires_at: tx.now().plus_ms(expiry_ms),
+                    expires_at: tx.steady().plus_ms(expiry_ms),
                 };
                 Ok(render::request(&tx.as_signal(Some(SignalKind::Delegation), Source::Tool, |tx| tx.ask(&run, &new))?))
             })

@@ -27,7 +27,6 @@ mod webhooks;
 pub use agents::{Asking, VersionSaid, tell_versions, too_old, version_question};
 pub use attempts::{AttemptId, Launch};
 pub use chats::Uncounted;
-pub use chores::until;
 pub use error::{OpError, http_status};
 
 use crate::config::{Config, ConfigError, Home, Stamp};

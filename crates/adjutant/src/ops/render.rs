@@ -46,7 +46,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
     let time = |time: Option<Time>| time.map(rfc3339);
     let reason = match run.state {
         RunState::Stopped { reason: reason @ StopReason::RateLimited, until } => {
-            Some(format!("{}, goes on by itself at {}", reason.word(), rfc3339(until)))
+            Some(format!("{}, goes on by itself at {}", reason.word(), rfc3339(clock::shown(until))))
         }
         RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
         RunState::Finished(Outcome::Failed(failure)) => Some(failure.to_string()),
@@ -76,7 +76,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         attention: super::attention::attention(run),
         resumes_by_itself: super::attention::resumes_by_itself(run),
         resumes_at: match run.state {
-            RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(until)),
+            RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(clock::shown(until))),
             _ => None,
         },
         silent_since: time(run.silent_since()),
@@ -119,7 +119,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         containment: run.containment.clone(),
         swept: run.swept,
         output_left_open: run.output_left_open,
-        active_ms: u64::try_from(run.active_ms_at(clock::now())).unwrap_or(0),
+        active_ms: u64::try_from(run.active_ms_at(clock::steady())).unwrap_or(0),
         estimate_ms: run.estimate_ms.and_then(|ms| u64::try_from(ms).ok()),
         overdue_since: time(run.overdue_since()),
         session: run.session.clone(),
@@ -262,7 +262,7 @@ pub(super) fn request(request: &Request) -> RequestView {
         answer: answer.map(|answer| answer.decision.to_text()),
         answered_by: answer.map(|answer| answer.by.to_string()),
         asked_at: rfc3339(request.asked_at),
-        expires_at: rfc3339(request.expires_at),
+        expires_at: rfc3339(clock::shown(request.expires_at)),
         answered_at: answer.map(|answer| rfc3339(answer.at)),
         retrieved_at: if let RequestState::Retrieved { at, .. } = &request.state { Some(rfc3339(*at)) } else { None },
         ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &request.state { Some(rfc3339(*at)) } else { None },

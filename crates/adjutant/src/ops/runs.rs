@@ -212,7 +212,7 @@ impl Ops {
         Ok(self.store.read(|connection| {
             let page = runs_newest(connection, owner, call.all, limit)?;
             let runs = page.runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<_, _>>()?;
-            Ok(RunList { runs, more: page.more })
+            Ok(RunList { runs, more: page.more, clock: clock::warning() })
         })?)
     }
 
@@ -426,7 +426,7 @@ impl Ops {
     /// The caller may not, or a failure of the store.
     pub async fn clean(&self, who: &Principal, older_than_ms: i64, dry_run: bool) -> Result<Cleaned, OpError> {
         Self::check(who, Action::Clean)?;
-        let before = clock::now().plus_ms(older_than_ms.saturating_neg());
+        let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
         let mut cleaned = Cleaned { runs: Vec::new(), dry_run };
         loop {
             let skip = if dry_run { u32::try_from(cleaned.runs.len()).unwrap_or(u32::MAX) } else { 0 };

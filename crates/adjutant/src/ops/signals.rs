@@ -34,7 +34,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 blocking: question.blocking,
                 by_block: true,
                 patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(terms.expiry_ms),
+                expires_at: tx.steady().plus_ms(terms.expiry_ms),
             });
             let news: Vec<_> = news.collect();
             tx.ask_together(run, &news).map(|_| ())
@@ -57,7 +57,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 own_id: None,
                 clarification: None,
                 patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(terms.expiry_ms),
+                expires_at: tx.steady().plus_ms(terms.expiry_ms),
             };
             tx.ask(run, &new).map(|_| ())
         }
@@ -75,7 +75,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 own_id: None,
                 clarification: None,
                 patience_ms: run.patience_ms,
-                expires_at: tx.now().plus_ms(terms.expiry_ms),
+                expires_at: tx.steady().plus_ms(terms.expiry_ms),
             };
             tx.ask(run, &new).map(|_| ())
         }

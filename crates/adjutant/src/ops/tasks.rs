@@ -47,8 +47,17 @@ impl Ops {
         let wait = serde_json::to_string(&wait).map_err(|error| corrupt(&error))?;
         self.write(caller, move |tx, who| {
             let now = tx.now();
-            let task =
-                Task { id, principal: who.to_string(), wait, status: "working".to_owned(), result: None, created_at: now, updated_at: now, ttl_ms };
+            let task = Task {
+                id,
+                principal: who.to_string(),
+                wait,
+                status: "working".to_owned(),
+                result: None,
+                created_at: now,
+                updated_at: now,
+                ttl_ms,
+                due_at: tx.steady().plus_ms(ttl_ms),
+            };
             tx.start_task(&task)?;
             view(&task, "waiting".to_owned()).map_err(|_| StoreError::Corrupt("task".to_owned()))
         })
@@ -57,7 +66,7 @@ impl Ops {
 
     fn task(&self, who: &Principal, id: &str) -> Result<Task, OpError> {
         let found = self.store.read(|connection| task_by_id(connection, id))?;
-        let alive = |task: &Task| clock::now().ms_since(task.created_at) <= task.ttl_ms;
+        let alive = |task: &Task| clock::steady() <= task.due_at;
         found.filter(|task| task.principal == who.to_string() && alive(task)).ok_or_else(|| Denied::not_found("task", id).into())
     }
 

@@ -9,7 +9,7 @@ use crate::store::{
 };
 use crate::view::{RetryWebhooks, WebhookList, WebhookView, WebhooksRetried};
 use crate::webhook::Message;
-use adjutant_core::{Action, Denied, Principal, Time};
+use adjutant_core::{Action, Denied, Principal, SteadyTime};
 use serde_json::{Value, json};
 
 impl Ops {
@@ -31,7 +31,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn next_delivery(&self, hook: &Webhook) -> Result<Option<(Delivery, Time)>, OpError> {
+    pub fn next_delivery(&self, hook: &Webhook) -> Result<Option<(Delivery, SteadyTime)>, OpError> {
         let next = self.store.read(|connection| next_delivery(connection, &hook.url.to_string()))?;
         Ok(next.map(|delivery| {
             let not_before = delivery.next_at;
@@ -130,7 +130,7 @@ impl Ops {
     /// A failure of the store.
     pub fn webhooks(&self) -> Result<Vec<WebhookView>, OpError> {
         let states = self.store.read(outbox)?;
-        let now = clock::now();
+        let now = clock::steady();
         let view = |url: &str, events: Vec<String>| {
             let place = url.parse::<http::Uri>().ok().and_then(|url| Some(format!("{}://{}", url.scheme_str()?, url.authority()?)));
             let view = WebhookView { place: place.unwrap_or_default(), events, ..WebhookView::default() };
@@ -140,7 +140,7 @@ impl Ops {
                     waiting: *waiting,
                     parked: *parked,
                     dropped: *dropped,
-                    next_try_at: next_at.filter(|at| *at > now).map(rfc3339),
+                    next_try_at: next_at.filter(|at| *at > now).map(|at| rfc3339(clock::shown(at))),
                     problem: problem.clone(),
                     ..view
                 },

@@ -6,7 +6,7 @@
 use super::runs::list;
 use super::{Page, Run, StoreError, Tx};
 use adjutant_core::attention::{Shortfall, Standing, standing};
-use adjutant_core::{EventSeq, Principal, RunId, RunState, StopReason, Time};
+use adjutant_core::{EventSeq, Principal, RunId, RunState, SteadyTime, StopReason};
 use rusqlite::{Connection, params};
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ const NOTIFIED_ELSEWHERE: i64 = i64::MAX;
 
 /// The reasons of stops after which a run stands so, as an SQL list.
 fn reasons(wanted: impl Fn(Standing) -> bool) -> String {
-    let stands = |reason: &StopReason| wanted(standing(RunState::Stopped { reason: *reason, until: Time(0) }, false));
+    let stands = |reason: &StopReason| wanted(standing(RunState::Stopped { reason: *reason, until: SteadyTime(0) }, false));
     let words: Vec<String> = StopReason::ALL.iter().filter(|reason| stands(reason)).map(|reason| format!("'{}'", reason.word())).collect();
     words.join(", ")
 }

@@ -2,10 +2,10 @@
 //! again. A listener hangs its bell up before it looks, so no ring is ever missed.
 
 use adjutant_core::chat::ChatId;
-use adjutant_core::{RequestId, RunId, Time};
+use adjutant_core::{RequestId, RunId};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// What a bell is about.
@@ -37,17 +37,11 @@ pub enum Topic {
     Turns,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Bells {
     hung: Mutex<Hung>,
-    /// When the deadlines will be looked at anyway, in Unix milliseconds.
-    next_look: AtomicI64,
-}
-
-impl Default for Bells {
-    fn default() -> Self {
-        Self { hung: Mutex::default(), next_look: AtomicI64::new(i64::MAX) }
-    }
+    /// When the deadlines will be looked at anyway. `None`: nobody has looked yet.
+    next_look: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -77,15 +71,16 @@ impl Bells {
         self.hung.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
     }
 
-    /// Says when the deadlines will be looked at anyway; `None`: now, so that whatever is set from
+    /// Says in how long the deadlines will be looked at anyway; `None`: now, so that whatever is set from
     /// here on is news.
-    pub fn next_look(&self, at: Option<Time>) {
-        self.next_look.store(at.map_or(i64::MAX, |at| at.0), Ordering::SeqCst);
+    pub fn next_look(&self, after: Option<Duration>) {
+        *self.next_look.lock().unwrap_or_else(PoisonError::into_inner) = after.map(|after| Instant::now() + after);
     }
 
     /// Rings for a deadline that was committed, unless it will be seen in time.
-    pub(super) fn look_by(&self, due: Time) {
-        if due.0 < self.next_look.load(Ordering::SeqCst) {
+    pub(super) fn look_within(&self, due: Duration) {
+        let next_look = *self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
+        if next_look.is_none_or(|next_look| Instant::now() + due < next_look) {
             self.ring([&Topic::Deadline]);
         }
     }
@@ -140,14 +135,14 @@ mod tests {
     fn a_deadline_rings_only_when_it_comes_before_the_next_look() {
         let bells = Arc::new(Bells::default());
         let bell = bells.listen(vec![Topic::Deadline]);
-        let rings = |due| {
-            bells.look_by(Time(due));
+        let rings = |due_s| {
+            bells.look_within(Duration::from_secs(due_s));
             bell.heard().now_or_never().is_some()
         };
-        assert!(rings(5), "nobody has looked yet");
-        bells.next_look(Some(Time(5)));
-        assert!(rings(4) && !rings(5) && !rings(6));
+        assert!(rings(500), "nobody has looked yet");
+        bells.next_look(Some(Duration::from_secs(500)));
+        assert!(rings(400) && !rings(600));
         bells.next_look(None);
-        assert!(rings(6), "it may not be seen by the look under way");
+        assert!(rings(600), "it may not be seen by the look under way");
     }
 }

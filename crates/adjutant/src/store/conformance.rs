@@ -85,7 +85,7 @@ fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewReq
         blocking,
         by_block: false,
         patience_ms: 1,
-        expires_at: clock::now().plus_ms(expires_in_ms),
+        expires_at: clock::steady().plus_ms(expires_in_ms),
     }
 }
 
@@ -306,6 +306,21 @@ fn decide(decision: Decision) -> RequestEvent {
 
 fn no(reason: &str) -> RequestEvent {
     decide(Decision::Denied { reason: reason.to_owned() })
+}
+
+/// An earlier version kept a default for approvals.
+#[tokio::test]
+async fn stored_default_of_an_approval_does_not_count() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let expires_at = clock::steady().plus_ms(-1);
+    let asked = fixture.ask(run.id, NewRequest { expires_at, default: Some("approved".to_owned()), ..approval() }).await.expect("asked");
+    assert_eq!(fixture.store.write(|tx| tx.settle_due()).await.expect("settled").len(), 1);
+    let settled = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
+    assert_eq!(
+        (settled.default, settled.state.answer().map(|answer| answer.decision.to_text())),
+        (None, Some("denied: nobody decided in time".to_owned()))
+    );
 }
 
 #[tokio::test]
@@ -533,6 +548,7 @@ async fn a_kept_wait_ends_once() {
         created_at: now,
         updated_at: now,
         ttl_ms: 60_000,
+        due_at: clock::steady().plus_ms(60_000),
     };
     fixture.store.write(move |tx| tx.start_task(&task)).await.expect("kept");
     let end = |status: &'static str, result: Option<&'static str>| {

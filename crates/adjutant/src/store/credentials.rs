@@ -171,14 +171,19 @@ fn new_id() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A run needs them while an attempt is queued or live, while it goes on by itself, and while a request of it is
-/// open that may start another run. One that stopped for somebody to resume it gets them from whoever does.
-const IN_USE: &str = "SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM runs r JOIN run_inputs i ON i.run = r.id
-    WHERE r.state IN ('queued', 'starting', 'running', 'stopping') OR (r.state = 'finished' AND r.pending > 0)
-      OR (r.state = 'stopped' AND r.stop_reason <> 'paused'
-          AND (r.stop_reason IN ('parked', 'rate_limited') OR r.blocking_pending > 0 OR r.holding > 0))
+/// A run needs them while an attempt is queued or live, while it resumes by itself, and while a delegation of it is
+/// open, whose child gets them too. One that stopped for somebody to resume it gets them from whoever does.
+const IN_USE: &str = "
+  WITH needed (run) AS (
+    SELECT id FROM runs WHERE state IN ('starting', 'running', 'stopping')
+    UNION ALL SELECT id FROM runs WHERE state = 'queued'
+    UNION ALL SELECT id FROM runs WHERE state = 'stopped' AND stop_reason <> 'paused'
+      AND (stop_reason IN ('parked', 'rate_limited') OR blocking_pending > 0 OR holding > 0)
+    UNION ALL SELECT run FROM requests WHERE status = 'pending' AND kind = 'delegation')
+  SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM needed n JOIN run_inputs i ON i.run = n.run
   UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')";
 
+/// Reads which credentials something goes on with.
 pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {
     let sql = format!("SELECT id FROM ({IN_USE}) WHERE id IS NOT NULL");
     Ok(connection.prepare_cached(&sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
@@ -188,10 +193,10 @@ pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreE
 /// still needed get one. The caller is within a transaction.
 pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), StoreError> {
     let vault = Vault::new(home);
-    let needed = "r.state IN ('queued', 'starting', 'running', 'stopping') OR (r.state = 'finished' AND r.pending > 0)
-        OR (r.state = 'stopped' AND r.stop_reason IN ('parked', 'rate_limited'))";
+    let needed = "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited') OR r.holding > 0
+        OR EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id AND q.status = 'pending' AND q.kind = 'delegation')";
     let inputs: Vec<(String, String, bool)> = connection
-        .prepare(&format!("SELECT i.run, i.spec, {needed} FROM run_inputs i JOIN runs r ON r.id = i.run"))?
+        .prepare(&format!("SELECT i.run, i.spec, coalesce({needed}, 0) FROM run_inputs i JOIN runs r ON r.id = i.run"))?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     for (run, text, needed) in inputs {

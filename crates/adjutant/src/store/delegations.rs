@@ -77,7 +77,7 @@ impl Tx<'_> {
         self.prepare(
             "UPDATE runs SET holding = holding + 1, active_ms = active_ms + max(0, ?2 - coalesce(active_since, ?2)), active_since = NULL WHERE id = ?1",
         )?
-        .execute(params![run.to_string(), self.now().0])?;
+        .execute(params![run.to_string(), self.steady().0])?;
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Tx<'_> {
                 "UPDATE runs SET holding = holding - 1,
                  active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = 0 AND holding = 1 THEN ?2 END WHERE id = ?1",
             )?
-            .execute(params![request.run.to_string(), self.now().0])?;
+            .execute(params![request.run.to_string(), self.steady().0])?;
             self.look_by_estimate(request.run)?;
             self.ring(Topic::Queue);
             self.hand_over(&request, retention)?;

@@ -1,7 +1,7 @@
 //! Idempotency: the same call under the same key has one effect and one reply.
 
 use super::{StoreError, Tx};
-use adjutant_core::{Denied, Principal, Time};
+use adjutant_core::{Denied, Principal, SteadyTime};
 use rusqlite::params;
 use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
@@ -110,7 +110,7 @@ impl Tx<'_> {
             who,
             key.body_hash,
             reply,
-            self.now().0
+            self.steady().0
         ])?;
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn forget_keys(&mut self, before: Time) -> Result<(), StoreError> {
+    pub fn forget_keys(&mut self, before: SteadyTime) -> Result<(), StoreError> {
         // Up to the first that is kept: rows are in the order of time.
         self.prepare("DELETE FROM keys WHERE no < coalesce((SELECT no FROM keys WHERE at >= ?1 ORDER BY no LIMIT 1), ?2)")?
             .execute([before.0, i64::MAX])?;

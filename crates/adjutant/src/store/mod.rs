@@ -19,6 +19,7 @@ mod open;
 mod requests;
 mod runs;
 mod search;
+mod steady;
 mod tasks;
 mod trusted;
 mod tx;
@@ -122,6 +123,7 @@ impl Store {
     pub fn open(home: &Home) -> Result<Self, StoreError> {
         let bells = Arc::new(Bells::default());
         let connection = open::writable(home)?;
+        steady::begin(&connection)?;
         let readers = Readers { idle: vec![open::read_only(home)?], open: 1 };
         let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&bells))?;
         let (readers, free, vault) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::Vault::new(home));

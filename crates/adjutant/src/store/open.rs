@@ -281,7 +281,7 @@ mod tests {
 
         let read = |no| request_by_no(&connection, RequestNo(no)).expect("a read").expect("a request");
         assert!(matches!(read(2).state, RequestState::Answered(_)) && matches!(read(3).state, RequestState::Retrieved { .. }));
-        let mut tx = Tx::new(&connection, crate::clock::now(), true);
+        let mut tx = Tx::new(&connection, crate::clock::moment(), true);
         let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text("no".to_owned()) };
         let taken = tx.settle_and_retrieve(&read(1), answer).expect("answered and read at once");
         assert_eq!(read(1).state, taken.state);
@@ -429,7 +429,7 @@ mod tests {
         drop(connection);
 
         let connection = writable(&home).expect("it opens");
-        Tx::new(&connection, crate::clock::now(), true).index_entries().expect("indexed");
+        Tx::new(&connection, crate::clock::moment(), true).index_entries().expect("indexed");
         for index in ["chat_fts", "search_fts"] {
             let check = format!("INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)");
             connection.execute(&check, []).expect("the index holds what it should");

@@ -7,7 +7,7 @@ use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::signal::Clarification;
 use adjutant_core::{
     Answer, AnsweredBy, AttemptNo, Denied, EventKind, EventSeq, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId,
-    Time, limits,
+    SteadyTime, Time, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -46,7 +46,7 @@ pub struct Request {
     pub patience_ms: i64,
     pub state: RequestState,
     pub asked_at: Time,
-    pub expires_at: Time,
+    pub expires_at: SteadyTime,
 }
 
 /// The place of a request among those that were asked together.
@@ -75,7 +75,7 @@ pub struct NewRequest {
     pub blocking: bool,
     pub by_block: bool,
     pub patience_ms: i64,
-    pub expires_at: Time,
+    pub expires_at: SteadyTime,
 }
 
 const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
@@ -131,7 +131,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
     let (told, held) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
     let (place, size) = (row.get(29)?, row.get(30)?);
     let group = row.get::<_, Option<i64>>(26)?.map(|first| Group { first: RequestNo(first), place, size });
-    let (asked_at, expires_at) = (Time(row.get(14)?), Time(row.get(15)?));
+    let (asked_at, expires_at) = (Time(row.get(14)?), SteadyTime(row.get(15)?));
     let decode = || {
         let answer = match (raw.answer, raw.by, answered_at) {
             (Some(answer), Some(by), Some(at)) => {
@@ -476,9 +476,9 @@ impl Tx<'_> {
         )?;
         self.prepare(
             "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,
-             active_ms = active_ms + iif(?2, max(0, ?4 - coalesce(active_since, ?4)), 0), active_since = iif(?2, NULL, active_since) WHERE id = ?1",
+             active_ms = active_ms + iif(?2, max(0, ?5 - coalesce(active_since, ?5)), 0), active_since = iif(?2, NULL, active_since) WHERE id = ?1",
         )?
-        .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0])?;
+        .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;
         Ok(Request {
             id: new.id,
             no,
@@ -535,7 +535,7 @@ impl Tx<'_> {
     /// # Errors
     /// What the rules refuse.
     pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
-        let next = apply(&request.state, &request.terms(), event, self.now())?;
+        let next = apply(&request.state, &request.terms(), event, self.moment())?;
         self.move_on(request, &[next])
     }
 
@@ -545,8 +545,8 @@ impl Tx<'_> {
     /// # Errors
     /// What the rules refuse.
     pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
-        let answered = apply(&request.state, &request.terms(), event, self.now())?;
-        let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.now())?;
+        let answered = apply(&request.state, &request.terms(), event, self.moment())?;
+        let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
         self.move_on(request, &[answered, retrieved])
     }
 
@@ -600,10 +600,10 @@ impl Tx<'_> {
         let was_blocking = i64::from(request.blocking && was_pending == 1);
         self.prepare(
             "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6,
-             active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = ?3 AND holding = 0 THEN coalesce(active_since, ?6) END
+             active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = ?3 AND holding = 0 THEN coalesce(active_since, ?7) END
              WHERE id = ?1",
         )?
-        .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0])?;
+        .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0, self.steady().0])?;
         self.ring(Topic::Request(request.id));
         self.ring(Topic::Answer(request.run, request.id));
         if was_blocking == 1 {
@@ -656,7 +656,7 @@ impl Tx<'_> {
     pub fn settle_due(&mut self) -> Result<Vec<Request>, StoreError> {
         let due: Vec<_> = self
             .prepare(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
-            .query_map([self.now().0], read)?
+            .query_map([self.steady().0], read)?
             .collect::<Result<Vec<_>, _>>()?;
         due.into_iter().map(|request| self.settle(&request?, RequestEvent::Deadline)).collect()
     }

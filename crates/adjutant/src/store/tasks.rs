@@ -1,7 +1,7 @@
 //! Waits that an MCP client polls and comes back to.
 
 use super::{StoreError, Tx};
-use adjutant_core::Time;
+use adjutant_core::{SteadyTime, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// One kept wait. `wait` and `result` are JSON of the interface's own shapes.
@@ -15,6 +15,8 @@ pub struct Task {
     pub created_at: Time,
     pub updated_at: Time,
     pub ttl_ms: i64,
+    /// It is kept until then.
+    pub due_at: SteadyTime,
 }
 
 /// Reads one task.
@@ -23,7 +25,7 @@ pub struct Task {
 /// A failure of the store.
 pub fn task_by_id(connection: &Connection, id: &str) -> Result<Option<Task>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT id, principal, wait, status, result, created_at, updated_at, ttl_ms FROM tasks WHERE id = ?1")?
+        .prepare_cached("SELECT id, principal, wait, status, result, created_at, updated_at, ttl_ms, due_at FROM tasks WHERE id = ?1")?
         .query_row([id], |row| {
             Ok(Task {
                 id: row.get(0)?,
@@ -34,6 +36,7 @@ pub fn task_by_id(connection: &Connection, id: &str) -> Result<Option<Task>, Sto
                 created_at: Time(row.get(5)?),
                 updated_at: Time(row.get(6)?),
                 ttl_ms: row.get(7)?,
+                due_at: SteadyTime(row.get(8)?),
             })
         })
         .optional()?)
@@ -45,8 +48,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn start_task(&mut self, task: &Task) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO tasks (id, principal, wait, status, created_at, updated_at, ttl_ms) VALUES (?1, ?2, ?3, 'working', ?4, ?4, ?5)")?
-            .execute(params![task.id, task.principal, task.wait, self.now().0, task.ttl_ms])?;
+        self.prepare(
+            "INSERT INTO tasks (id, principal, wait, status, created_at, updated_at, ttl_ms, due_at) VALUES (?1, ?2, ?3, 'working', ?4, ?4, ?5, ?6)",
+        )?
+        .execute(params![task.id, task.principal, task.wait, self.now().0, task.ttl_ms, task.due_at.0])?;
         Ok(())
     }
 
@@ -66,7 +71,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_tasks(&mut self) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM tasks WHERE created_at + ttl_ms < ?1")?.execute([self.now().0])?;
+        self.prepare("DELETE FROM tasks WHERE due_at < ?1")?.execute([self.steady().0])?;
         Ok(())
     }
 }

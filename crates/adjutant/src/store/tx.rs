@@ -1,17 +1,17 @@
 //! One transaction: the connection, the time, and which bells to ring once it is durable.
 
 use super::{StoreError, Topic};
-use adjutant_core::Time;
 use adjutant_core::signal::{SignalKind, Source};
+use adjutant_core::{Moment, SteadyTime, Time};
 use rusqlite::{CachedStatement, Connection};
 
 /// A transaction under way. Everything in it has the same time.
 pub struct Tx<'a> {
     connection: &'a Connection,
-    now: Time,
+    now: Moment,
     topics: Vec<Topic>,
     /// The earliest deadline that it sets.
-    due: Option<Time>,
+    due: Option<SteadyTime>,
     /// It is the only call of its transaction.
     alone: bool,
     /// It can be undone without the others of its transaction.
@@ -23,7 +23,7 @@ pub struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    pub(super) fn new(connection: &'a Connection, now: Time, alone: bool) -> Self {
+    pub(super) fn new(connection: &'a Connection, now: Moment, alone: bool) -> Self {
         Self { connection, now, topics: Vec::new(), due: None, alone, has_savepoint: false, happened_at: None, signal: None }
     }
 
@@ -54,9 +54,28 @@ impl<'a> Tx<'a> {
         self.connection
     }
 
+    /// Returns the wall-clock time: for what is shown.
     #[must_use]
     pub fn now(&self) -> Time {
+        self.now.wall
+    }
+
+    /// Returns the time by which deadlines count.
+    #[must_use]
+    pub fn steady(&self) -> SteadyTime {
+        self.now.steady
+    }
+
+    /// Returns the transaction's time on both clocks.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
         self.now
+    }
+
+    /// Returns the deadline that is meant by a time of the wall clock.
+    #[must_use]
+    pub fn steady_at(&self, wall: Time) -> SteadyTime {
+        self.now.steady.plus_ms(wall.0.saturating_sub(self.now.wall.0))
     }
 
     /// Dates what `work` records: it happened at `at`, before the hub learned of it.
@@ -64,7 +83,7 @@ impl<'a> Tx<'a> {
     /// # Errors
     /// What `work` returns.
     pub fn dated<T>(&mut self, at: Time, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let before = self.happened_at.replace(at.min(self.now));
+        let before = self.happened_at.replace(at.min(self.now.wall));
         let done = work(self);
         self.happened_at = before;
         done
@@ -73,7 +92,7 @@ impl<'a> Tx<'a> {
     /// Returns when what is being recorded happened: now, except within [`Tx::dated`].
     #[must_use]
     pub fn happened_at(&self) -> Time {
-        self.happened_at.unwrap_or(self.now)
+        self.happened_at.unwrap_or(self.now.wall)
     }
 
     /// Has a bell rung after the commit.
@@ -82,7 +101,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Has whoever keeps the deadlines look by then.
-    pub(super) fn look_by(&mut self, due: Time) {
+    pub(super) fn look_by(&mut self, due: SteadyTime) {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
     }
 
@@ -107,7 +126,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the bells to ring, and the earliest deadline that was set.
-    pub(super) fn into_news(self) -> (Vec<Topic>, Option<Time>) {
+    pub(super) fn into_news(self) -> (Vec<Topic>, Option<SteadyTime>) {
         (self.topics, self.due)
     }
 

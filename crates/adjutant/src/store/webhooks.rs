@@ -3,7 +3,7 @@
 
 use super::{StoreError, Topic, Tx};
 use adjutant_core::webhook::{Fate, after_failure};
-use adjutant_core::{EventKind, EventSeq, RequestId, RunId, Time};
+use adjutant_core::{EventKind, EventSeq, RequestId, RunId, SteadyTime, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// Most deliveries that wait for one receiver, and most that are kept of those that failed: beyond,
@@ -25,7 +25,7 @@ pub struct Delivery {
     pub by: String,
     pub text: String,
     /// Not before.
-    pub next_at: Time,
+    pub next_at: SteadyTime,
 }
 
 /// How things stand with one receiver.
@@ -36,7 +36,7 @@ pub struct OutboxState {
     pub parked: i64,
     pub dropped: i64,
     /// The first that waits is not tried before.
-    pub next_at: Option<Time>,
+    pub next_at: Option<SteadyTime>,
     /// What went wrong last with something that is still there.
     pub problem: Option<String>,
 }
@@ -62,7 +62,7 @@ pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delive
                 entry: row.get(6)?,
                 by: row.get(7)?,
                 text: row.get(8)?,
-                next_at: Time(row.get(9)?),
+                next_at: SteadyTime(row.get(9)?),
             })
         })
         .optional()?)
@@ -82,7 +82,7 @@ pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
              FROM webhooks w ORDER BY w.url",
         )?
         .query_map([], |row| {
-            let next_at = row.get::<_, Option<i64>>(4)?.map(Time);
+            let next_at = row.get::<_, Option<i64>>(4)?.map(SteadyTime);
             Ok(OutboxState { url: row.get(0)?, waiting: row.get(1)?, parked: row.get(2)?, dropped: row.get(3)?, next_at, problem: row.get(5)? })
         })?
         .collect::<Result<_, _>>()?)
@@ -160,10 +160,11 @@ impl Tx<'_> {
         let Some(attempts) = attempts else { return Ok(()) };
         match after_failure(attempts) {
             Fate::Again { after_ms } => {
-                self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.execute(params![no, self.now().plus_ms(after_ms).0])?;
+                self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().plus_ms(after_ms).0])?;
             }
             Fate::Parked => {
-                self.prepare("UPDATE outbox SET state = 'parked' WHERE no = ?1")?.execute([no])?;
+                // From now on it is the time since which it is parked.
+                self.prepare("UPDATE outbox SET state = 'parked', next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().0])?;
             }
         }
         Ok(())
@@ -177,17 +178,17 @@ impl Tx<'_> {
     pub fn retry_deliveries(&mut self, url: &str) -> Result<u64, StoreError> {
         let again = self
             .prepare("UPDATE outbox SET state = 'waiting', attempts = 0, next_at = 0 WHERE url = ?1 AND (state = 'parked' OR next_at > ?2)")?
-            .execute(params![url, self.now().0])?;
+            .execute(params![url, self.steady().0])?;
         self.ring(Topic::Outbox);
         Ok(u64::try_from(again).unwrap_or(u64::MAX))
     }
 
-    /// Forgets what failed for good and happened before an instant.
+    /// Forgets what has failed for good before an instant.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn forget_parked(&mut self, before: Time) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM outbox WHERE state = 'parked' AND at < ?1")?.execute([before.0])?;
+    pub fn forget_parked(&mut self, before: SteadyTime) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM outbox WHERE state = 'parked' AND next_at < ?1")?.execute([before.0])?;
         Ok(())
     }
 
@@ -241,20 +242,20 @@ mod tests {
         for attempt in 1..10 {
             store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
             let again = next();
-            assert!(again.id == "0" && again.next_at > crate::clock::now(), "the order is kept: attempt {attempt}, {again:?}");
+            assert!(again.id == "0" && again.next_at > crate::clock::steady(), "the order is kept: attempt {attempt}, {again:?}");
         }
         store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
         assert_eq!(next().id, "1");
         assert_eq!((state().parked, state().waiting, state().problem), (1, WAITING_MAX + 4, Some("gone".to_owned())));
         assert_eq!(store.write(|tx| tx.retry_deliveries(URL)).await.expect("written"), 1);
-        assert_eq!((state().parked, state().next_at, next().id), (0, Some(Time(0)), "0".to_owned()), "it is the first again");
+        assert_eq!((state().parked, state().next_at, next().id), (0, Some(SteadyTime(0)), "0".to_owned()), "it is the first again");
         for _ in 0..10 {
             store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
         }
         assert_eq!((state().parked, next().id), (1, "1".to_owned()));
         store.write(|tx| tx.trim_outbox(URL)).await.expect("written");
         assert_eq!((state().waiting, state().dropped, next().id), (WAITING_MAX, 4, "5".to_owned()));
-        store.write(|tx| tx.forget_parked(Time(1))).await.expect("written");
+        store.write(|tx| tx.forget_parked(crate::clock::steady().plus_ms(1))).await.expect("written");
         assert_eq!(state().parked, 0);
         store.write(|tx| tx.set_webhooks(&[])).await.expect("written");
         assert!(store.read(outbox).expect("read").is_empty() && !store.read(has_deliveries).expect("read"));

@@ -1,11 +1,12 @@
 //! The one thread that writes: group commit.
 
 use super::error::is_full;
+use super::steady::Saved;
 use super::{Bells, StoreError, Topic, Tx, open};
 use crate::clock;
 use crate::config::Home;
 use crate::failpoint::failpoint;
-use adjutant_core::Time;
+use adjutant_core::SteadyTime;
 use rusqlite::Connection;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -139,6 +140,7 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
 
 fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, bells: &Bells) {
     let mut connection = Some(connection);
+    let mut saved = Saved::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while let Ok(first) = queue.recv() {
         batch.push(first);
@@ -155,7 +157,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
             }
         }
         let healthy = match &connection {
-            Some(open) => commit(open, &mut batch, bells),
+            Some(open) => commit(open, &mut saved, &mut batch, bells),
             None => {
                 for job in batch.drain(..) {
                     job.refuse(StoreError::Sql("the store cannot be opened".to_owned()));
@@ -164,6 +166,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
             }
         };
         if !healthy {
+            saved.forget();
             // After a failed commit nothing about this connection can be relied on.
             connection = None;
         }
@@ -171,7 +174,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
 }
 
 /// Runs a batch in one transaction. Returns whether the connection is still to be trusted.
-fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells) -> bool {
+fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, bells: &Bells) -> bool {
     if let Err(error) = step(connection, "BEGIN IMMEDIATE") {
         let full = is_full(&error);
         tracing::error!(%error, "no transaction");
@@ -180,9 +183,13 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
         }
         return full;
     }
+    if let Err(error) = saved.keep_up(connection) {
+        // The time that deadlines count is kept in memory meanwhile.
+        tracing::error!(%error, "the clock cannot be stored");
+    }
     let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
     let mut rung: HashSet<Topic> = HashSet::new();
-    let mut due: Option<Time> = None;
+    let mut due: Option<SteadyTime> = None;
     let mut broken: Option<rusqlite::Error> = None;
     // A call that has the transaction for itself is undone with it.
     let alone = batch.len() == 1;
@@ -191,7 +198,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
             job.refuse(error_of(error));
             continue;
         }
-        let mut tx = Tx::new(connection, clock::now(), alone);
+        let mut tx = Tx::new(connection, clock::moment(), alone);
         if job.may_refuse_late()
             && let Err(error) = tx.savepoint()
         {
@@ -236,7 +243,7 @@ fn commit(connection: &Connection, batch: &mut Vec<Box<dyn Job>>, bells: &Bells)
             failpoint!("store.after_commit");
             bells.ring(&rung);
             if let Some(due) = due {
-                bells.look_by(due);
+                bells.look_within(clock::until(due));
             }
             for reply in replies {
                 reply(Ok(()));
@@ -348,7 +355,7 @@ mod tests {
                 insert_and_refuse(3)(tx)
             }),
         ] {
-            assert!(commit(&connection, &mut vec![job], &bells));
+            assert!(commit(&connection, &mut Saved::default(), &mut vec![job], &bells));
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
@@ -361,7 +368,7 @@ mod tests {
         });
         let (early, mut early_reply) = checked(refused);
         let (last, mut last_reply) = call(insert(7));
-        assert!(commit(&connection, &mut vec![first, late, own, early, last], &bells));
+        assert!(commit(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &bells));
         assert!(matches!((first_reply.try_recv(), last_reply.try_recv()), (Ok(Ok(())), Ok(Ok(())))));
         for reply in [&mut late_reply, &mut own_reply, &mut early_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
@@ -376,7 +383,7 @@ mod tests {
         let (first, mut first_reply) = checked(insert(1));
         let (second, mut second_reply) = checked(insert_and_refuse(2));
         let (third, mut third_reply) = checked(insert(3));
-        assert!(!commit(&connection, &mut vec![first, second, third], &Bells::default()));
+        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second, third], &Bells::default()));
         for reply in [&mut first_reply, &mut second_reply, &mut third_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Sql(_)))));
         }
@@ -397,13 +404,13 @@ mod tests {
         // A reference to nothing is found out by the commit.
         let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
         let (second, mut second_reply) = call(refused);
-        assert!(!commit(&connection, &mut vec![first, second], &bells));
+        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second], &bells));
         assert!(matches!(first_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
         assert!(matches!(second_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
 
         assert!(roll_back(&connection));
         let (alone, mut reply) = call(refused);
-        assert!(commit(&connection, &mut vec![alone], &bells));
+        assert!(commit(&connection, &mut Saved::default(), &mut vec![alone], &bells));
         assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
     }
 }

@@ -51,6 +51,9 @@ pub struct HubView {
     /// What is wrong at the moment, for instance a full disk.
     #[serde(default)]
     pub problems: Vec<String>,
+    /// The machine's clock was set lately, and by how much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
     /// For the person only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookView>,

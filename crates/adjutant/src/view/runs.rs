@@ -53,6 +53,9 @@ pub struct RunList {
     /// How many more there are beyond `limit`.
     #[serde(default)]
     pub more: u64,
+    /// The machine's clock was set lately, and by how much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
 }
 
 /// Looks at one run; a run that looks at itself takes its messages. `run` is an id, a name, a unique prefix of either, or `@last`; a worker may

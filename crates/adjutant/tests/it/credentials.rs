@@ -2,33 +2,40 @@
 
 use crate::support::TestHome;
 use adjutant::view::{Call, Dispatch, Resume, Retry};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Writes down the key that it has, and asks once: with `ask` in its task.
+/// Writes down the key that it has, and asks once: with `please-ask` in its task.
 const AGENT: &str = r#"prompt=$(cat)
 id=$(printf '%s' "$prompt" | grep -oE '[0-9a-f]{8}-[0-9a-f-]{27}' | head -n 1)
 printf '%s %s\n' "$CANARY_TOKEN" "$ANTHROPIC_API_KEY" >> ../keys
 case "$prompt" in
 *"CLARIFICATION RESPONSE"* | *"BLOCKER RESOLVED"* | *"STATE RESTORATION"*) echo "went on" ;;
-*" ask "*) printf '[CLARIFICATION_NEEDED]\nagent_id: %s\nreason: which?\n[/CLARIFICATION_NEEDED]\n' "$id" ;;
-*" block "*) printf '[STOP_WORK]\nagent_id: %s\nstop_reason: blocker\ndetails: no disk\n[/STOP_WORK]\n' "$id" ;;
+*please-ask*) printf '[CLARIFICATION_NEEDED]\nagent_id: %s\nreason: which?\n[/CLARIFICATION_NEEDED]\n' "$id" ;;
+*please-block*) printf '[STOP_WORK]\nagent_id: %s\nstop_reason: blocker\ndetails: no disk\n[/STOP_WORK]\n' "$id" ;;
 esac"#;
 
-/// A home with an agent that no vendor makes, and one that Anthropic does.
+/// The same of one that says its version.
+const VENDOR: &str = r#"[ "$1" = --version ] && echo 9.9.9 && exit
+printf '%s\n' "$ANTHROPIC_API_KEY" >> ../keys"#;
+
+/// A home with a hub, agents that no vendor makes, and one that Anthropic does.
 fn home() -> TestHome {
     let home = TestHome::new();
-    let program = home.work().join("../agent");
-    std::fs::write(&program, format!("#!/bin/sh\n{AGENT}\n")).expect("the script can be written");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
-    let command = program.display().to_string();
+    let program = |name: &str, script: &str| {
+        let program = home.work().join("..").join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("the script can be written");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+        program.display().to_string()
+    };
+    let (command, vendor) = (program("agent", AGENT), program("vendor", VENDOR));
     let config = format!(
-        "[agents.own]\nharness = \"plain\"\ncommand = [{command:?}]\n[agents.vendor]\nharness = \"claude\"\ncommand = [{command:?}]\n\
-         [agents.configured]\nharness = \"plain\"\ncommand = [{command:?}]\nenv = {{ ANTHROPIC_API_KEY = \"configured\" }}\n"
+        "[agents.own]\nharness = \"plain\"\ncommand = [{command:?}]\n[agents.vendor]\nharness = \"claude\"\ncommand = [{vendor:?}]\n\
+         [agents.configured]\nharness = \"plain\"\ncommand = [{command:?}]\nenv = {{ ANTHROPIC_API_KEY = \"canary-configured\" }}\n"
     );
     std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    home.ok(&["ps"]);
     home
 }
 
@@ -93,14 +100,14 @@ fn vendors_key_is_gone_when_its_run_has_ended() {
     until_gone(&home, "canary-vendor");
     home.ok(&["stop"]);
     assert_eq!(holding(&home, "canary-vendor"), Vec::<PathBuf>::new());
-    home.ok(&["clean", "--older-than", "0s"]);
+    home.ok(&["clean", "--older-than", "0s", "--yes"]);
     assert_eq!(holding(&home, "canary-vendor"), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn parked_run_keeps_its_key_until_it_has_ended() {
     let home = home();
-    dispatch(&home, "parks", "please ask somebody", "canary-parked");
+    dispatch(&home, "parks", "please-ask", "canary-parked");
     home.until_status("parks", "stopped");
     let held = holding(&home, "canary-parked");
     assert!(held.len() == 1 && held[0].parent() == Some(home.home.dir.join("credentials").as_path()), "only in its own file: {held:?}");
@@ -117,7 +124,7 @@ fn parked_run_keeps_its_key_until_it_has_ended() {
 #[test]
 fn run_that_waits_for_somebody_gets_the_key_of_whoever_resumes_it() {
     let home = home();
-    dispatch(&home, "blocked", "please block now", "canary-first");
+    dispatch(&home, "blocked", "please-block", "canary-first");
     home.until_status("blocked", "stopped");
     until_gone(&home, "canary-first");
     let resume = Resume { run: "blocked".to_owned(), resolution: Some("there is one".to_owned()), env: env("canary-second"), ..Resume::default() };
@@ -135,15 +142,15 @@ fn run_that_waits_for_somebody_gets_the_key_of_whoever_resumes_it() {
 #[test]
 fn key_of_the_configuration_is_read_for_each_attempt() {
     let home = home();
-    home.ok(&["run", "--detach", "-a", "configured", "--name", "conf", "please ask somebody"]);
+    home.ok(&["run", "--detach", "-a", "configured", "--name", "conf", "please-ask"]);
     home.until_status("conf", "stopped");
     let config = home.home.dir.join("config.toml");
-    assert_eq!(holding(&home, "configured\""), [config.clone()], "the store holds none");
-    let rotated = std::fs::read_to_string(&config).expect("the configuration").replace("\"configured\"", "\"rotated\"");
+    assert_eq!(holding(&home, "canary-configured"), [config.clone()], "the store holds none");
+    let rotated = std::fs::read_to_string(&config).expect("the configuration").replace("canary-configured", "canary-rotated");
     std::fs::write(&config, rotated).expect("it can be written");
     home.ok(&["reply", "conf", "this one"]);
     home.finished("conf");
-    assert_eq!(keys(&home), ["configured", "rotated"]);
+    assert_eq!(keys(&home), ["canary-configured", "canary-rotated"]);
 }
 
 #[test]
@@ -162,6 +169,15 @@ fn refused_dispatch_keeps_no_key() {
     };
     assert_eq!(home.call(&call, "again").map(|_| ()).map_err(|error| error.code), Err("invalid".to_owned()));
     assert_eq!(holding(&home, "canary-refused"), Vec::<PathBuf>::new());
-    let view = home.json(&["show", "taken"]);
-    assert_ne!(view, json!(null));
+}
+
+#[test]
+fn credentials_that_nothing_needs_are_removed_by_the_next_hub() {
+    let home = home();
+    home.ok(&["stop"]);
+    // A hub died between writing them and recording their run.
+    let stray = home.home.credentials_dir().join("stray");
+    std::fs::write(&stray, "{\"CANARY_TOKEN\":\"canary-stray\"}").expect("it can be written");
+    home.ok(&["ps"]);
+    until_gone(&home, "canary-stray");
 }

@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("failpoint", &[]),
     ("text", &[]),
     ("tokens", &[]),
-    ("clock", &[]),
+    ("clock", &["failpoint"]),
     ("sock", &[]),
     // Opening what somebody could have replaced.
     ("files", &[]),

@@ -11,6 +11,7 @@ mod approvals;
 mod attention;
 mod chats;
 mod cli;
+mod clocks;
 mod commands;
 mod credentials;
 mod delegation;

@@ -5,8 +5,8 @@ use super::note;
 use super::seat::{Seat, can_see};
 use crate::config::Config;
 use crate::store::{
-    Chat, ChatEntry, DispatchEnv, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages, run_by_id,
-    run_by_ref,
+    Chat, ChatEntry, DispatchEnv, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages,
+    run_by_id, run_by_ref,
 };
 use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
 use adjutant_core::quote::quote_field;

@@ -3,7 +3,7 @@
 use super::{Chat, ChatEntry, Member, Revision, chat_by_id, entries_after, members, revisions_of};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::ChatId;
-use adjutant_core::{Denied, Time};
+use adjutant_core::{Denied, SteadyTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// Entries of an import that nobody ended which are removed in one transaction, so that nobody waits long
@@ -46,7 +46,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn mark_imported(&mut self, chat: ChatId, archived: bool, started_at: i64, last_at: i64, members: &[Member]) -> Result<(), StoreError> {
         self.prepare("UPDATE chats SET imported = 1, archived = ?2, started_at = ?3, last_at = ?4, importing = ?5 WHERE id = ?1")?
-            .execute(params![chat.0, archived, started_at, last_at, self.now().0])?;
+            .execute(params![chat.0, archived, started_at, last_at, self.steady().0])?;
         for member in members {
             let Member { who, name, joined_at, read_seq, mention_seq, said, seen_at } = member;
             self.prepare(
@@ -116,7 +116,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn note_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing IS NOT NULL")?.execute(params![chat.0, self.now().0])?;
+        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing IS NOT NULL")?.execute(params![chat.0, self.steady().0])?;
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn forget_imports(&mut self, before: Time) -> Result<bool, StoreError> {
+    pub fn forget_imports(&mut self, before: SteadyTime) -> Result<bool, StoreError> {
         let left =
             self.prepare("SELECT id FROM chats WHERE importing < ?1 ORDER BY id LIMIT 1")?.query_row([before.0], |row| row.get(0)).optional()?;
         let Some(chat): Option<i64> = left else { return Ok(false) };

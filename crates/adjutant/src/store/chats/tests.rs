@@ -5,7 +5,6 @@ use crate::config::Home;
 use crate::store::*;
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
 use adjutant_core::{AgentName, ClientName, Principal, RunId};
-use std::collections::BTreeMap;
 
 struct Fixture {
     store: Store,
@@ -131,7 +130,7 @@ async fn a_turn_is_begun_once_ended_once_and_one_at_a_time() {
         message,
         hops: 0,
         cwd: "/".to_owned(),
-        env: BTreeMap::new(),
+        env: crate::store::DispatchEnv::default(),
     };
     it.store
         .write(move |tx| {
@@ -204,7 +203,7 @@ async fn what_an_import_left_behind_is_seen_by_nobody_and_goes_after_its_time() 
     };
     assert_eq!(seen(&fixture.store), (1, 1, 1));
 
-    let now = clock::now();
+    let now = clock::steady();
     assert!(!fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(-60_000))).await.expect("looked"), "it is not old yet");
     assert!(fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(60_000))).await.expect("removed"));
     let behind = fixture.store.write(move |tx| {

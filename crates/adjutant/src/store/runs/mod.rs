@@ -17,7 +17,9 @@ use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::report::Claim;
 use adjutant_core::run::OpenRequests;
 use adjutant_core::tree::{Rank, TreeLimits};
-use adjutant_core::{AttemptNo, Cause, Denied, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunName, RunState, StopReason, Time};
+use adjutant_core::{
+    AttemptNo, Cause, Denied, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunName, RunState, SteadyTime, StopReason, Time,
+};
 use rusqlite::{Connection, Row, params};
 
 /// One run as the store has it, without its prompt.
@@ -74,7 +76,7 @@ pub struct Run {
     pub output_left_open: bool,
     /// Its active time, without what is counted since then while it works.
     pub active_ms: i64,
-    pub active_since: Option<Time>,
+    pub active_since: Option<SteadyTime>,
     /// The active time at which it was to be done; when it was past that, and the event that says so.
     pub estimate_ms: Option<i64>,
     pub overdue_at: Option<Time>,
@@ -113,7 +115,7 @@ impl Run {
 
     /// Returns its active time so far, waiting excluded.
     #[must_use]
-    pub fn active_ms_at(&self, now: Time) -> i64 {
+    pub fn active_ms_at(&self, now: SteadyTime) -> i64 {
         self.active_ms + self.active_since.map_or(0, |since| now.ms_since(since))
     }
 
@@ -263,7 +265,7 @@ impl StateRow {
             "starting" => RunState::Starting,
             "running" => RunState::Running,
             "stopping" => RunState::Stopping(reason()?),
-            "stopped" => RunState::Stopped { reason: reason()?, until: Time(self.until_at?) },
+            "stopped" => RunState::Stopped { reason: reason()?, until: SteadyTime(self.until_at?) },
             "finished" => RunState::Finished(match self.outcome.as_deref()? {
                 "succeeded" => Outcome::Succeeded,
                 "cancelled" => Outcome::Cancelled,
@@ -361,7 +363,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         swept: row.get(29)?,
         output_left_open: row.get(30)?,
         active_ms: row.get(31)?,
-        active_since: time(56)?,
+        active_since: row.get::<_, Option<i64>>(56)?.map(SteadyTime),
         estimate_ms: row.get(57)?,
         overdue_at: time(58)?,
         overdue_seq: row.get::<_, Option<i64>>(59)?.map(EventSeq),
@@ -546,7 +548,7 @@ pub fn is_work_ahead(connection: &Connection) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_until(connection: &Connection) -> Result<Option<Time>, StoreError> {
+pub fn next_until(connection: &Connection) -> Result<Option<SteadyTime>, StoreError> {
     let due: Option<i64> = connection
         .prepare_cached(
             "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM requests INDEXED BY requests_inbox WHERE status = 'pending'
@@ -555,14 +557,14 @@ pub fn next_until(connection: &Connection) -> Result<Option<Time>, StoreError> {
                WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL)",
         )?
         .query_row([], |row| row.get(0))?;
-    Ok(due.map(Time))
+    Ok(due.map(SteadyTime))
 }
 
 /// Reads stopped runs whose retention is over.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn due_stopped(connection: &Connection, now: Time) -> Result<Vec<Run>, StoreError> {
+pub fn due_stopped(connection: &Connection, now: SteadyTime) -> Result<Vec<Run>, StoreError> {
     list(connection, "WHERE state = 'stopped' AND until_at <= ?1 LIMIT 500", [now.0])
 }
 
@@ -570,18 +572,18 @@ pub fn due_stopped(connection: &Connection, now: Time) -> Result<Vec<Run>, Store
 ///
 /// # Errors
 /// A failure of the store.
-pub fn due_estimates(connection: &Connection, now: Time) -> Result<Vec<Run>, StoreError> {
+pub fn due_estimates(connection: &Connection, now: SteadyTime) -> Result<Vec<Run>, StoreError> {
     let rest = "WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL
         AND active_since + estimate_ms - active_ms <= ?1 LIMIT 500";
     list(connection, rest, [now.0])
 }
 
-/// Reads finished runs that ended before `before`, oldest first.
+/// Reads runs that have been finished since before `before`, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn old_finished(connection: &Connection, before: Time, limit: u32) -> Result<Vec<Run>, StoreError> {
-    list(connection, "WHERE state = 'finished' AND ended_at < ?1 ORDER BY ended_at LIMIT ?2", params![before.0, limit])
+pub fn old_finished(connection: &Connection, before: SteadyTime, limit: u32) -> Result<Vec<Run>, StoreError> {
+    list(connection, "WHERE state = 'finished' AND settled_at < ?1 ORDER BY settled_at LIMIT ?2", params![before.0, limit])
 }
 
 #[cfg(test)]
@@ -593,7 +595,7 @@ mod tests {
         let mut states = vec![RunState::Queued, RunState::Starting, RunState::Running];
         for reason in StopReason::ALL {
             states.push(RunState::Stopping(reason));
-            states.push(RunState::Stopped { reason, until: Time(5) });
+            states.push(RunState::Stopped { reason, until: SteadyTime(5) });
             states.push(RunState::Finished(Outcome::Failed(Failure::NotResumed(reason))));
         }
         for outcome in [Outcome::Succeeded, Outcome::Cancelled, Outcome::SpawnFailed, Outcome::Lost] {

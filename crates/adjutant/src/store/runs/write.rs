@@ -9,7 +9,7 @@ use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::estimate::duration_ms;
 use adjutant_core::run::{Blocking, Retention, apply, awaits_requests};
 use adjutant_core::tree::has_room;
-use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, Time};
+use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, SteadyTime};
 use rusqlite::{OptionalExtension, params};
 
 /// Most names that are drawn before a dispatch gives up.
@@ -135,7 +135,7 @@ impl Tx<'_> {
     /// # Errors
     /// What the rules refuse.
     pub fn advance(&mut self, run: &Run, event: RunEvent, retention: Retention, by: &str, text: &str) -> Result<Run, StoreError> {
-        let next = apply(run.state, event, self.now(), retention)?;
+        let next = apply(run.state, event, self.steady(), retention)?;
         if next == run.state {
             return Ok(run.clone());
         }
@@ -156,6 +156,7 @@ impl Tx<'_> {
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &described)?;
         let row = StateRow::of(next);
         let ended_at = next.is_finished().then_some(self.happened_at().0);
+        let settled_at = next.is_finished().then_some(self.steady().0);
         let stopped = if matches!(next, RunState::Stopped { .. }) { Some(self.blocking_at_stop(run)?) } else { None };
         // A run that waits for its requests has not ended: it resumes by itself.
         let ends = next.is_finished() || stopped.is_some_and(|blocking| !awaits_requests(next, blocking));
@@ -163,7 +164,7 @@ impl Tx<'_> {
         let changed = self
             .prepare(
                 "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
-                 updated_at = ?9, last_seq = ?10, end_seq = ?11,
+                 updated_at = ?9, last_seq = ?10, end_seq = ?11, settled_at = ?14,
                  active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END
                  WHERE id = ?1 AND state = ?12",
             )?
@@ -180,7 +181,8 @@ impl Tx<'_> {
                 seq.0,
                 ends.then_some(seq.0),
                 run.state.word(),
-                (next == RunState::Running).then_some(self.happened_at().0)
+                (next == RunState::Running).then_some(self.steady_at(self.happened_at()).0),
+                settled_at
             ])?;
         if changed != 1 {
             return Err(StoreError::Corrupt(format!("run {} changed within its transaction", run.id)));
@@ -221,7 +223,7 @@ impl Tx<'_> {
             .query_row([run.to_string()], |row| row.get(0))
             .optional()?;
         if let Some(due) = due {
-            self.look_by(Time(due));
+            self.look_by(SteadyTime(due));
         }
         Ok(())
     }
@@ -327,7 +329,7 @@ impl Tx<'_> {
         let left_ms =
             eta.and_then(|eta| duration_ms(eta).or_else(|| Some(clock::parse_rfc3339(eta.trim())?.ms_since(self.now())).filter(|ms| *ms > 0)));
         if let Some(left_ms) = left_ms {
-            let estimate_ms = self.run(run.id)?.active_ms_at(self.now()).saturating_add(left_ms);
+            let estimate_ms = self.run(run.id)?.active_ms_at(self.steady()).saturating_add(left_ms);
             self.prepare("UPDATE runs SET estimate_ms = ?2, overdue_at = NULL, overdue_seq = NULL WHERE id = ?1")?
                 .execute(params![run.id.to_string(), estimate_ms])?;
             self.look_by_estimate(run.id)?;

@@ -1,0 +1,103 @@
+//! The steady clock as it is stored: one row, written with whatever else is, once a minute at most.
+
+use super::StoreError;
+use crate::clock;
+use adjutant_core::steady::{Away, Jump, Reading, SteadyClock};
+use adjutant_core::{SteadyTime, Time};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// A machine that loses its power loses so much of the time that deadlines have counted, in milliseconds.
+const SAVE_EVERY_MS: i64 = 60 * 1000;
+
+/// Has deadlines count by the clock of a store that was just opened.
+pub(super) fn begin(connection: &Connection) -> Result<(), StoreError> {
+    let reading = clock::reading();
+    let stored = load(connection)?;
+    let mut clock = match &stored {
+        Some(clock) => clock.clone(),
+        None => match last_written(connection)? {
+            Some(last) => SteadyClock::after_wall_clock(last, reading.clone()),
+            None => SteadyClock::new(reading.clone()),
+        },
+    };
+    if let Some(jump) = clock.advance(reading) {
+        report(jump);
+    }
+    if stored.is_none_or(|stored| stored.seen.boot != clock.seen.boot || stored.away != clock.away || stored.jump != clock.jump) {
+        save(connection, &clock)?;
+    }
+    clock::begin(clock);
+    Ok(())
+}
+
+/// Notes for the log that the wall clock was set.
+fn report(jump: Jump) {
+    tracing::warn!(by_ms = jump.by_ms, "the machine's clock was set {}; deadlines do not follow it", clock::jump_text(jump));
+}
+
+/// How far the stored clock is behind, for the one thread that writes.
+#[derive(Debug, Default)]
+pub(super) struct Saved(Option<SteadyClock>);
+
+impl Saved {
+    /// Takes the clocks' readings in, and stores them where it is time to: within the transaction that counts by
+    /// them.
+    pub(super) fn keep_up(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        let Some((clock, jump)) = clock::advance() else { return Ok(()) };
+        if let Some(jump) = jump {
+            report(jump);
+        }
+        let is_due =
+            |saved: &SteadyClock| jump.is_some() || saved.away.is_some() != clock.away.is_some() || clock.now.ms_since(saved.now) >= SAVE_EVERY_MS;
+        if self.0.as_ref().is_none_or(is_due) {
+            save(connection, &clock)?;
+            self.0 = Some(clock);
+        }
+        Ok(())
+    }
+
+    /// Forgets what a transaction stored that was rolled back.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// The time of the newest event, as a store tells it that has counted by the wall clock so far.
+fn last_written(connection: &Connection) -> Result<Option<Time>, StoreError> {
+    Ok(connection.query_row("SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0)).optional()?.map(Time))
+}
+
+fn load(connection: &Connection) -> Result<Option<SteadyClock>, StoreError> {
+    let sql = "SELECT now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed FROM clock";
+    let clock = connection.query_row(sql, [], |row| {
+        let away: (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
+        let jump: (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
+        Ok(SteadyClock {
+            now: SteadyTime(row.get(0)?),
+            seen: Reading { wall: Time(row.get(1)?), since_boot_ms: row.get(2)?, boot: row.get(3)? },
+            away: away.0.zip(away.1).map(|(expected, calm_ms)| Away { expected: Time(expected), calm_ms }),
+            jump: jump.0.zip(jump.1).map(|(by_ms, noticed)| Jump { by_ms, noticed_at: SteadyTime(noticed) }),
+        })
+    });
+    Ok(clock.optional()?)
+}
+
+fn save(connection: &Connection, clock: &SteadyClock) -> Result<(), StoreError> {
+    let SteadyClock { now, seen: Reading { wall, since_boot_ms, boot }, away, jump } = clock;
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO clock (one, now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed)
+             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            now.0,
+            wall.0,
+            since_boot_ms,
+            boot,
+            away.map(|away| away.expected.0),
+            away.map(|away| away.calm_ms),
+            jump.map(|jump| jump.by_ms),
+            jump.map(|jump| jump.noticed_at.0)
+        ])?;
+    Ok(())
+}

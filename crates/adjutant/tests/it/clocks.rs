@@ -1,0 +1,183 @@
+//! The machine's clock is wrong, is set, or the machine is off: no deadline comes early, and each comes in the end.
+
+use crate::support::{Ran, TestHome};
+use adjutant::view::{Dispatch, RunView};
+use serde_json::{Value, json};
+use std::cell::Cell;
+use std::path::PathBuf;
+
+const MINUTE_MS: i64 = 60 * 1000;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+const DAY_MS: i64 = 24 * HOUR_MS;
+const YEAR_MS: i64 = 365 * DAY_MS;
+
+/// A home whose hub reads clocks that can be set.
+struct Machine {
+    home: TestHome,
+    file: PathBuf,
+    ticks: Cell<u32>,
+}
+
+impl Machine {
+    fn new(config: &str) -> Self {
+        let home = TestHome::with_config(config);
+        let file = home.work().join("../clock");
+        let machine = Self { home, file, ticks: Cell::new(0) };
+        machine.set(0, 0, "first");
+        machine
+    }
+
+    /// The wall clock and the boot clock are off by so much, after this start of the machine.
+    fn set(&self, wall_ms: i64, boot_ms: i64, boot: &str) {
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, format!("{wall_ms} {boot_ms} {boot}")).expect("the clock can be set");
+        std::fs::rename(&new, &self.file).expect("the clock can be set");
+    }
+
+    /// Runs a command, which may start the hub.
+    fn adj(&self, args: &[&str]) -> Ran {
+        let mut command = self.home.command(args);
+        command.env("ADJ_FAILPOINT", format!("clock={}", self.file.display())).env("ADJ_LOG", "debug");
+        command.output().expect("adj can be started").into()
+    }
+
+    fn start(&self, name: &str, script: &str) {
+        let ran = self.adj(&["run", "--detach", "-a", "echo", "--name", name, &format!("{script}\n")]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+
+    /// Returns when the hub has looked at the deadlines since.
+    fn tick(&self) {
+        self.ticks.set(self.ticks.get() + 1);
+        let name = format!("tick-{}", self.ticks.get());
+        self.start(&name, "ask \"tick\" default: tock expires: 1s");
+        assert_eq!(self.home.finished(&name)["outcome"], "succeeded", "deadlines go on");
+    }
+
+    /// Starts a hub that finds the clocks like this, and returns when it has removed what it thinks is old.
+    fn restart(&self, wall_ms: i64, boot_ms: i64, boot: &str) {
+        self.home.ok(&["stop"]);
+        let looked = || std::fs::read_to_string(self.home.home.hub_log()).unwrap_or_default().matches("old things were looked for").count();
+        let before = looked();
+        self.set(wall_ms, boot_ms, boot);
+        assert_eq!(self.adj(&["ps"]).code, 0);
+        self.home.until("the new hub has looked for old things", || (looked() > before).then_some(()));
+    }
+
+    fn state_of(&self, question: &str) -> Value {
+        let all = self.home.inbox(&["--all"]);
+        let found = all.as_array().and_then(|all| all.iter().find(|request| request["question"] == question)).cloned();
+        found.unwrap_or_else(|| panic!("nobody asked {question}: {all}"))["status"].clone()
+    }
+}
+
+#[test]
+fn clock_that_is_set_moves_no_deadline_of_a_living_hub() {
+    let machine = Machine::new("");
+    machine.start("asks", "ask \"Go on?\"\ndone");
+    machine.start("seeks", "approve \"drop it\"\ndone");
+    machine.home.until("both are open", || (machine.home.inbox(&[]).as_array().map(Vec::len) == Some(2)).then_some(()));
+    for wall_ms in [20 * MINUTE_MS, 8 * DAY_MS, YEAR_MS, 25 * HOUR_MS, -YEAR_MS] {
+        machine.set(wall_ms, 0, "first");
+        machine.tick();
+        assert_eq!((machine.state_of("Go on?"), machine.state_of("drop it")), (json!("pending"), json!("pending")), "{wall_ms}");
+    }
+    let open = machine.home.inbox(&[])[0].clone();
+    let [asked, expires] = ["asked_at", "expires_at"].map(|name| {
+        let shown = open[name].as_str().and_then(adjutant::clock::parse_rfc3339);
+        shown.unwrap_or_else(|| panic!("no {name} in {open}")).0
+    });
+    let off_ms = expires - asked - (DAY_MS - YEAR_MS);
+    assert!(off_ms.abs() < MINUTE_MS, "what is shown is when the clock will show it, as it is set now: {open}");
+    let told = machine.home.adj(&["ps"]);
+    assert!(told.err.contains("the machine's clock was set back by 366 days: deadlines do not follow it"), "{told:?}");
+    let doctor = machine.adj(&["doctor"]);
+    assert!(doctor.out.contains("! clock") && doctor.out.contains("was set back by 366 days"), "{doctor:?}");
+    machine.set(0, 0, "first");
+    machine.home.ok(&["reply", "asks", "yes"]);
+    machine.home.ok(&["approve", "seeks"]);
+    assert_eq!(machine.home.finished("asks")["outcome"], "succeeded");
+    assert_eq!(machine.home.finished("seeks")["outcome"], "succeeded");
+    let log = std::fs::read_to_string(machine.home.home.hub_log()).expect("a log");
+    assert!(log.contains("the machine's clock was set ahead by 20 min") && log.contains("was set ahead by 365 days"), "{log}");
+}
+
+#[test]
+fn sleep_of_the_machine_counts() {
+    let machine = Machine::new("");
+    machine.start("asks", "ask \"Go on?\" default: no\ndone");
+    machine.home.until("it is open", || (machine.home.inbox(&[]).as_array().map(Vec::len) == Some(1)).then_some(()));
+    machine.set(3 * DAY_MS, 3 * DAY_MS, "first");
+    machine.tick();
+    machine.home.until("its day is over", || (machine.state_of("Go on?") != "pending").then_some(()));
+    assert_eq!(machine.home.finished("asks")["outcome"], "succeeded");
+}
+
+/// One of each that has a deadline: a question that a parked run waits for, a stopped run, a finished one, and a key.
+struct Things<'a> {
+    machine: &'a Machine,
+    keyed: Dispatch,
+    made: RunView,
+}
+
+impl<'a> Things<'a> {
+    fn new(machine: &'a Machine) -> Self {
+        machine.start("asks", "tool ask_parent {\"question\": \"Go on?\", \"wait_s\": 0}\nresume-here\nsay after");
+        machine.home.until_status("asks", "stopped");
+        machine.start("stops", "block STOP_WORK {\"stop_reason\": \"blocker\", \"details\": \"no disk\"}");
+        machine.home.until_status("stops", "stopped");
+        let cwd = machine.home.work().display().to_string();
+        let keyed = Dispatch { agent: "echo".to_owned(), prompt: "say x".to_owned(), cwd, ..Dispatch::default() };
+        let made = machine.home.call(&keyed, "once").expect("it is dispatched");
+        machine.home.finished(&made.name);
+        Self { machine, keyed, made }
+    }
+
+    fn are_there(&self, when: &str) {
+        let Self { machine, keyed, made } = self;
+        assert_eq!(machine.state_of("Go on?"), "pending", "{when}");
+        assert_eq!(machine.home.show("stops")["state"], "stopped", "{when}");
+        assert_eq!(machine.home.show(&made.name)["state"], "finished", "{when}: it is not removed");
+        assert!(!machine.home.log(&made.name).is_empty(), "{when}: nor is its log");
+        let again = machine.home.call(keyed, "once").expect("the same reply");
+        assert_eq!(again.run_id, made.run_id, "{when}: no second effect");
+    }
+}
+
+#[test]
+fn wrong_clock_at_a_start_of_the_hub_removes_nothing() {
+    let machine = Machine::new("finished_retention = \"10d\"\n");
+    let things = Things::new(&machine);
+    for (wall_ms, boot) in [(20 * MINUTE_MS, "first"), (25 * HOUR_MS, "first"), (8 * DAY_MS, "first"), (YEAR_MS, "second"), (-YEAR_MS, "second")] {
+        machine.restart(wall_ms, 0, boot);
+        machine.tick();
+        things.are_there(&format!("{wall_ms} ms off, {boot} start"));
+    }
+    // Right again, and for long enough.
+    machine.set(16 * MINUTE_MS, 16 * MINUTE_MS, "second");
+    machine.tick();
+    machine.set(32 * MINUTE_MS, 32 * MINUTE_MS, "second");
+    machine.tick();
+    things.are_there("the clock is right again");
+    machine.home.ok(&["reply", "asks", "yes"]);
+    assert_eq!(machine.home.finished("asks")["outcome"], "succeeded");
+}
+
+#[test]
+fn time_that_the_machine_was_off_counts_after_a_grace() {
+    let machine = Machine::new("finished_retention = \"5d\"\n");
+    let things = Things::new(&machine);
+    machine.restart(8 * DAY_MS, 0, "second");
+    machine.tick();
+    things.are_there("at the start");
+    machine.set(8 * DAY_MS + 16 * MINUTE_MS, 16 * MINUTE_MS, "second");
+    machine.tick();
+    machine.home.until("its day is over", || (machine.state_of("Go on?") == "expired").then_some(()));
+    assert_eq!(machine.home.show("stops")["state"], "stopped", "one start adds three days at most");
+    machine.home.show(&things.made.name);
+    machine.set(13 * DAY_MS, 5 * DAY_MS, "second");
+    machine.tick();
+    machine.home.until("its week is over", || (machine.home.show("stops")["state"] == "finished").then_some(()));
+    machine.restart(13 * DAY_MS, 5 * DAY_MS, "second");
+    assert_eq!(machine.home.adj(&["show", &things.made.name]).code, 5, "finished runs are removed in the end");
+}
