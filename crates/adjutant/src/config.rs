@@ -196,9 +196,11 @@ impl Home {
     pub fn ensure(&self) -> Result<(), HomeError> {
         self.check()?;
         make_private(&self.dir)?;
-        make_private(&self.logs_dir())?;
-        make_private(&self.credentials_dir())?;
-        make_private(&self.runs_dir())
+        self.directories().iter().try_for_each(|dir| make_private(dir))
+    }
+
+    fn directories(&self) -> [PathBuf; 3] {
+        [self.logs_dir(), self.credentials_dir(), self.runs_dir()]
     }
 
     /// Refuses a directory that holds something else. A home is known by its store or its lock; one that
@@ -220,7 +222,7 @@ impl Home {
         for entry in entries {
             let entry = entry.map_err(io_error)?;
             let path = entry.path();
-            let is_ours = path == self.dir.join("config.toml") || ((path == self.logs_dir() || path == self.runs_dir()) && is_empty(&path));
+            let is_ours = path == self.dir.join("config.toml") || self.directories().contains(&path) && is_empty(&path);
             if !is_ours {
                 foreign.push(entry.file_name().to_string_lossy().into_owned());
             }
