@@ -177,7 +177,8 @@ pub struct RunArgs {
     /// Read the prompt from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     pub file: Option<PathBuf>,
-    /// The task; "-" reads it from standard input
+    /// The task; "-" reads it from standard input. What is piped or redirected into the command beside a
+    /// task is appended to it; </dev/null keeps it out
     pub prompt: Option<String>,
 }
 

@@ -19,6 +19,9 @@ use std::io::{BufRead, Write};
 /// Columns of a chat's title beside what was said in it.
 const TITLE_COLUMNS_MAX: usize = 24;
 
+/// How long one look whether a request is still open stays at the hub.
+const SETTLED_WAIT_MS: u64 = 30_000;
+
 /// Lists what needs the person: requests, oldest first, stopped runs, bad ends, messages in chats.
 pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
     let mut list = cx.hub.call(&ListAttention { run: args.run.clone(), ..ListAttention::default() }).await?;
@@ -310,12 +313,18 @@ async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> 
     if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
         cx.out.line(&cx.out.paint.apply(Style::Dim, &format!("  (open for {} more)", age::short(-seconds))))?;
     }
-    let line = match ask(decide::prompt(oldest))? {
-        None => return Ok(Typed::Ended),
-        Some(line) if line.trim().is_empty() => return Ok(Typed::Nothing),
-        Some(line) => line,
+    let answer = match asked(oldest, cx).await? {
+        Said::Answer(answer) => *answer,
+        Said::Nothing => return Ok(Typed::Nothing),
+        Said::End => return Ok(Typed::Ended),
+        Said::SettledMeanwhile(request) => {
+            cx.out.say(&format!("{} was settled meanwhile: {}", text::line(&request.number), text::line(&look::settled(&request))))?;
+            if !left.is_empty() {
+                cx.out.next("adj next")?;
+            }
+            return Err(Stop::Quiet(Exit::Conflict));
+        }
     };
-    let answer = decide::typed(oldest, &line).map_err(decide::mistyped)?;
     let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
     for request in &answered.requests {
         let chosen = recorded(request);
@@ -384,6 +393,61 @@ async fn next_message(mention: &MentionView, cx: &Context) -> Result<Typed, Stop
         Some(line) => chat::reply(mention, line, cx).await?,
     }
     Ok(Typed::Done(Vec::new()))
+}
+
+/// What came of asking for an answer.
+enum Said {
+    Answer(Box<AnswerOne>),
+    /// An empty line.
+    Nothing,
+    /// The terminal's input has ended.
+    End,
+    /// Somebody else answered, or its deadline came.
+    SettledMeanwhile(Box<RequestView>),
+}
+
+/// Asks for the answer to a request that was shown, for as long as it is open.
+async fn asked(request: &RequestView, cx: &Context) -> Result<Said, Stop> {
+    let mut typed = super::typed::Typed::default();
+    let mut err = std::io::stderr();
+    loop {
+        typed.begin();
+        write!(err, "{}", decide::prompt(request)).and_then(|()| err.flush())?;
+        let line = tokio::select! {
+            biased;
+            settled = settled(request, cx) => {
+                writeln!(err)?;
+                return Ok(Said::SettledMeanwhile(Box::new(settled?)));
+            }
+            line = typed.line_or_end() => line,
+        };
+        let line = line.map_err(|e| match e.kind() {
+            std::io::ErrorKind::InvalidData => fail(codes::INVALID, "what was typed is not UTF-8"),
+            _ => fail(words::IO, format!("cannot read the terminal: {e}")),
+        })?;
+        let Some(line) = line else {
+            writeln!(err)?;
+            return Ok(Said::End);
+        };
+        if line.trim().is_empty() {
+            return Ok(Said::Nothing);
+        }
+        match decide::typed(request, &line) {
+            Ok(answer) => return Ok(Said::Answer(Box::new(answer))),
+            Err(usage) => cx.out.say(usage)?,
+        }
+    }
+}
+
+/// Waits until a request is no longer open.
+async fn settled(request: &RequestView, cx: &Context) -> Result<RequestView, Stop> {
+    let call = ReadRequest { message_id: request.message_id.clone(), wait_ms: SETTLED_WAIT_MS };
+    loop {
+        let now = cx.hub.call(&call).await?;
+        if now.status != "pending" {
+            return Ok(now);
+        }
+    }
 }
 
 /// Asks for one line on the terminal, typed after this was shown; `None` at the end of input.

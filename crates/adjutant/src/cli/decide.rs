@@ -5,7 +5,7 @@ use super::attend;
 use super::attend::named;
 use super::context::{Context, read_text, text_argument};
 use super::exit::{Exit, words};
-use super::out::{Ended, Stop, fail, fail_hint};
+use super::out::{Ended, fail, fail_hint};
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, AttentionList, ChangesView, DecisionWord, RequestView, RunView};
 
@@ -99,14 +99,23 @@ pub fn typed(request: &RequestView, line: &str) -> Result<AnswerOne, &'static st
     Ok(AnswerOne { message_id, decision: Some(decision), reason, content_hash, ..AnswerOne::default() })
 }
 
-/// What `cx` asks for under a request.
-pub fn prompt(request: &RequestView) -> &'static str {
-    if request.kind == "question" { "> " } else { "y, or n and why > " }
+/// Columns of what is decided, where it is repeated behind a long preview.
+const MATTER_COLUMNS_MAX: usize = 60;
+
+/// Returns what is asked behind a request that was shown. It repeats what is decided, since a long preview
+/// has moved that out of sight.
+pub fn prompt(request: &RequestView) -> String {
+    match request.kind.as_str() {
+        "question" => format!("answer {} > ", text::line(&request.number)),
+        _ => format!("{} [y]es / [n]o, reason > ", matter(request)),
+    }
 }
 
-/// Refuses with what can be typed.
-pub fn mistyped(usage: &str) -> Stop {
-    fail(words::USAGE, usage)
+/// Names an approval or a delegation with its matter and its risk, as a question.
+pub fn matter(request: &RequestView) -> String {
+    let what = text::cut(&text::line(&request.question), MATTER_COLUMNS_MAX);
+    let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), MATTER_COLUMNS_MAX))).unwrap_or_default();
+    format!("Approve {} ({what}{risk})?", text::line(&request.number))
 }
 
 #[cfg(test)]

@@ -249,7 +249,7 @@ impl<'a> Follow<'a> {
         let how = match (request.kind.as_str(), request.options.is_empty()) {
             ("question", true) => format!("type the answer to {number}"),
             ("question", false) => format!("type the answer to {number}, or an option's number"),
-            _ => format!("{number}: type y, or n and why"),
+            _ => format!("{} Type y, or n and why", decide::matter(request)),
         };
         let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", decide::way(request)));
         self.typed.begin();

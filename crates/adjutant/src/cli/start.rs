@@ -9,11 +9,13 @@ use super::waiting::{self, wait_for};
 use crate::config::{Config, dispatch_env};
 use crate::text;
 use crate::view::{Dispatch, GetRun, ListAgents, RunView, WaitUntil, codes};
+use rustix::fs::FileType;
 use std::path::Path;
+use std::time::Duration;
 
 /// Gives a task to an agent.
 pub async fn run(args: &RunArgs, cx: &Context) -> Ended {
-    let prompt = prompt(args)?;
+    let prompt = with_input(prompt(args)?, args)?;
     let agent = match &args.agent {
         Some(agent) => agent.clone(),
         None => only_agent(cx).await?,
@@ -157,6 +159,64 @@ fn prompt(args: &RunArgs) -> Result<String, Stop> {
     match &args.prompt {
         Some(prompt) => text_argument(prompt, "the prompt"),
         None => Err(fail_hint(words::USAGE, "there is no prompt", "adj run -a AGENT \"PROMPT\", or -f FILE, or - for standard input")),
+    }
+}
+
+/// How long a pipe may take to bring its first byte.
+const PIPE_WAIT: Duration = Duration::from_secs(5);
+/// The same for a socket: programs that start others leave one open that never brings anything.
+const SOCKET_WAIT: Duration = Duration::from_millis(500);
+
+/// Appends what is piped into the command to its prompt, between fences that it cannot forge.
+fn with_input(prompt: String, args: &RunArgs) -> Result<String, Stop> {
+    if args.prompt.as_deref() == Some("-") || args.file.as_deref() == Some(Path::new("-")) {
+        return Ok(prompt);
+    }
+    let Some(input) = piped_input()? else { return Ok(prompt) };
+    if input.trim().is_empty() {
+        return Ok(prompt);
+    }
+    let longest = input.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let end = if input.ends_with('\n') { "" } else { "\n" };
+    Ok(format!("{prompt}\n\nStandard input ({}):\n\n{fence}\n{input}{end}{fence}\n", text::count(input.len() as u64, "byte", "bytes")))
+}
+
+/// Reads standard input where something is piped or redirected into it: a file, a pipe, a socket. A terminal
+/// and `/dev/null` are none of these.
+fn piped_input() -> Result<Option<String>, Stop> {
+    let stdin = std::io::stdin();
+    let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let wait = match kind {
+        Ok(FileType::RegularFile | FileType::Directory) => None,
+        Ok(FileType::Fifo) => Some(PIPE_WAIT),
+        Ok(FileType::Socket) => Some(SOCKET_WAIT),
+        Ok(_) => return Ok(None),
+        Err(error) => return Err(fail(words::IO, format!("cannot look at standard input: {}", std::io::Error::from(error)))),
+    };
+    if let Some(wait) = wait
+        && !has_input(&stdin, wait)?
+    {
+        // A shell makes its pipes of these, so somebody meant something to come.
+        if matches!(kind, Ok(FileType::Fifo)) {
+            let message = format!("standard input is a pipe that has brought nothing within {} s", wait.as_secs());
+            return Err(fail_hint(words::USAGE, message, "add </dev/null to start without it; or let - read the whole prompt from it"));
+        }
+        return Ok(None);
+    }
+    read_text(stdin.lock(), "what is added to the prompt", "standard input").map(Some)
+}
+
+/// Waits until standard input has something to read or has ended; `false` when the time is over.
+fn has_input(stdin: &std::io::Stdin, wait: Duration) -> Result<bool, Stop> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let limit = Timespec::try_from(wait).map_err(|e| fail(words::IO, e.to_string()))?;
+    loop {
+        match poll(&mut [PollFd::new(stdin, PollFlags::IN)], Some(&limit)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(fail(words::IO, format!("cannot wait for standard input: {}", std::io::Error::from(error)))),
+        }
     }
 }
 

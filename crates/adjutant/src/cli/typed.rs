@@ -14,7 +14,7 @@ pub enum Typed {
     /// Nobody was asked anything yet.
     #[default]
     Unread,
-    Read(mpsc::Receiver<String>),
+    Read(mpsc::Receiver<std::io::Result<String>>),
     Ended,
 }
 
@@ -31,13 +31,27 @@ impl Typed {
 
     /// Waits for the next line; for ever, once the terminal's input has ended.
     pub async fn line(&mut self) -> String {
-        if let Self::Read(lines) = self {
-            if let Some(line) = lines.recv().await {
-                return line;
-            }
-            *self = Self::Ended;
+        match self.line_or_end().await {
+            Ok(Some(line)) => return line,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the terminal cannot be read"),
         }
         std::future::pending().await
+    }
+
+    /// Waits for the next line; `None` at the end of the terminal's input.
+    ///
+    /// # Errors
+    /// The terminal cannot be read, or what was typed is not UTF-8.
+    pub async fn line_or_end(&mut self) -> std::io::Result<Option<String>> {
+        let Self::Read(lines) = self else { return Ok(None) };
+        match lines.recv().await {
+            Some(Ok(line)) => Ok(Some(line)),
+            ended => {
+                *self = Self::Ended;
+                ended.transpose()
+            }
+        }
     }
 }
 
@@ -51,12 +65,12 @@ pub fn forget() {
 
 /// Reads the terminal's lines on a thread of its own: a read cannot be cancelled, and the process
 /// ends without waiting for it.
-fn read_lines() -> mpsc::Receiver<String> {
+fn read_lines() -> mpsc::Receiver<std::io::Result<String>> {
     let (sender, lines) = mpsc::channel(LINES_MAX);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
-            if sender.blocking_send(line).is_err() {
+            let is_over = line.is_err();
+            if sender.blocking_send(line).is_err() || is_over {
                 return;
             }
         }

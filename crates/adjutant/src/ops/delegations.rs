@@ -4,7 +4,7 @@ use super::answers::{bounded, checked_expiry};
 use super::runs::{checked_cwd, checked_prompt, random};
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
-use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, live_in_dir, run_by_id, run_input};
+use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by};
 use crate::view::{AnswerOne, Delegate, RequestView};
 use adjutant_core::estimate;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
@@ -167,12 +167,12 @@ pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decisi
 
 /// A run that waits for its child does nothing in their directory meanwhile.
 fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bool) -> Result<(), StoreError> {
-    for other in live_in_dir(tx.connection(), &new.cwd, new.id)? {
-        let waits = crate::store::run_by_ref(tx.connection(), &other, None)?.holding > 0 || (waits && other == requester);
-        if !waits {
-            let problem = format!("{other} is at work there, and the configuration refuses a second run; approve it with another directory");
-            return Err(Denied::invalid("cwd", problem).into());
+    let others = taken_by(tx.connection(), &new.cwd, new.id)?;
+    match others.iter().find(|other| !(waits && *other == requester)) {
+        None => Ok(()),
+        Some(other) => {
+            let problem = format!("{other} is working in this directory (refuse_shared_directory = true): approve it with another directory");
+            Err(Denied::conflict("cwd", problem).into())
         }
     }
-    Ok(())
 }

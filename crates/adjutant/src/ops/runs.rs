@@ -4,7 +4,7 @@ use super::answers::bounded;
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
 use crate::preset::Preset;
-use crate::store::{KeptCredentials, NewRun, Run, RunInput, StoreError, Tx, live_in_dir, newest_of, run_input, runs_newest, unread_of};
+use crate::store::{Connection, KeptCredentials, NewRun, Run, RunInput, StoreError, Tx, newest_of, run_input, runs_newest, taken_by, unread_of};
 use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
 };
@@ -104,6 +104,17 @@ fn owner_of(who: &Principal) -> Principal {
     who.clone()
 }
 
+/// Refuses a directory that another run works in, or is queued to.
+fn refuse_shared_directory(connection: &Connection, cwd: &str, except: RunId) -> Result<(), StoreError> {
+    match taken_by(connection, cwd, except)?.first() {
+        None => Ok(()),
+        Some(other) => {
+            let problem = format!("{other} is working in this directory (refuse_shared_directory = true): wait for it, or name another directory");
+            Err(Denied::conflict("cwd", problem).into())
+        }
+    }
+}
+
 impl Ops {
     /// Queues a run. Durable when it returns; the hub starts it as soon as a place is free.
     ///
@@ -153,8 +164,8 @@ impl Ops {
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let home = self.home.clone();
         let dispatch = move |tx: &mut Tx<'_>, who: &Principal| {
-            if refuse_shared && let Some(other) = live_in_dir(tx.connection(), &cwd, id)?.first() {
-                return Err(Denied::invalid("cwd", format!("{other} is at work there, and the configuration refuses a second run")).into());
+            if refuse_shared {
+                refuse_shared_directory(tx.connection(), &cwd, id)?;
             }
             if let Some(found) = &found {
                 tx.trust(&cwd, &found.hash, who)?;
@@ -329,7 +340,8 @@ impl Ops {
     pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
-        let (home, retention, tree) = (self.home.clone(), self.retention(), self.config_or_builtin().tree);
+        let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
+        let (tree, refuse_shared) = (config.tree, config.refuse_shared_directory);
         let kept = self.credentials_for(&caller.who, Action::Retry, &call.run, call.env).await?;
         let credentials = kept.id().map(ToOwned::to_owned);
         let retry = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -344,6 +356,9 @@ impl Ops {
             if old.owner == *who {
                 // Who retries it knows how it ended.
                 tx.set_notified(who, &[(old.id, old.last_seq)])?;
+            }
+            if refuse_shared {
+                refuse_shared_directory(tx.connection(), &old.cwd, old.id)?;
             }
             let mut input = run_input(tx.connection(), old.id)?;
             if let Some(prompt) = &call.prompt {

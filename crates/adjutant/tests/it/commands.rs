@@ -3,10 +3,13 @@
 use crate::processes::Mark;
 use crate::support::{Ran, TestHome};
 use serde_json::{Value, json};
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A command that permissions hold for, even when root runs the tests.
 fn without_privileges(command: &Command) -> Command {
@@ -198,4 +201,84 @@ fn program_without_execute_permission_is_not_missing() {
     let agents = home.json(&["agents"]);
     let tool = agents.as_array().expect("a list").iter().find(|agent| agent["name"] == "tool").expect("it is listed").clone();
     assert_eq!(tool["problem_code"], "agent_not_executable");
+}
+
+const CAT: &str = "[agents.cat]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\n";
+
+/// Runs the agent that repeats its prompt, with something on standard input.
+fn run_cat(home: &TestHome, name: &str, stdin: Stdio, prompt: &str) -> Ran {
+    ran(home.command(&["run", "-w", "-a", "cat", "-n", name, prompt]).stdin(stdin))
+}
+
+#[test]
+fn piped_input_is_added_to_the_prompt() {
+    let home = TestHome::with_config(CAT);
+    let (mut theirs, ours) = UnixStream::pair().expect("a pair");
+    theirs.write_all(b"from a socket").expect("written");
+    drop(theirs);
+    assert_eq!(run_cat(&home, "socket", OwnedFd::from(ours).into(), "look at this").code, 0);
+    assert!(home.log("socket").contains("look at this\n\nStandard input (13 bytes):\n\n```\nfrom a socket\n```\n"), "{}", home.log("socket"));
+    let file = home.work().join("diff");
+    std::fs::write(&file, "a\n````\nnot the end\n").expect("a file");
+    let reviewed = run_cat(&home, "from-file", File::open(&file).expect("it opens").into(), "review");
+    assert_eq!(reviewed.code, 0, "{reviewed:?}");
+    assert!(home.log("from-file").contains("`````\na\n````\nnot the end\n`````\n"), "the fence is longer than any in it: {}", home.log("from-file"));
+    let mut child = home.command(&["run", "-d", "-a", "cat", "-n", "pipe", "sum up"]).stdin(Stdio::piped()).spawn().expect("adj starts");
+    child.stdin.take().expect("a pipe").write_all(b"1 2 3\n").expect("written");
+    assert!(child.wait().expect("it ends").success());
+    home.finished("pipe");
+    assert!(home.log("pipe").contains("sum up\n\nStandard input (6 bytes):\n\n```\n1 2 3\n```\n"), "{}", home.log("pipe"));
+    // Nothing comes: nothing is added.
+    assert_eq!(run_cat(&home, "nothing", Stdio::null(), "alone").code, 0);
+    let (empty, end) = std::io::pipe().expect("a pipe");
+    drop(end);
+    assert_eq!(run_cat(&home, "empty", OwnedFd::from(empty).into(), "alone").code, 0);
+    for name in ["nothing", "empty"] {
+        assert!(!home.log(name).contains("Standard input"), "{}", home.log(name));
+    }
+    // As the whole prompt it stays as it is.
+    let whole =
+        home.command(&["run", "-w", "-a", "cat", "-n", "whole", "-"]).stdin(File::open(&file).expect("it opens")).status().expect("adj starts");
+    assert!(whole.code == 0 && !home.log("whole").contains("Standard input"), "{}", home.log("whole"));
+}
+
+#[test]
+fn input_that_cannot_be_added_is_refused() {
+    let home = TestHome::with_config(CAT);
+    let (bytes, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(b"\xff\xfe").expect("written");
+    drop(writer);
+    let refused = run_cat(&home, "bytes", OwnedFd::from(bytes).into(), "look");
+    assert!(refused.code == 2 && refused.err.contains("not UTF-8"), "{refused:?}");
+    let refused = run_cat(&home, "dir", File::open(home.work()).expect("it opens").into(), "look");
+    assert!(refused.code == 1 && refused.err.contains("cannot read what is added to the prompt"), "{refused:?}");
+    assert!(home.json(&["ps", "-a"]).as_array().is_some_and(Vec::is_empty), "nothing was started");
+}
+
+#[test]
+fn input_that_never_ends_does_not_hang_a_run() {
+    let home = TestHome::with_config(CAT);
+    let (pipe, keep_pipe) = std::io::pipe().expect("a pipe");
+    let refused = run_cat(&home, "pipe", OwnedFd::from(pipe).into(), "look");
+    assert!(refused.code == 2 && refused.err.contains("has brought nothing") && refused.err.contains("</dev/null"), "{refused:?}");
+    let (socket, keep_socket) = UnixStream::pair().expect("a pair");
+    assert_eq!(run_cat(&home, "socket", OwnedFd::from(socket).into(), "look").code, 0);
+    drop((keep_pipe, keep_socket));
+}
+
+#[test]
+fn queued_run_takes_its_directory() {
+    let home = TestHome::with_config("refuse_shared_directory = true\nlive_runs_max = 1\n");
+    std::fs::create_dir(home.work().join("elsewhere")).expect("a directory");
+    home.ok(&["run", "-d", "-a", "echo", "-n", "first", "-C", "elsewhere", "hang"]);
+    home.until_status("first", "running");
+    home.ok(&["run", "-d", "-a", "echo", "-n", "second", "hang"]);
+    assert_eq!(home.show("second")["state"], "queued");
+    let refused = home.adj(&["--json", "run", "-d", "-a", "echo", "-n", "third", "hang"]);
+    assert!(refused.code == 7 && refused.err.contains("second is working in this directory"), "{refused:?}");
+    home.ok(&["cancel", "second"]);
+    home.ok(&["run", "-d", "-a", "echo", "-n", "fourth", "hang"]);
+    let retried = home.adj(&["--json", "retry", "second"]);
+    assert!(retried.code == 7 && retried.err.contains("fourth is working"), "{retried:?}");
+    home.ok(&["cancel", "first", "fourth"]);
 }

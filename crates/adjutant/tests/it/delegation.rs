@@ -138,7 +138,7 @@ fn a_delegation_into_a_directory_at_work_is_refused_where_that_is_configured() {
     home.start_agent("stream", "audit", "delegate \"---\\ndone beside\"\nexpect-message\ndelegate \"---\\ndone instead\" [blocks]\ndone all");
     asked(&home, "delegation");
     let refused = home.adj(&["approve", "Q1"]);
-    assert!(refused.code == 2 && refused.err.contains("audit is at work there"), "{refused:?}");
+    assert!(refused.code == 7 && refused.err.contains("audit is working in this directory"), "{refused:?}");
     assert!(children(&home, "audit").is_empty() && home.inbox(&[])[0]["number"] == "Q1", "bad input changes nothing");
     let dir = home.work().join("apart");
     std::fs::create_dir(&dir).expect("a directory");

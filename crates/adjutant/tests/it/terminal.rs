@@ -165,7 +165,7 @@ fn what_was_typed_before_a_request_was_shown_does_not_answer_it() {
     // The second line comes before there is anything that it could be about.
     terminal.types("yes\ny\n");
     terminal.shows("rm -rf build");
-    terminal.shows("Q2: type y, or n and why");
+    terminal.shows("Approve Q2 (delete all)? Type y, or n and why");
     assert_eq!(home.inbox(&[])[0]["status"], "pending");
     terminal.types("y\n");
     terminal.shows("done");
@@ -190,6 +190,42 @@ fn a_typed_line_answers_the_question_that_the_screen_says() {
 }
 
 #[test]
+fn next_notices_a_deadline_while_it_asks() {
+    let home = TestHome::new();
+    home.start("ann", "ask \"Deploy now?\" [options: yes|no] [default: no] [expires: 3s]\nask \"And then?\"\ndone");
+    home.until_status("ann", "waiting_parent_reply");
+    let mut terminal = Terminal::run(&home, &["next"]);
+    terminal.shows("answer Q1 > ");
+    terminal.shows("Q1 was settled meanwhile: \"no\" by default, since nobody answered");
+    assert_eq!(terminal.ends(), Some(7));
+    // Answered elsewhere, it is told as well.
+    home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
+    let mut terminal = Terminal::run(&home, &["next"]);
+    terminal.shows("answer Q2 > ");
+    home.ok(&["reply", "Q2", "rest"]);
+    terminal.shows("Q2 was settled meanwhile: \"rest\" by person");
+    assert_eq!(terminal.ends(), Some(7));
+}
+
+#[test]
+fn long_preview_is_followed_by_what_is_decided() {
+    let home = TestHome::new();
+    let preview: Vec<String> = (1..=120).map(|n| format!("+ line {n}")).collect();
+    home.start("ann", &format!("approve \"apply the patch\" risk: high preview: {}", preview.join("\\n")));
+    home.until_status("ann", "waiting_parent_reply");
+    let mut terminal = Terminal::run(&home, &["next"]);
+    terminal.shows("+ line 120");
+    terminal.shows("Approve Q1 (apply the patch, risk high)? [y]es / [n]o, reason > ");
+    // What decides nothing is asked for again.
+    terminal.types("n\n");
+    terminal.shows("type y, or n and why");
+    terminal.shows("reason > ");
+    terminal.types("n not on a Friday\n");
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(answers(&home), ["denied: not on a Friday"]);
+}
+
+#[test]
 fn a_yes_to_one_request_is_none_to_the_next() {
     let home = TestHome::new();
     home.start("ann", "approve \"first\" preview: touch a");
@@ -198,7 +234,7 @@ fn a_yes_to_one_request_is_none_to_the_next() {
     home.until_status("bob", "waiting_parent_reply");
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("touch a");
-    terminal.shows("y, or n and why > ");
+    terminal.shows("Approve Q1 (first)? [y]es / [n]o, reason > ");
     terminal.types("y\ny\n");
     terminal.shows("Q1");
     assert_eq!(terminal.ends(), Some(0));

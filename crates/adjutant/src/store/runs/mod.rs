@@ -479,6 +479,21 @@ pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<
         .collect::<Result<_, _>>()?)
 }
 
+/// Reads the names of other runs that are at work in a directory or queued to be. A run that waits for its
+/// child does nothing there meanwhile.
+///
+/// # Errors
+/// A failure of the store.
+pub fn taken_by(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
+             ORDER BY no LIMIT 20",
+        )?
+        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
 /// Reads the ids and names of other runs that are at work in a directory, or will be to answer in a chat. A
 /// run that waits for its child does nothing there meanwhile.
 ///
