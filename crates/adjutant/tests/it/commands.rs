@@ -237,8 +237,7 @@ fn piped_input_is_added_to_the_prompt() {
         assert!(!home.log(name).contains("Standard input"), "{}", home.log(name));
     }
     // As the whole prompt it stays as it is.
-    let whole =
-        home.command(&["run", "-w", "-a", "cat", "-n", "whole", "-"]).stdin(File::open(&file).expect("it opens")).status().expect("adj starts");
+    let whole = run_cat(&home, "whole", File::open(&file).expect("it opens").into(), "-");
     assert!(whole.code == 0 && !home.log("whole").contains("Standard input"), "{}", home.log("whole"));
 }
 
