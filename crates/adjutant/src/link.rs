@@ -216,12 +216,15 @@ pub struct Saw {
     /// One for each path that the report names. `None`: nobody has looked.
     #[serde(default)]
     pub files: Option<Vec<SawFile>>,
-    /// What git calls changed in the run's directory. `None`: no repository, or nobody has looked.
+    /// What changed in the run's directory, by git. `None`: no repository, or nobody has looked.
     #[serde(default)]
     pub changed: Option<Vec<String>>,
     /// There are more than those.
     #[serde(default)]
     pub changed_cut: bool,
+    /// They changed since the attempt's start. Otherwise they are all that differs from what is committed.
+    #[serde(default)]
+    pub changed_since_start: bool,
     #[serde(default)]
     pub acceptance: Option<SawAcceptance>,
 }

@@ -183,7 +183,13 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("criteria", run.criteria.as_deref())?;
     field("summary", run.summary.as_deref().filter(|_| run.report.is_none()))?;
     let more = if run.changed_files_more { ", …" } else { "" };
-    field("changed", run.changed_files.as_ref().map(|files| format!("{}{more}", files.join(", "))).as_deref())?;
+    let whose = match (run.changed_before_too, run.changed_beside.as_slice()) {
+        (true, _) => " (all that is not committed; what was changed before it started is not known)".to_owned(),
+        (false, []) => String::new(),
+        (false, others) => format!(" (while it ran; {} worked here too)", others.join(", ")),
+    };
+    let changed = run.changed_files.as_ref().filter(|files| !files.is_empty());
+    field("changed", changed.map(|files| format!("{}{more}{whose}", files.join(", "))).as_deref())?;
     field("remark", run.annotation.as_deref())?;
     field(
         "ignored",

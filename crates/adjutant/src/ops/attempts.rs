@@ -410,7 +410,7 @@ impl Ops {
             Ok(Closing {
                 files: report.as_ref().filter(|_| ends || leaves).map(|report| named_files(&report.deliverables)),
                 accept: ends && !measure_of(connection, run.id)?.1.is_empty(),
-                changed: leaves || (ends && report.is_some()),
+                changed: leaves || matches!(run.state, RunState::Starting | RunState::Running),
             })
         })?)
     }
@@ -572,8 +572,28 @@ fn looked(tx: &mut Tx<'_>, run: &Run, saw: &Saw) -> Result<(), StoreError> {
     if run.state.is_finished() {
         return Ok(());
     }
-    let text = serde_json::to_string(saw).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let saw = with_earlier(tx, run, saw.clone())?;
+    let text = serde_json::to_string(&saw).map_err(|error| StoreError::Corrupt(error.to_string()))?;
     tx.set_saw(run.id, &text)
+}
+
+/// Most changed files that are kept of all attempts together.
+const CHANGED_MAX: usize = 500;
+
+/// Adds what earlier attempts changed: each sees only what changed since its own start.
+fn with_earlier(tx: &Tx<'_>, run: &Run, mut saw: Saw) -> Result<Saw, StoreError> {
+    if run.attempt.0 <= 1 || (saw.changed.is_some() && !saw.changed_since_start) {
+        return Ok(saw);
+    }
+    let (_, earlier) = report_of(tx.connection(), run.id)?;
+    let Some(earlier) = super::reports::saw_of(earlier, run.id)? else { return Ok(saw) };
+    let Some(files) = earlier.changed else { return Ok(saw) };
+    saw.changed_since_start = earlier.changed_since_start;
+    let mut all: std::collections::BTreeSet<String> = files.into_iter().collect();
+    all.extend(saw.changed.take().unwrap_or_default());
+    saw.changed_cut |= earlier.changed_cut || all.len() > CHANGED_MAX;
+    saw.changed = Some(all.into_iter().take(CHANGED_MAX).collect());
+    Ok(saw)
 }
 
 /// Settles an attempt whose agent had ended when its supervisor died over looking at the rest: the

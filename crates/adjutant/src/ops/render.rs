@@ -109,6 +109,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         acceptance: None,
         changed_files: None,
         changed_files_more: false,
+        changed_before_too: false,
+        changed_beside: Vec::new(),
         annotation: run.annotation.clone(),
         ignored_signals: run.ignored_why.clone().map(|last| IgnoredView { count: u64::try_from(run.ignored).unwrap_or(0), last }),
         checkpoint: run.checkpoint.as_ref().map(checkpoint),

@@ -158,7 +158,7 @@ fn take_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Claim>
 }
 
 /// Reads what was seen of a run's work, where somebody has looked.
-fn saw_of(text: Option<String>, run: RunId) -> Result<Option<Saw>, StoreError> {
+pub(super) fn saw_of(text: Option<String>, run: RunId) -> Result<Option<Saw>, StoreError> {
     text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("what was seen of run {run}: {error}")))).transpose()
 }
 
@@ -204,6 +204,7 @@ pub(super) fn add_report(connection: &Connection, run: &Run, view: &mut RunView)
     view.acceptance = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(|seen| acceptance_view(seen, &accept));
     view.changed_files = saw.as_ref().and_then(|saw| saw.changed.clone());
     view.changed_files_more = saw.as_ref().is_some_and(|saw| saw.changed_cut);
+    view.changed_before_too = saw.as_ref().is_some_and(|saw| saw.changed.is_some() && !saw.changed_since_start);
     view.report = report.map(|report| report_view(report, run, saw.as_ref()));
     if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
         // The agent claims success, and the dispatcher's own measure says otherwise.

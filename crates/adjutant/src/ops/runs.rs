@@ -4,7 +4,9 @@ use super::answers::bounded;
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
 use crate::preset::Preset;
-use crate::store::{Connection, KeptCredentials, NewRun, Run, RunInput, StoreError, Tx, newest_of, run_input, runs_newest, taken_by, unread_of};
+use crate::store::{
+    Connection, KeptCredentials, NewRun, Run, RunInput, StoreError, Tx, beside, newest_of, run_input, runs_newest, taken_by, unread_of,
+};
 use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
 };
@@ -236,6 +238,9 @@ impl Ops {
         let (run, mut view) = self.store.read(|connection| {
             let run = pick::run(connection, who, Action::See, &call.run)?;
             let mut view = render::run(connection, &self.home, &run)?;
+            if view.changed_files.as_ref().is_some_and(|files| !files.is_empty()) {
+                view.changed_beside = beside(connection, &run)?;
+            }
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
             view.settled_more = left_out > 0;

@@ -26,14 +26,16 @@ pub struct Closer<'a> {
     pub client: Client,
     /// The run has called us, so that it may have reported something.
     pub has_called: Arc<AtomicBool>,
+    /// The repository at the attempt's start. `None`: there is none, or that is not known.
+    pub tree: Option<git::Tree>,
 }
 
 impl Closer<'_> {
-    /// Tells whether there can be anything to look at: the run has spoken, was stopped, or is measured
-    /// by a command.
+    /// Tells whether there can be anything to look at: the run has spoken, was stopped, is measured by a
+    /// command, or works in a repository.
     #[must_use]
     pub fn may_look(&self, stopped: bool, signals: u32) -> bool {
-        stopped || signals > 0 || !self.order.accept.is_empty() || self.has_called.load(Ordering::Relaxed)
+        stopped || signals > 0 || !self.order.accept.is_empty() || self.tree.is_some() || self.has_called.load(Ordering::Relaxed)
     }
 
     /// Asks the hub what is to be looked at. Every fact was taken before.
@@ -59,9 +61,9 @@ impl Closer<'_> {
             saw.files = Some(files);
         }
         if closing.changed
-            && let Some((changed, cut)) = git::changed(self.order).await
+            && let Some(git::Changes { files, cut, since_start }) = git::changed(self.order, self.tree.as_ref()).await
         {
-            (saw.changed, saw.changed_cut) = (Some(changed), cut);
+            (saw.changed, saw.changed_cut, saw.changed_since_start) = (Some(files), cut, since_start);
         }
         if closing.accept && !self.order.accept.is_empty() {
             saw.acceptance = Some(self.accept(time_left, orders).await);

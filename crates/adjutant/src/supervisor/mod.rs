@@ -122,6 +122,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
+    let tree = git::at_start(&order, &orders).await;
     failpoint!("supervisor.before_marker");
     let marked = match mark_started(dir) {
         Ok(()) => above.await.map_err(io::Error::other).and_then(|synced| synced),
@@ -145,7 +146,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let closer = Closer { order: &order, client: client.clone(), has_called };
+    let closer = Closer { order: &order, client: client.clone(), has_called, tree };
     let begun = Begun { journal, worker, orders, delivered, guard, client, dialogue, pulse };
     let (mut journal, mut logs) = Attempt::new(&order, begun).run(pump, &closer).await;
     tell_last(&mut journal).await;

@@ -301,12 +301,20 @@ pub struct RunView {
     /// What came of the acceptance command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<AcceptanceView>,
-    /// What git called changed in its directory when its last attempt ended, whoever changed it.
+    /// The files that changed in its directory, by git, while its attempts ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_files: Option<Vec<String>>,
     /// There are more than those.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed_files_more: bool,
+    /// What was changed before it started is not known: `changed_files` is all that differs from what is
+    /// committed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changed_before_too: bool,
+    /// Runs that worked in its directory at the same time, where a run is looked at alone: each file may be
+    /// theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_beside: Vec<String>,
     /// What can be chosen for `resume`, where an error or a limit stopped it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<ChoiceView>,

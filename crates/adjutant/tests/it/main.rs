@@ -9,6 +9,7 @@
 mod agents;
 mod approvals;
 mod attention;
+mod changes;
 mod chats;
 mod cli;
 mod clocks;

@@ -494,6 +494,23 @@ pub fn taken_by(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec
         .collect::<Result<_, _>>()?)
 }
 
+/// Reads the names of runs that had an attempt in or around a run's directory while it had one.
+///
+/// # Errors
+/// A failure of the store.
+pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT r.name FROM runs r WHERE r.id <> ?1
+             AND (r.cwd = ?2 OR substr(r.cwd, 1, length(?2) + 1) = ?2 || '/' OR substr(?2, 1, length(r.cwd) + 1) = r.cwd || '/')
+             AND EXISTS (SELECT 1 FROM attempts a, attempts m WHERE a.run = r.id AND m.run = ?1 AND a.started_at IS NOT NULL AND m.started_at IS NOT NULL
+                         AND (m.ended_at IS NULL OR a.started_at <= m.ended_at) AND (a.ended_at IS NULL OR a.ended_at >= m.started_at))
+             ORDER BY r.no LIMIT 20",
+        )?
+        .query_map(params![run.id.to_string(), run.cwd], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
 /// Reads the ids and names of other runs that are at work in a directory, or will be to answer in a chat. A
 /// run that waits for its child does nothing there meanwhile.
 ///
