@@ -802,9 +802,50 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
     Ok(total)
 }
 
+/// Writes a duration as [`duration_ms`] reads it, without losing any of it.
+#[must_use]
+pub fn duration_text(ms: i64) -> String {
+    let mut rest = ms.max(0);
+    let mut text = String::new();
+    for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")] {
+        if rest >= unit {
+            text.push_str(&format!("{}{name}", rest / unit));
+            rest %= unit;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_written_as_they_are_read() {
+        for (ms, text) in [(0, "0s"), (250, "250ms"), (90_000, "1m30s"), (5_400_000, "1h30m"), (86_400_000, "1d"), (3_000, "3s")] {
+            assert_eq!((duration_text(ms).as_str(), duration_ms(text)), (text, Ok(ms)));
+        }
+    }
+
+    #[test]
+    fn configuration_page_documents_every_key() {
+        let page = include_str!("../../../docs/configuration.md");
+        let agent = "[agents.x]\nharness = \"plain\"\n";
+        let tables = ["", "[delegation]\n", "[rate_limits]\n", agent, "[chats]\n", "[chats.templates.x]\n", "[[webhooks]]\n", "[presets.x]\n"];
+        let mut keys = 0;
+        for table in tables {
+            // The refusal of a key that there is not names all that there are.
+            let Err(refusal) = toml::from_str::<FileConfig>(&format!("{table}no_such_key = 1\n")) else { panic!("{table:?} takes any key") };
+            let message = refusal.message();
+            let (_, known) = message.split_once("expected").unwrap_or_else(|| panic!("{message}"));
+            for key in known.split('`').skip(1).step_by(2) {
+                keys += 1;
+                let is_table = [format!("`[{key}"), format!("`[[{key}")].iter().any(|head| page.contains(head.as_str()));
+                assert!(is_table || page.contains(&format!("`{key}`")), "{table:?} {key} is not in docs/configuration.md");
+            }
+        }
+        assert!(keys > 55, "{keys}");
+    }
 
     #[test]
     fn durations_are_read_with_their_units() {

@@ -6,14 +6,14 @@ use super::exit::Exit;
 use super::out::{Ended, Out, Stop, fail_hint};
 use super::style::Style;
 use crate::client::VERSION;
-use crate::config::{Config, Home, Template, Window, dispatch_env};
+use crate::config::{AgentEntry, Config, Home, Template, Webhook, Window, dispatch_env, duration_text};
 use crate::preset::Preset;
 use crate::text;
 use crate::view::{ListAgents, codes};
 use adjutant_core::chat::Budget;
 use adjutant_core::rate_limit::Patience;
 use adjutant_core::tree::TreeLimits;
-use adjutant_core::{AgentName, AgentSpec, HarnessKind};
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
 use serde_json::{Map, Value, json};
 
 /// Greets: what was found, and three commands to try.
@@ -63,12 +63,9 @@ fn paths(home: &Home, out: &Out) -> Ended {
 
 fn show(home: &Home, out: &Out) -> Ended {
     let config = load(home)?;
-    let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), |ms| super::age::short(ms / 1000));
-    let agents: Vec<_> = config
-        .agents
-        .iter()
-        .map(|(name, entry)| json!({"name": name.as_str(), "harness": harness(&entry.spec), "command": entry.spec.command, "args": entry.spec.args, "description": entry.spec.description, "source": entry.source}))
-        .collect();
+    let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), duration_text);
+    let agents: Vec<Value> = config.agents.iter().map(|(name, entry)| agent(name, entry)).collect();
+    let webhooks: Vec<Value> = config.webhooks.iter().map(webhook).collect();
     if out.json {
         out.data(&json!({
             "path": config.path,
@@ -87,6 +84,7 @@ fn show(home: &Home, out: &Out) -> Ended {
             "chats": chats(&config),
             "chat_templates": config.chats.templates().map(|(name, template)| (name.to_owned(), self::template(template))).collect::<Map<_, _>>(),
             "agents": agents,
+            "webhooks": webhooks,
         }))?;
         return Ok(Exit::Done);
     }
@@ -109,17 +107,80 @@ fn show(home: &Home, out: &Out) -> Ended {
         section(&format!("chats.templates.{name}"), self::template(template), out)?;
     }
     for (name, entry) in &config.agents {
-        let argv: Vec<&str> = entry.spec.command.iter().chain(&entry.spec.args).map(String::as_str).collect();
         out.line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
-        out.line(&format!("harness = \"{}\"", harness(&entry.spec)))?;
-        if !argv.is_empty() {
-            out.line(&format!("command = {}", text::line(&serde_json::to_string(&argv).unwrap_or_else(|_| argv.join(" ")))))?;
+        for (field, value) in settings(entry) {
+            out.line(&if value.is_empty() { format!("# {field} is not set: no limit") } else { format!("{field} = {}", text::line(&value)) })?;
         }
-        if !entry.spec.description.is_empty() {
-            out.line(&format!("description = {:?}", text::line(&entry.spec.description)))?;
+    }
+    for hook in &config.webhooks {
+        out.line("\n[[webhooks]]")?;
+        for (field, value) in webhook(hook).as_object().into_iter().flatten() {
+            out.line(&format!("{field} = {}", text::line(&value.to_string())))?;
         }
     }
     Ok(Exit::Done)
+}
+
+/// Returns an agent's settings as the file would have them, with the defaults filled in. The values of
+/// variables may be secrets, and are left out. An empty value: not set.
+pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
+    let spec = &entry.spec;
+    let quoted = |text: &str| Value::from(text).to_string();
+    let mut fields = vec![("harness", quoted(&harness(spec)))];
+    if !spec.command.is_empty() {
+        fields.push(("command", json!(spec.command).to_string()));
+    }
+    fields.push(("args", json!(spec.args).to_string()));
+    if spec.preset.is_empty() {
+        fields.push(("prompt", quoted(prompt(spec.prompt))));
+    }
+    let names: Vec<String> = spec.env.keys().map(|name| format!("{} = \"…\"", quoted(name))).collect();
+    fields.push(("env", if names.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", names.join(", ")) }));
+    fields.push(("description", quoted(&spec.description)));
+    fields.push(("permissions", quoted(spec.permissions.word())));
+    fields.push(("trust_repo", spec.trust_repo.to_string()));
+    fields.push(("timeout", spec.timeout_ms.map_or_else(String::new, |ms| quoted(&duration_text(ms)))));
+    fields.push(("patience", quoted(&duration_text(spec.patience_ms))));
+    fields.push(("stall", quoted(&spec.stall_ms.map_or_else(|| "never".to_owned(), duration_text))));
+    fields.push(("grace", quoted(&duration_text(spec.grace_ms))));
+    fields
+}
+
+fn agent(name: &AgentName, entry: &AgentEntry) -> Value {
+    let spec = &entry.spec;
+    json!({
+        "name": name.as_str(),
+        "harness": harness(spec),
+        "command": spec.command,
+        "args": spec.args,
+        "prompt": prompt(spec.prompt),
+        "env_names": spec.env.keys().collect::<Vec<_>>(),
+        "description": spec.description,
+        "permissions": spec.permissions.word(),
+        "trust_repo": spec.trust_repo,
+        "timeout_ms": spec.timeout_ms,
+        "patience_ms": spec.patience_ms,
+        "stall_ms": spec.stall_ms,
+        "grace_ms": spec.grace_ms,
+        "source": entry.source,
+    })
+}
+
+fn prompt(via: PromptVia) -> &'static str {
+    match via {
+        PromptVia::Stdin => "stdin",
+        PromptVia::Arg => "arg",
+        PromptVia::Stream => "stream",
+    }
+}
+
+/// A webhook without its path, which may hold a secret.
+fn webhook(hook: &Webhook) -> Value {
+    let Webhook { url, secret_file, events, allow_private } = hook;
+    let authority = url.authority().map(ToString::to_string).unwrap_or_default();
+    let path = if url.path() == "/" && url.query().is_none() { "/" } else { "/…" };
+    let place = format!("{}://{authority}{path}", url.scheme_str().unwrap_or("https"));
+    json!({"url": place, "secret_file": secret_file, "events": events, "allow_private": allow_private})
 }
 
 /// Prints a table of the configuration as its file has it.
@@ -143,8 +204,7 @@ fn delegation(config: &Config) -> Value {
 
 fn rate_limits(config: &Config) -> Value {
     let Patience { times_max, pause_ms, pause_ms_max } = config.patience;
-    let length = |ms: i64| super::age::short(ms / 1000);
-    json!({"times_max": times_max, "pause": length(pause_ms), "pause_max": length(pause_ms_max)})
+    json!({"times_max": times_max, "pause": duration_text(pause_ms), "pause_max": duration_text(pause_ms_max)})
 }
 
 fn chats(config: &Config) -> Value {

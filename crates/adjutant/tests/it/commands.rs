@@ -281,3 +281,42 @@ fn queued_run_takes_its_directory() {
     assert!(retried.code == 7 && retried.err.contains("fourth is working"), "{retried:?}");
     home.ok(&["cancel", "first", "fourth"]);
 }
+
+#[test]
+fn whole_configuration_is_shown() {
+    let home = TestHome::with_config(
+        "expiry = \"90m\"\n[agents.mine]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\nargs = [\"-u\"]\nenv = { API_KEY = \"hunter2\" }\n\
+         permissions = \"read\"\ntimeout = \"45m\"\npatience = \"3s\"\nstall = \"never\"\ngrace = \"1500ms\"\n\
+         [[webhooks]]\nurl = \"https://example.org/hooks/T0P5ECRET\"\nsecret_file = \"key\"\n",
+    );
+    let shown = home.ok(&["config", "show"]);
+    let (_, mine) = shown.split_once("[agents.mine]").expect("the agent is shown");
+    let lines = [
+        "harness = \"plain\"",
+        "args = [\"-u\"]",
+        "env = { \"API_KEY\" = \"…\" }",
+        "permissions = \"read\"",
+        "trust_repo = false",
+        "timeout = \"45m\"",
+        "patience = \"3s\"",
+        "stall = \"never\"",
+        "grace = \"1s500ms\"",
+        "allow_private = false",
+        "url = \"https://example.org/…\"",
+    ];
+    for line in lines {
+        assert!(mine.lines().any(|shown| shown == line), "{line} in {mine}");
+    }
+    assert!(shown.contains("expiry = \"1h30m\""), "{shown}");
+    let one = home.ok(&["agents", "mine"]);
+    for (field, value) in [("patience", "3s"), ("grace", "1s500ms"), ("timeout", "45m"), ("permissions", "read"), ("stall", "never")] {
+        assert!(one.lines().any(|line| line.starts_with(field) && line.contains(value)), "{field}: {one}");
+    }
+    let machine = home.adj(&["--json", "config", "show"]);
+    let agents = machine.data()["agents"].clone();
+    let mine = agents.as_array().expect("a list").iter().find(|agent| agent["name"] == "mine").expect("it is there").clone();
+    assert_eq!((&mine["patience_ms"], &mine["stall_ms"], &mine["env_names"]), (&json!(3000), &Value::Null, &json!(["API_KEY"])));
+    for text in [&shown, &one, &machine.out] {
+        assert!(!text.contains("hunter2") && !text.contains("T0P5ECRET"), "{text}");
+    }
+}

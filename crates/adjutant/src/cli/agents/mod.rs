@@ -171,6 +171,11 @@ async fn show(name: &str, cx: &Context) -> Ended {
     if let Some(preset) = &preset {
         lines.extend(told_by(preset));
     }
+    if let Some((_, entry)) = config.agents.iter().find(|(agent, _)| agent.as_str() == name) {
+        // The others are said above, in more words.
+        let shown = ["args", "env", "permissions", "trust_repo", "timeout", "patience", "stall", "grace"];
+        lines.extend(super::setup::settings(entry).into_iter().filter(|(field, _)| shown.contains(field)));
+    }
     for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         let (label, columns) = (cx.out.paint.apply(Style::Dim, &format!("{label:<11}")), cx.out.columns.unwrap_or(100).saturating_sub(12).max(40));
         for (n, part) in text::wrap(&text::line(value), columns).iter().enumerate() {
