@@ -27,6 +27,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(format!("{}: {error}", view.log_path).into()),
     };
+    let stops_beside = matches!(plan.kind, Kind::StopAsk | Kind::StopDelegate);
     let succeeded = view.outcome.as_deref() == Some("succeeded");
     let mut once = |what: &str| {
         let heard = log.lines().filter(|line| *line == what).count();
@@ -37,7 +38,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
     for request in requests {
         let words = request.reason.as_deref().unwrap_or_default();
         let Some(answer) = &request.answer else { continue };
-        match (request.kind.as_str(), plan.by_block, request.decision.as_deref()) {
+        match (request.kind.as_str(), plan.by_block || stops_beside, request.decision.as_deref()) {
             ("question", true, _) => once(&format!("A: {answer}")),
             ("approval", true, Some("approved")) => {
                 once("## APPROVAL GRANTED");
@@ -68,7 +69,11 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
         once(&format!("Resolution: {resolution}"));
         once(&format!("Issue: {}", details(key)));
     }
-    let behind = usize::from(matches!(plan.kind, Kind::Stop | Kind::Park | Kind::Approve | Kind::Delegate));
+    // Its request, made by a block before, can be settled and have it resumed before it says that it stops.
+    if stops_beside && (plan.stops_first || !plan.by_block) {
+        once(&format!("Issue: {}", details(key)));
+    }
+    let behind = usize::from(matches!(plan.kind, Kind::Stop | Kind::Park | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate));
     if after > behind || (succeeded && after != behind) {
         problems.push(format!("went on {after} times"));
     }
@@ -76,7 +81,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
         Kind::Ask => 2,
         Kind::Cancel | Kind::Stop => 0,
         Kind::Approve if plan.way == Way::Veto => 2,
-        Kind::Park | Kind::Approve | Kind::Delegate => 1,
+        Kind::Park | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => 1,
     };
     if requests.len() > asked || (succeeded && requests.len() != asked) {
         problems.push(format!("asked {asked} times, {} requests are stored", requests.len()));

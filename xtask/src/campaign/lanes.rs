@@ -26,10 +26,14 @@ pub enum Kind {
     Approve,
     /// Waits for what it delegates.
     Delegate,
+    /// Stops beside a question, and resumes by itself with the answer.
+    StopAsk,
+    /// Stops beside a blocking delegation, and resumes by itself with what comes of it.
+    StopDelegate,
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] = [Self::Ask, Self::Cancel, Self::Stop, Self::Park, Self::Approve, Self::Delegate];
+    pub const ALL: [Self; 8] = [Self::Ask, Self::Cancel, Self::Stop, Self::Park, Self::Approve, Self::Delegate, Self::StopAsk, Self::StopDelegate];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -39,6 +43,8 @@ impl Kind {
             Self::Park => "park",
             Self::Approve => "approve",
             Self::Delegate => "delegate",
+            Self::StopAsk => "stop-ask",
+            Self::StopDelegate => "stop-delegate",
         }
     }
 }
@@ -64,6 +70,8 @@ pub struct Plan {
     pub by_block: bool,
     /// Its process stays after that block, or after it has stopped.
     pub stays: bool,
+    /// It says that it stops before it makes the request beside it.
+    pub stops_first: bool,
     pub way: Way,
 }
 
@@ -73,15 +81,27 @@ impl Plan {
         let by_block = match kind {
             Kind::Ask | Kind::Cancel => false,
             Kind::Park => true,
-            Kind::Stop | Kind::Approve | Kind::Delegate => either,
+            Kind::Stop | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => either,
         };
         let ways = if kind == Kind::Approve && !by_block { 4 } else { 3 };
         let way = [Way::Grant, Way::Deny, Way::Race, Way::Veto][usize::try_from(random.below(ways)).unwrap_or(0)];
-        Self { kind, by_block, stays: random.below(2) == 0, way }
+        Self { kind, by_block, stays: random.below(2) == 0, stops_first: random.below(2) == 0, way }
     }
 
     fn agent(self) -> &'static str {
         if self.kind == Kind::Cancel { "stubborn" } else { "echo" }
+    }
+
+    /// The line by which it says that it stops.
+    fn stop(self, key: &str) -> String {
+        let stop = json!({"stop_reason": "blocker", "details": details(key), "state_snapshot": state(key)});
+        if self.by_block { format!("block STOP_WORK {stop}\n") } else { format!("tool stop_work {stop}\n") }
+    }
+
+    /// The same, and a request beside it.
+    fn beside(self, key: &str, request: &str) -> String {
+        let stop = self.stop(key);
+        if self.stops_first { stop + request } else { format!("{request}{stop}") }
     }
 
     /// The run's script. What it does after it was begun anew is in the journal as `after`.
@@ -94,10 +114,19 @@ impl Plan {
                 "spawn setsid\nask \"first of {key}?\"\nprogress 50 half\nspawn keep-stdout ignore-term\nask \"second of {key}?\"\ndone fine\n"
             ),
             (Kind::Cancel, _) => "spawn setsid ignore-term\nspawn doublefork ignore-term\nspawn closedfds\nsay hanging\nhang\n".to_string(),
-            (Kind::Stop, by_block) => {
-                let stop = json!({"stop_reason": "blocker", "details": details(key), "state_snapshot": state(key)});
-                let said = if by_block { format!("block STOP_WORK {stop}") } else { format!("tool stop_work {stop}") };
-                format!("spawn setsid\n{said}\n{after}")
+            (Kind::Stop, _) => format!("spawn setsid\n{}{after}", self.stop(key)),
+            (Kind::StopAsk, by_block) => {
+                let request = if by_block {
+                    format!("block CLARIFICATION_NEEDED {}\n", json!({"reason": format!("which way for {key}?")}))
+                } else {
+                    format!("tool ask_parent {}\n", json!({"question": format!("which way for {key}?"), "wait_s": 0}))
+                };
+                self.beside(key, &request) + &after
+            }
+            (Kind::StopDelegate, by_block) => {
+                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks]", child_word(key));
+                let request = if by_block { format!("delegate-block {task}\n") } else { format!("delegate {task} [nowait]\n") };
+                self.beside(key, &request) + &after
             }
             (Kind::Park, _) => format!("block CLARIFICATION_NEEDED {}\n{after}", json!({"reason": format!("which way for {key}?")})),
             (Kind::Approve, true) => format!("approve-block \"{key} drops a table\" [risk: high]\n{after}"),
@@ -236,7 +265,12 @@ async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunVie
 /// was decided.
 pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
     let client = lab.client();
-    let delegating: Vec<String> = lock(ledger).dispatched.values().filter(|one| one.plan.kind == Kind::Delegate).map(|one| one.run.clone()).collect();
+    let delegating: Vec<String> = lock(ledger)
+        .dispatched
+        .values()
+        .filter(|one| matches!(one.plan.kind, Kind::Delegate | Kind::StopDelegate))
+        .map(|one| one.run.clone())
+        .collect();
     let start = Instant::now();
     for run in delegating {
         loop {

@@ -1,7 +1,8 @@
 //! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under
 //! load, then at every named failpoint, and checks by set algebra over what was acknowledged that
 //! nothing is lost, doubled, started twice, left in a wrong state, or left running. The load asks
-//! and is answered, is cancelled, stops and is resumed, is parked, asks for leave, and delegates.
+//! and is answered, is cancelled, stops and is resumed, stops beside a request and resumes by itself, is
+//! parked, asks for approval, and delegates.
 
 mod answers;
 mod check;
@@ -23,7 +24,8 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-const CONFIG: &str = "live_runs_max = 16\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
+const CONFIG: &str =
+    "live_runs_max = 16\n[agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
 /// Runs under way at once.
 const LANES: usize = 10;
 

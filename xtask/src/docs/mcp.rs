@@ -17,6 +17,7 @@ pub fn page() -> String {
             let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let Some(properties) = schema["properties"].as_object().filter(|properties| !properties.is_empty()) else {
                 push(&mut out, "No arguments.\n");
+                also_taken(&mut out, role, &tool.name);
                 continue;
             };
             push(&mut out, "| argument | type | meaning |\n|---|---|---|");
@@ -26,11 +27,26 @@ pub fn page() -> String {
                 push(&mut out, &format!("| `{name}` | {}{must} | {} |", kind(property), cell(about)));
             }
             push(&mut out, "");
+            also_taken(&mut out, role, &tool.name);
         }
     }
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
+}
+
+/// Names the arguments that a tool takes without listing them.
+fn also_taken(out: &mut String, role: Role, tool: &str) {
+    let row = catalog::tools(role).iter().find(|row| row.name == tool).expect("a listed tool is in the catalog");
+    let also: Vec<String> = row
+        .params
+        .iter()
+        .filter(|param| param.compat_only && !param.about.is_empty())
+        .map(|param| format!("`{}` ({})", param.name, param.about))
+        .collect();
+    if !also.is_empty() {
+        push(out, &format!("Also taken, listed with `--compat` only: {}.\n", also.join(", ")));
+    }
 }
 
 fn push(out: &mut String, line: &str) {

@@ -232,6 +232,14 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
             out.push_str(&indented(&format!("{number} {asked} → {}", settled(request)), cx));
         }
     }
+    if !run.signals.is_empty() {
+        writeln!(out, "{}", paint.apply(Style::Dim, &format!("signals (all events: adj events {})", text::line(&run.name))))?;
+        for event in &run.signals {
+            let (signal, source) = (event.signal.as_deref().unwrap_or("signal"), event.source.as_deref().unwrap_or("block"));
+            let line = format!("{} {signal} by {source}, {}: {}", ago(&event.at, cx), event.kind, event.text);
+            out.push_str(&indented(&text::cut(&text::line(&line), ASKED_COLUMNS_MAX), cx));
+        }
+    }
     if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
         writeln!(out, "{}", paint.apply(Style::Dim, "last words"))?;
         out.push_str(&indented(result, cx));
@@ -379,7 +387,8 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
 
 /// What a delegation says beside its task.
 fn delegated(delegation: &DelegationView) -> String {
-    let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _ } = delegation;
+    let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
+        delegation;
     let meaning = match independence.as_str() {
         "blocks_current_work" => "the run waits for it",
         "optional" => "when there is room",
@@ -398,6 +407,9 @@ fn delegated(delegation: &DelegationView) -> String {
         if let Some(part) = part {
             text.push_str(&format!("\n{label}: {part}"));
         }
+    }
+    if let Some(room) = room {
+        text.push_str(&format!("\nin use: {room}"));
     }
     text
 }

@@ -212,8 +212,12 @@ pub const PARENT: [ToolRow; 13] = [
         name: "check_subagent_status",
         title: "Look at sub-agents",
         about: "Use for the details of one run: state, result, times, open questions. Without run_id: a line for each run. To wait for a change call wait_for_subagents.",
-        params: &[RUN],
-        actions: &[Action::See, Action::ListRuns],
+        params: &[
+            RUN,
+            Param::new("history", Kind::Bool).compat_only().about("Its events, oldest first: signals, requests, stops"),
+            Param::new("events_after", Kind::Integer).compat_only().about("Its events after this position"),
+        ],
+        actions: &[Action::See, Action::ListRuns, Action::Events],
         effect: Effect::Reads,
         core: false,
         output: &[

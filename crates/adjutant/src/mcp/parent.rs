@@ -12,8 +12,8 @@ use crate::config;
 use crate::text::count;
 use crate::view::{
     AgentView, AnswerOne, AnswerRequests, AttentionList, Cancel, ConfirmNotified, Dispatch, GetRun, ListAgents, ListAttention, ListRequests,
-    ListRuns, METADATA_MESSAGES_MAX, NotifiedRun, Pause, ReadLogs, ReadRequest, RequestView, Resume, Retry, RunView, SendToRun, SetStatus, StartTask,
-    Wait, WaitUntil, Waited, codes,
+    ListRuns, METADATA_MESSAGES_MAX, NotifiedRun, Pause, ReadEvents, ReadLogs, ReadRequest, RequestView, Resume, Retry, RunView, SendToRun,
+    SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -23,6 +23,8 @@ use std::time::Duration;
 const RUNS_MAX: u32 = 20;
 /// Most questions that a list shows.
 const QUESTIONS_MAX: u32 = 20;
+/// Most events that a look at a run shows.
+const EVENTS_MAX: u32 = 50;
 /// Most chats with something for the caller that are shown with them.
 const MENTIONS_MAX: usize = 5;
 /// Most of one kind that the result of a wait shows in detail.
@@ -83,6 +85,9 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
     if !run.shares_directory_with.is_empty() {
         let others = line(&run.shares_directory_with.join(", "), 300);
         shown = shown.line(format!("it shares its directory with {others}: keep their files apart"));
+    }
+    if dispatch.criteria.is_none() && dispatch.accept.is_empty() {
+        shown = shown.line("hint: it has no criteria or accept, so nothing says what success means");
     }
     shown = shown.lines(show::request_lines(&run));
     if !run.pending.is_empty() {
@@ -256,6 +261,9 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
     if server.compat() {
         shown = with_metadata(server, shown, &run).await?;
     }
+    if args.truth("history") == Some(true) || args.has("events_after") {
+        shown = with_history(server, shown, &run, args.integer("events_after").unwrap_or(0)).await?;
+    }
     let next = if !run.pending.is_empty() {
         reply_hint(&run.pending)
     } else if run.outcome.is_some() {
@@ -266,6 +274,20 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
         format!("{WAIT_AGAIN} (do not poll)")
     };
     done(shown.next(next))
+}
+
+/// Adds the events of a run after a position, oldest first.
+async fn with_history(server: &Server, shown: Shown, run: &RunView, after: i64) -> Result<Shown, Refusal> {
+    let read = ReadEvents { after, run: Some(run.run_id.clone()), limit: Some(EVENTS_MAX), wait_ms: 0 };
+    let page = server.client().call(&read).await?;
+    let lines: String = page.events.iter().map(|event| show::event_line(event) + "\n").collect();
+    let has_more = page.events.len() >= EVENTS_MAX as usize;
+    let more = if has_more { format!("; more with events_after={}", page.cursor) } else { String::new() };
+    Ok(shown
+        .with("events", page.events.iter().map(show::event_brief).collect::<Vec<_>>())
+        .with("events_next", page.cursor)
+        .line(format!("{} events{more}:", page.events.len()))
+        .quotation(barred(&lines)))
 }
 
 /// Adds the original protocol's spelling of everything.

@@ -4,7 +4,8 @@
 use super::text::{cut, line, quoted};
 use crate::text::count;
 use crate::view::{
-    AcceptanceView, AttentionView, CheckpointView, ChoiceView, ClarificationView, DelegationView, MessageView, ReportView, RequestView, RunView,
+    AcceptanceView, AttentionView, CheckpointView, ChoiceView, ClarificationView, DelegationView, EventView, MessageView, ReportView, RequestView,
+    RunView,
 };
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
@@ -241,6 +242,7 @@ pub fn run_full(run: &RunView) -> Value {
         // There is a tool for them.
         data.remove("settled");
         data.remove("settled_more");
+        data.remove("signals");
     }
     if let Some(result) = &run.result {
         data["result"] = json!(cut(result, RESULT_CHARS_ALONE));
@@ -456,7 +458,7 @@ pub fn request_line(request: &RequestView) -> String {
         out.push_str(&format!(" preview {}", quoted(preview, QUESTION_CHARS)));
     }
     if let Some(delegation) = &request.delegation {
-        let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _ } =
+        let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
             delegation;
         out.push_str(&format!(" {} {}", line(independence, 40), line(priority, 10)));
         let parts = [
@@ -471,6 +473,9 @@ pub fn request_line(request: &RequestView) -> String {
             if let Some(text) = text {
                 out.push_str(&format!(" {name} {}", quoted(text, 600)));
             }
+        }
+        if let Some(room) = room {
+            out.push_str(&format!(" (in use: {room})"));
         }
     }
     if !request.options.is_empty() {
@@ -552,6 +557,23 @@ pub fn request_brief(request: &RequestView) -> Value {
         brief["default"] = json!(cut(default, 200));
     }
     brief
+}
+
+/// Writes an event as one line.
+#[must_use]
+pub fn event_line(event: &EventView) -> String {
+    let signal = match (&event.signal, &event.source) {
+        (Some(signal), Some(source)) => format!(" [{} by {}]", line(signal, 40), line(source, 20)),
+        (None, Some(source)) => format!(" [by {}]", line(source, 20)),
+        _ => String::new(),
+    };
+    format!("{} {} {}{signal} ({}): {}", event.seq, line(&event.at, 40), line(&event.kind, 40), line(&event.by, 80), quoted(&event.text, 200))
+}
+
+/// Writes what a history says of an event.
+#[must_use]
+pub fn event_brief(event: &EventView) -> Value {
+    json!({"seq": event.seq, "at": event.at, "kind": event.kind, "by": event.by, "text": cut(&event.text, 200), "signal": event.signal, "source": event.source})
 }
 
 /// Writes a parent's message as one line.

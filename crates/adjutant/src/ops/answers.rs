@@ -213,7 +213,10 @@ impl Ops {
         loop {
             let request = self.store.read(look)?;
             if request.state.is_settled() || Instant::now() >= deadline {
-                return Ok(render::request(&request));
+                let mut views = [render::request(&request)];
+                self.store.read(|connection| super::delegations::add_room(connection, &self.config_or_builtin(), &mut views))?;
+                let [view] = views;
+                return Ok(view);
             }
             if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
                 continue;
@@ -302,7 +305,9 @@ impl Ops {
             }
             None => requests_page(connection, RequestsOf::Answerer(who), call.all, RequestNo(0), limit),
         })?;
-        Ok(RequestList { requests: render::requests(&found), more })
+        let mut requests = render::requests(&found);
+        self.store.read(|connection| super::delegations::add_room(connection, &self.config_or_builtin(), &mut requests))?;
+        Ok(RequestList { requests, more })
     }
 
     /// Answers requests: all of them, or none when one is refused.

@@ -4,13 +4,17 @@ use super::answers::{bounded, checked_expiry};
 use super::runs::{checked_cwd, checked_prompt, random};
 use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
-use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by};
-use crate::view::{AnswerOne, Delegate, RequestView};
+use crate::config::Config;
+use crate::store::{Connection, NewRequest, NewRun, Request, RunInput, StoreError, Tx, counts, run_by_id, run_input, taken_by, tree_size};
+use crate::view::{AnswerOne, Delegate, RequestView, RoomView};
 use adjutant_core::estimate;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
-use adjutant_core::tree::{Rank, changed, prompt};
+use adjutant_core::tree::{Rank, TreeSize, changed, prompt};
 use adjutant_core::{Action, AgentName, Decision, Denied, Matter, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, limits};
 use std::path::Path;
+
+/// Most open delegations that are shown with what is in use.
+const WITH_ROOM_MAX: usize = 50;
 
 /// The run that is to be started, worked out before the transaction that decides.
 #[derive(Debug)]
@@ -163,6 +167,34 @@ pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decisi
     }
     let request = tx.settle(request, event)?;
     tx.start_delegated(&request, &new, held)
+}
+
+/// Adds to open delegations what is in use of what their runs would take.
+pub(super) fn add_room(connection: &Connection, config: &Config, views: &mut [RequestView]) -> Result<(), StoreError> {
+    let mut counted = None;
+    for view in views.iter_mut().filter(|view| view.status == "pending" && view.delegation.is_some()).take(WITH_ROOM_MAX) {
+        let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else { continue };
+        let Some(run) = run_by_id(connection, run)? else { continue };
+        let counts = match counted {
+            Some(counts) => counts,
+            None => *counted.insert(counts(connection)?),
+        };
+        let (TreeSize { depth, children, live, total }, limits) = (tree_size(connection, &run)?, config.tree);
+        delegation.room = Some(RoomView {
+            live: counts.live.saturating_sub(counts.lent),
+            live_max: config.live_runs_max,
+            queued: counts.queued,
+            depth: depth + 1,
+            depth_max: limits.depth_max,
+            children,
+            children_max: limits.children_max,
+            tree_live: live,
+            tree_live_max: limits.live_max,
+            tree_total: total,
+            tree_total_max: limits.total_max,
+        });
+    }
+    Ok(())
 }
 
 /// A run that waits for its child does nothing in their directory meanwhile.

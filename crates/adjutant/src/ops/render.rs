@@ -118,6 +118,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         pending_total: u64::try_from(run.pending).unwrap_or(0),
         settled: Vec::new(),
         settled_more: false,
+        signals: Vec::new(),
         containment: run.containment.clone(),
         swept: run.swept,
         output_left_open: run.output_left_open,
@@ -291,6 +292,7 @@ fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
         coordination,
         estimated_duration: estimate,
         changes: changed,
+        room: None,
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Caller, OpError, Ops, agents, pick, render};
 use crate::clock;
 use crate::preset::Preset;
 use crate::store::{
-    Connection, KeptCredentials, NewRun, Run, RunInput, StoreError, Tx, beside, newest_of, run_input, runs_newest, taken_by, unread_of,
+    Connection, KeptCredentials, NewRun, Run, RunInput, StoreError, Tx, beside, newest_of, run_input, runs_newest, signals_of, taken_by, unread_of,
 };
 use crate::view::{
     Adopt, Cancel, Cleaned, Dispatch, GetRun, ListRuns, LogPage, MessageView, Pause, ReadLogs, Resume, Retry, RunList, RunView, SendToRun,
@@ -24,6 +24,8 @@ const LIST_DEFAULT: u32 = 200;
 const LIST_MAX: u32 = 10_000;
 /// Most answered, unread requests that a run's look at itself shows.
 const UNREAD_SHOWN_MAX: u32 = 20;
+/// Most events of its signals that a run is shown with, the newest.
+const SIGNALS_SHOWN_MAX: u32 = 10;
 /// Most settled requests that a run is shown with, the newest.
 const SETTLED_SHOWN_MAX: u32 = 20;
 /// Most variables that a dispatch can carry, and the longest of them in bytes.
@@ -243,6 +245,8 @@ impl Ops {
             }
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
+            super::delegations::add_room(connection, &self.config_or_builtin(), &mut view.pending)?;
+            view.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?.iter().map(render::event).collect();
             view.settled_more = left_out > 0;
             view.settled = render::requests(&settled[left_out..]);
             if *who == Principal::Run(run.id) && run.unread > 0 {

@@ -115,10 +115,12 @@ impl Ops {
             Some(last) if span.ids.is_empty() && look.ended.len() == SHOWN_MAX as usize => unknown_ends_beyond(connection, who, span.after, last)?,
             _ => (0, None),
         };
+        let mut needs = render::requests(&look.needs);
+        super::delegations::add_room(connection, &self.config_or_builtin(), &mut needs)?;
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
         Ok(Waited {
             outcome: outcome.to_owned(),
-            needs: render::requests(&look.needs),
+            needs,
             stopped: full(&look.stopped)?,
             stopped_more: look.stopped_more,
             ended: full(&look.ended)?,

@@ -85,6 +85,19 @@ pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>
     rows.into_iter().collect()
 }
 
+/// Reads the newest `limit` events that come from a run's signals, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn signals_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Event>, StoreError> {
+    let sql = "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e CROSS JOIN runs r ON r.id = e.run
+        WHERE e.run = ?1 AND e.signal IS NOT NULL ORDER BY e.seq DESC LIMIT ?2";
+    let rows = connection.prepare_cached(sql)?.query_map(params![run.to_string(), limit], read_event)?.collect::<Result<Vec<_>, _>>()?;
+    let mut events = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+    events.reverse();
+    Ok(events)
+}
+
 fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
     let (kind, run, request): (String, String, Option<String>) = (row.get(2)?, row.get(3)?, row.get(5)?);
     let (seq, at, run_name, by, text) = (row.get(0)?, row.get(1)?, row.get(4)?, row.get(6)?, row.get(7)?);

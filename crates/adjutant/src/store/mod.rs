@@ -41,7 +41,7 @@ pub use chats::{
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
-pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop};
+pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
 pub use handover::{still_open, told};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
 pub use messages::{Message, delivered_messages, messages_by_id, queued_messages};

@@ -148,6 +148,40 @@ pub struct DelegationView {
     pub estimated_duration: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangesView>,
+    /// What is in use, while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<RoomView>,
+}
+
+/// What is in use of what a delegated run would take, each with its limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomView {
+    /// Runs at work that have a place of their own, of all runs.
+    pub live: u64,
+    pub live_max: u64,
+    pub queued: u64,
+    /// Where in its tree the new run would be; a root is at 1.
+    pub depth: u64,
+    pub depth_max: u64,
+    /// Delegations of the run that asks.
+    pub children: u64,
+    pub children_max: u64,
+    /// Queued and live runs of its tree, and all runs of it.
+    pub tree_live: u64,
+    pub tree_live_max: u64,
+    pub tree_total: u64,
+    pub tree_total_max: u64,
+}
+
+impl std::fmt::Display for RoomView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { live, live_max, queued, depth, depth_max, children, children_max, tree_live, tree_live_max, tree_total, tree_total_max } = self;
+        write!(
+            f,
+            "{live} of {live_max} places for live runs, {queued} queued; it would be at depth {depth} of {depth_max}; its run has {children} of \
+             {children_max} delegations, its tree {tree_live} of {tree_live_max} live runs and {tree_total} of {tree_total_max} runs"
+        )
+    }
 }
 
 /// A decision about an approval or a delegation.

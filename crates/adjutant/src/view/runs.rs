@@ -1,6 +1,6 @@
 //! Runs: what is asked of them, and how they are shown.
 
-use super::{AttentionView, Call, RequestView};
+use super::{AttentionView, Call, EventView, RequestView};
 use serde::{Deserialize, Serialize};
 
 /// Starts a run (or queues it).
@@ -340,6 +340,9 @@ pub struct RunView {
     /// There are more than those.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub settled_more: bool,
+    /// The newest events that come from its signals, oldest first, where a run is looked at alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<EventView>,
     /// How the attempt's processes are held together: `pid_namespace` or `subreaper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<String>,

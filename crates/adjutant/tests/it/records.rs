@@ -96,3 +96,61 @@ fn every_log_of_a_resumed_run_is_named() {
     let whole: String = files.iter().map(|file| std::fs::read_to_string(Path::new(file)).expect("a log")).collect();
     assert!(whole.contains("first words") && whole.contains("second words"), "{whole}");
 }
+
+#[test]
+fn parent_reads_the_signal_history() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let stop = json!({"stop_reason": "blocker", "details": "no network"});
+    let script = format!("---\nprogress 10 begun\nblock PROGRESS {{\"percent\": 200}}\ntool stop_work {stop}\nfail 0");
+    let run = session.done("run_subagent", json!({"agent": "echo", "prompt": script}))["run_id"].as_str().expect("an id").to_owned();
+    home.until_status(&run, "stopped");
+    let looked = session.tool("check_subagent_status", json!({"run_id": run, "history": true}));
+    let (text, data) = (looked["content"][0]["text"].as_str().expect("a text"), &looked["structuredContent"]);
+    for told in ["run.progress [PROGRESS by tool]", "signal.malformed [PROGRESS by block]", "run.checkpoint [STOP_WORK by tool]", "run.stopped"] {
+        assert!(text.contains(told), "{told} is missing in {text}");
+    }
+    let signals: Vec<&Value> = data["events"].as_array().expect("events").iter().filter(|event| event["signal"] == "STOP_WORK").collect();
+    assert!(signals.iter().any(|event| event["kind"] == "run.checkpoint" && event["source"] == "tool"), "{data}");
+    let later = session.done("check_subagent_status", json!({"run_id": run, "events_after": data["events_next"]}));
+    assert_eq!(later["events"], json!([]), "nothing came since");
+    assert!(session.done("check_subagent_status", json!({"run_id": run}))["events"].is_null());
+    let shown = home.ok(&["show", &run]);
+    assert!(shown.contains("STOP_WORK by tool") && shown.contains("adj events"), "{shown}");
+}
+
+#[test]
+fn dispatch_without_criteria_gets_a_hint() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let mut started = |more: Value| {
+        let mut args = json!({"agent": "echo", "prompt": "---\nsay x"});
+        args.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        session.tool("run_subagent", args)["content"][0]["text"].as_str().expect("a text").to_owned()
+    };
+    assert!(started(json!({})).contains("hint: it has no criteria"));
+    for measured in [json!({"criteria": "it says x"}), json!({"accept": ["true"]})] {
+        assert!(!started(measured.clone()).contains("hint:"), "{measured}");
+    }
+}
+
+#[test]
+fn delegation_request_shows_what_is_in_use() {
+    let home = TestHome::with_config("live_runs_max = 3\n[delegation]\ndepth_max = 2\nchildren_max = 5\n");
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let run = session.done("run_subagent", json!({"agent": "echo", "prompt": "---\ndelegate \"---\\ndone fine\" [blocks]"}));
+    let run = run["run_id"].as_str().expect("an id").to_owned();
+    home.until("it delegates", || (home.inbox(&[])[0]["kind"] == "delegation").then_some(()));
+    let told = "1 of 3 places for live runs, 0 queued; it would be at depth 2 of 2; its run has 0 of 5 delegations";
+    let listed = session.tool("get_pending_questions", json!({}));
+    assert!(listed["content"][0]["text"].as_str().is_some_and(|text| text.contains(told)), "{listed}");
+    let room = &listed["structuredContent"]["questions"][0]["delegation"]["room"];
+    assert_eq!((&room["live"], &room["live_max"], &room["tree_total"]), (&json!(1), &json!(3), &json!(1)), "{room}");
+    for shown in [session.tool("check_subagent_status", json!({"run_id": run})), session.tool("wait_for_subagents", json!({"wait_s": 5}))] {
+        assert!(shown["content"][0]["text"].as_str().is_some_and(|text| text.contains(told)), "{shown}");
+    }
+    assert!(home.ok(&["show", &run]).replace("\n  ", " ").contains("in use: 1 of 3 places"));
+    home.ok(&["approve", "Q1"]);
+    home.finished(&run);
+    assert!(home.inbox(&["--all"])[0]["delegation"]["room"].is_null(), "it is decided");
+}

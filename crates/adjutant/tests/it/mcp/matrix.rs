@@ -27,6 +27,9 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
     let arguments: Vec<Value> = match row.name {
         "run_subagent" => vec![json!({"agent": "echo", "prompt": "---\nsay child", "cwd": "/"})],
         "wait_for_subagents" => vec![json!({"run_ids": [run], "wait_s": 0})],
+        "check_subagent_status" if row.actions.contains(&Action::Events) => {
+            vec![json!({"run_id": run}), json!({}), json!({"run_id": run, "history": true})]
+        }
         "check_subagent_status" => vec![json!({"run_id": run}), json!({})],
         "get_subagent_logs" => vec![json!({"run_id": run})],
         "get_pending_questions" => vec![json!({"run_id": run}), json!({"message_id": object.question})],
