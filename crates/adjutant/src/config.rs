@@ -204,7 +204,7 @@ impl Home {
     }
 
     /// Refuses a directory that holds something else. A home is known by its store or its lock; one that
-    /// was never used may hold its configuration.
+    /// was never used may hold its configuration, with files beside it (such as a webhook's secret).
     fn check(&self) -> Result<(), HomeError> {
         let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
         if is_there(self.database()) || is_there(self.hub_lock()) || is_there(self.start_lock()) {
@@ -217,12 +217,14 @@ impl Home {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
             Err(error) => return Err(io_error(error)),
         };
+        let has_config = is_there(self.dir.join("config.toml"));
         let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
         let mut foreign = Vec::new();
         for entry in entries {
             let entry = entry.map_err(io_error)?;
             let path = entry.path();
-            let is_ours = path == self.dir.join("config.toml") || self.directories().contains(&path) && is_empty(&path);
+            let is_beside_config = has_config && entry.file_type().map_err(io_error)?.is_file();
+            let is_ours = is_beside_config || self.directories().contains(&path) && is_empty(&path);
             if !is_ours {
                 foreign.push(entry.file_name().to_string_lossy().into_owned());
             }

@@ -157,7 +157,7 @@ fn numbers_agree_with_their_nouns() {
     home.start("alone", "hang");
     home.until_status("alone", "running");
     let waited = home.adj(&["wait", "--timeout", "10ms", "alone"]);
-    assert!(waited.code == 124 && waited.err.contains("1 run is still at work"), "{waited:?}");
+    assert!(waited.code == 124 && waited.err.contains("timed out: 1 working"), "{waited:?}");
     let stopped = home.ok(&["stop"]);
     assert!(stopped.contains("1 run goes on"), "{stopped}");
     home.ok(&["cancel", "alone"]);

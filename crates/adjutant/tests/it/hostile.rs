@@ -1,6 +1,7 @@
 //! Files that a run's tree has replaced, and a home that was prepared: one bad run settles and harms no
 //! other, and the hub always answers.
 
+use crate::processes::Mark;
 use crate::support::{Ran, TestHome, kill, lock_pid};
 use adjutant::link::AttemptDir;
 use adjutant::logs::{log_path, prompt_path};
@@ -245,10 +246,11 @@ fn directory_with_other_files_is_no_home() {
     assert!(ran.code == 6 && ran.err.contains("holds other files (src) and is not a home of adj"), "{ran:?}");
     assert_eq!(project.metadata().expect("is there").permissions().mode() & 0o777, 0o755);
     assert_eq!(std::fs::read_dir(&project).expect("a directory").count(), 1, "nothing was put beside it");
-    // With a configuration in it, a directory is still as good as empty.
+    // With a configuration in it, and a secret beside that, a directory is still as good as empty.
     let fresh = home.work().join("fresh");
     std::fs::create_dir(&fresh).expect("a directory");
     std::fs::write(fresh.join("config.toml"), "").expect("a file");
+    std::fs::write(fresh.join("hook.secret"), "").expect("a file");
     for args in [&["ps"][..], &["stop"], &["ps"], &["stop"]] {
         let ran: Ran = home.command(args).env("ADJ_HOME", &fresh).output().expect("adj starts").into();
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -336,6 +338,7 @@ fn low_descriptor_limits_are_said_or_lived_with() {
         let adj = env!("CARGO_BIN_EXE_adj");
         shell.args(["-c", &format!("ulimit -n {limit}; exec {adj} {args}")]).env_clear();
         shell.env("ADJ_HOME", &home.home.dir).env("HOME", home.work()).env("PATH", "/usr/bin:/bin").current_dir(home.work());
+        Mark::of(&home.home.dir).put_on(&mut shell);
         shell.output().expect("a shell").into()
     };
     for limit in [24, 64] {
@@ -361,6 +364,7 @@ fn connections_are_limited_and_silent_ones_make_way() {
     // Few descriptors, few connections.
     let mut shell = std::process::Command::new("/bin/sh");
     shell.args(["-c", &format!("ulimit -n 128; exec {} __hub", env!("CARGO_BIN_EXE_adj"))]).env_clear();
+    Mark::of(&home.home.dir).put_on(&mut shell);
     shell.env("ADJ_HOME", &home.home.dir).env("HOME", home.work()).env("PATH", "/usr/bin:/bin");
     let mut hub = shell.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("a hub");
     home.until("the hub answers", || home.call(&adjutant::view::GetHub {}, "").ok());
