@@ -227,7 +227,7 @@ fn an_attempt_that_cannot_be_watched_at_first_is_settled_all_the_same() {
     std::fs::create_dir(dir.guard_lock()).expect("a lock that cannot be opened");
     home.ok(&["ps"]);
     let log = || std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
-    home.until("the hub could not watch", || log().contains("cannot be watched").then_some(()));
+    home.until("the hub could not watch", || log().contains("a lock cannot be looked at").then_some(()));
     std::fs::remove_dir(dir.guard_lock()).expect("it goes");
     std::fs::rename(&aside, dir.guard_lock()).expect("it is put back");
     kill(lock_pid(&dir.guard_lock()));
