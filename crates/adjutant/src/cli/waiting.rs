@@ -29,13 +29,7 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
     let waited = wait_for(args.runs.clone(), until, args.timeout, cx).await?;
     report(&waited, cx)?;
     // Only what was written out counts as told; killed before, the next wait reports it again.
-    let mut told = ConfirmNotified::default();
-    if args.runs.is_empty() {
-        told.until = Some(waited.cursor);
-    } else {
-        told.runs = waited.ended.iter().chain(&waited.stopped).map(NotifiedRun::from).collect();
-    }
-    confirm(&told, cx).await?;
+    confirm(&waited.confirmation(!args.runs.is_empty()), cx).await?;
     verdict(&waited, until, !args.runs.is_empty(), cx)
 }
 

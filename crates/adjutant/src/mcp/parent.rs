@@ -126,7 +126,7 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     if caller.takes_tasks && asked.is_none() {
         let now = server.client().call(&wait).await?;
         if now.outcome != "timeout" {
-            server.will_tell(told(&wait, &now));
+            server.will_tell(now.confirmation(!wait.runs.is_empty()));
             return done(waited(&now));
         }
         if wait.runs.is_empty() {
@@ -141,19 +141,11 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
         format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
     };
     let found = caller.held(&doing, server.client().call(&wait)).await??;
-    server.will_tell(told(&wait, &found));
+    server.will_tell(found.confirmation(!wait.runs.is_empty()));
     done(waited(&found))
 }
 
-/// What a client has been told once it has the result of a wait.
-pub(super) fn told(wait: &Wait, found: &Waited) -> ConfirmNotified {
-    if wait.runs.is_empty() {
-        return ConfirmNotified { runs: Vec::new(), until: Some(found.cursor) };
-    }
-    ConfirmNotified { runs: found.ended.iter().chain(&found.stopped).map(NotifiedRun::from).collect(), until: None }
-}
-
-/// The same for a run that is shown alone.
+/// What confirms that a client has the result that shows a run alone.
 fn told_run(run: &RunView) -> ConfirmNotified {
     let is_over = run.outcome.is_some() || run.state == STOPPED;
     ConfirmNotified { runs: is_over.then(|| NotifiedRun::from(run)).into_iter().collect(), until: None }

@@ -30,7 +30,7 @@ pub async fn get(server: &Server, request: GetTaskParams, context: &RequestConte
     server.confirm_told().await;
     let task = server.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
     if let Some(found) = &task.result {
-        server.will_tell(parent::told(&task.wait, found));
+        server.will_tell(found.confirmation(!task.wait.runs.is_empty()));
     }
     Ok(GetTaskResult::new(detailed(&task)))
 }

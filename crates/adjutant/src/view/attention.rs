@@ -1,6 +1,6 @@
 //! What needs somebody, and what owners of runs were notified of.
 
-use super::{Call, MentionView, RequestView, RunView};
+use super::{Call, MentionView, RequestView, RunView, Waited};
 use serde::{Deserialize, Serialize};
 
 /// Lists what needs the caller: open requests, stopped runs that nothing resumes by itself, bad ends of its
@@ -97,6 +97,19 @@ pub struct NotifiedRun {
 impl From<&RunView> for NotifiedRun {
     fn from(run: &RunView) -> Self {
         Self { run_id: run.run_id.clone(), cursor: run.cursor }
+    }
+}
+
+impl Waited {
+    /// Returns what confirms that its caller has this result; empty where it says nothing new.
+    #[must_use]
+    pub fn confirmation(&self, is_named: bool) -> ConfirmNotified {
+        if is_named {
+            return ConfirmNotified { runs: self.ended.iter().chain(&self.stopped).map(NotifiedRun::from).collect(), until: None };
+        }
+        let is_new = |run: &RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
+        let has_news = !self.ended.is_empty() || self.stopped_more > 0 || self.stopped.iter().any(is_new);
+        ConfirmNotified { runs: Vec::new(), until: has_news.then_some(self.cursor) }
     }
 }
 

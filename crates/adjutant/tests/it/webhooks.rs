@@ -179,6 +179,17 @@ fn what_happens_is_told_in_order_and_signed_with_the_same_words_as_everywhere() 
 }
 
 #[test]
+fn stopped_run_is_told_with_what_it_needs() {
+    let receiver = Receiving::start(&[OK]);
+    let home = home_with(&[("/", receiver.port, "events = [\"run.stopped\"]")]);
+    let stop = "tool stop_work {\"stop_reason\":\"blocker\",\"details\":\"node_modules is missing\",\"resume_requirements\":\"npm install\"}";
+    home.start("otter", stop);
+    let attention = receiver.next().json()["data"]["run"]["attention"].clone();
+    assert_eq!((&attention["why"], &attention["details"]), (&Value::from("blocker"), &Value::from("node_modules is missing")), "{attention}");
+    assert_eq!(attention["needs"], "npm install", "{attention}");
+}
+
+#[test]
 fn a_delivery_that_fails_comes_again_under_its_id_and_holds_up_those_behind_it() {
     let receiver = Receiving::start(&[BROKEN, "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", OK]);
     let home = home_with(&[("/", receiver.port, "events = [\"run.queued\", \"run.finished\"]")]);
