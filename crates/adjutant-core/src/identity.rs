@@ -125,7 +125,7 @@ mod tests {
             for voice in [Voice::Tools, Voice::Blocks, Voice::Chat] {
                 let accept = [word.clone()];
                 let measure = Measure { criteria: Some(&criteria), accept: &accept };
-                let prompt = with_statement(RunId::new(Time(1), [1; 10]), &name, &[other.clone()], voice, &measure, "Do");
+                let prompt = with_statement(RunId::new(Time(1), [1; 10]), &name, std::slice::from_ref(&other), voice, &measure, "Do");
                 let plain = Measure { criteria: Some("x"), accept: &["y".to_owned()] };
                 let plain = with_statement(RunId::new(Time(1), [1; 10]), "a", &["b".to_owned()], voice, &plain, "Do");
                 let begins = |prompt: &str| {

@@ -79,6 +79,9 @@ fn indent(text: &str) -> String {
 }
 
 #[cfg(test)]
+pub(crate) use tests::hostile_text;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -137,6 +140,3 @@ mod tests {
         proptest::collection::vec(part, 0..10).prop_map(|parts| parts.concat())
     }
 }
-
-#[cfg(test)]
-pub(crate) use tests::hostile_text;

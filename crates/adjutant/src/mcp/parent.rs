@@ -409,7 +409,7 @@ async fn one_question(server: &Server, message_id: String) -> Ended {
         data["preview"] = json!(preview);
     }
     let mut shown = Shown::new(json!({"questions": [data], "more": 0})).line(show::request_line(&request));
-    let said = request.clarification.iter().flat_map(|said| show::clarification_parts(said)).map(|(_, text)| Some(text));
+    let said = request.clarification.iter().flat_map(show::clarification_parts).map(|(_, text)| Some(text));
     let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(said);
     for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));

@@ -145,7 +145,7 @@ fn key_of_the_configuration_is_read_for_each_attempt() {
     home.ok(&["run", "--detach", "-a", "configured", "--name", "conf", "please-ask"]);
     home.until_status("conf", "stopped");
     let config = home.home.dir.join("config.toml");
-    assert_eq!(holding(&home, "canary-configured"), [config.clone()], "the store holds none");
+    assert_eq!(holding(&home, "canary-configured"), std::slice::from_ref(&config), "the store holds none");
     let rotated = std::fs::read_to_string(&config).expect("the configuration").replace("canary-configured", "canary-rotated");
     std::fs::write(&config, rotated).expect("it can be written");
     home.ok(&["reply", "conf", "this one"]);

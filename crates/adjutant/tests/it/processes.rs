@@ -53,7 +53,7 @@ impl Mark {
     pub fn put_on(self, command: &mut Command) {
         let limit = Rlimit { current: Some(self.0), maximum: Some(self.0) };
         // SAFETY: setrlimit is one system call on values copied into the closure.
-        unsafe { command.pre_exec(move || Ok(rustix::process::setrlimit(Resource::Rttime, limit.clone())?)) };
+        unsafe { command.pre_exec(move || Ok(rustix::process::setrlimit(Resource::Rttime, limit)?)) };
     }
 
     /// Returns the living processes with this mark. Panics where such processes cannot be seen.

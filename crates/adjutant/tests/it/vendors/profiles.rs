@@ -86,7 +86,6 @@ fn holds_its_profiles(cli: Cli) {
     for permissions in ["read", "edit"] {
         for cell in Cell::ALL {
             let Some((seen, story)) = tries(cli, permissions, cell) else { return };
-            println!("{cli:?} {permissions} {cell:?}: {seen:?}");
             if !is_promised(cli, permissions, cell, seen) {
                 broken.push(story);
             }
