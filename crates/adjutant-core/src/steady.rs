@@ -81,6 +81,9 @@ pub struct SteadyClock {
     /// The reading at which it was `now`.
     pub seen: Reading,
     pub away: Option<Away>,
+    /// How far the wall clock was ahead when it was last set, or the machine started: deadlines are shown by it,
+    /// so that each is shown the same until then.
+    pub ahead_ms: i64,
     /// The last jump that was noticed.
     pub jump: Option<Jump>,
 }
@@ -89,20 +92,27 @@ impl SteadyClock {
     /// Begins where nothing is due yet.
     #[must_use]
     pub fn new(seen: Reading) -> Self {
-        Self { now: SteadyTime(seen.wall.0), seen, away: None, jump: None }
+        Self { now: SteadyTime(seen.wall.0), seen, away: None, ahead_ms: 0, jump: None }
     }
 
     /// Begins for a store that has counted by the wall clock so far and was last written at `last`.
     #[must_use]
     pub fn after_wall_clock(last: Time, seen: Reading) -> Self {
         let last = Time(last.0.min(seen.wall.0));
-        Self { now: SteadyTime(last.0), away: Some(Away { expected: last, calm_ms: 0 }), seen, jump: None }
+        let ahead_ms = seen.wall.ms_since(last);
+        Self { now: SteadyTime(last.0), away: Some(Away { expected: last, calm_ms: 0 }), seen, ahead_ms, jump: None }
     }
 
     /// Returns the steady time at a reading of the same boot, without taking anything in.
     #[must_use]
     pub fn at(&self, reading: &Reading) -> SteadyTime {
         self.now.plus_ms(self.elapsed_ms(reading).unwrap_or(0))
+    }
+
+    /// Returns what the wall clock shows at a steady time, should it not be set again.
+    #[must_use]
+    pub fn shown(&self, at: SteadyTime) -> Time {
+        Time(at.0).plus_ms(self.ahead_ms)
     }
 
     /// Tells whether taking a reading in would change more than how far the clock has run.
@@ -140,6 +150,7 @@ impl SteadyClock {
         let moved_ms = reading.wall.0.saturating_sub(self.seen.wall.0).saturating_sub(elapsed_ms);
         let noticed_at = self.now;
         let jump = (moved_ms.saturating_abs() >= JUMP_MS_MIN).then_some(Jump { by_ms: moved_ms, noticed_at });
+        self.ahead_ms = self.ahead_ms.saturating_add(jump.map_or(0, |jump| jump.by_ms));
         let Some(away) = &mut self.away else { return jump };
         away.expected = away.expected.plus_ms(elapsed_ms);
         away.calm_ms = if jump.is_some() { 0 } else { away.calm_ms.saturating_add(elapsed_ms) };
@@ -147,7 +158,9 @@ impl SteadyClock {
             return jump;
         }
         let off_ms = reading.wall.0.saturating_sub(away.expected.0).max(0);
-        self.now = self.now.plus_ms(off_ms.min(AWAY_MS_MAX));
+        let added_ms = off_ms.min(AWAY_MS_MAX);
+        self.now = self.now.plus_ms(added_ms);
+        self.ahead_ms = self.ahead_ms.saturating_sub(added_ms);
         self.away = None;
         let too_long = off_ms > AWAY_MS_MAX;
         jump.or_else(|| too_long.then_some(Jump { by_ms: off_ms - AWAY_MS_MAX, noticed_at: self.now }))
@@ -157,6 +170,7 @@ impl SteadyClock {
         // What an earlier start has not taken in yet is still to come.
         let expected = self.away.map_or(self.seen.wall, |away| away.expected);
         self.away = Some(Away { expected, calm_ms: 0 });
+        self.ahead_ms = reading.wall.0.saturating_sub(self.now.0);
         let back_ms = reading.wall.0.saturating_sub(expected.0);
         (back_ms <= -JUMP_MS_MIN).then_some(Jump { by_ms: back_ms, noticed_at: self.now })
     }
@@ -231,6 +245,8 @@ mod tests {
                 let (before, was_away) = (machine.clock.now, machine.clock.away.is_some());
                 let advance_ms = machine.clock.at(&machine.reading()).ms_since(before);
                 machine.look();
+                let shown = machine.clock.shown(machine.clock.now);
+                prop_assert!((shown.0 - machine.reading().wall.0).abs() < JUMP_MS_MIN * 30, "now is shown as the wall clock shows it");
                 let advanced_ms = machine.clock.now.0 - before.0;
                 prop_assert!(advanced_ms >= advance_ms && advance_ms >= 0);
                 match (restarts, was_away) {

@@ -93,8 +93,7 @@ pub fn until(due: SteadyTime) -> Duration {
 /// Returns what the wall clock shows at a steady time, should it not be set again.
 #[must_use]
 pub fn shown(at: SteadyTime) -> Time {
-    let Moment { wall, steady } = moment();
-    wall.plus_ms(at.0.saturating_sub(steady.0))
+    with_steady(|clock| clock.as_ref().map_or(Time(at.0), |clock| clock.shown(at)))
 }
 
 /// Begins to count by a store's clock.

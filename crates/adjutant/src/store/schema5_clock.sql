@@ -18,7 +18,8 @@ CREATE TABLE clock (
   away_expected INTEGER,
   away_calm     INTEGER,
   jump_by       INTEGER,
-  jump_noticed  INTEGER
+  jump_noticed  INTEGER,
+  ahead         INTEGER NOT NULL
 ) STRICT;
 
 -- By that clock: when a run finished, and until when a kept wait is kept.

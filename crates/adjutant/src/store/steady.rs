@@ -68,13 +68,14 @@ fn last_written(connection: &Connection) -> Result<Option<Time>, StoreError> {
 }
 
 fn load(connection: &Connection) -> Result<Option<SteadyClock>, StoreError> {
-    let sql = "SELECT now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed FROM clock";
+    let sql = "SELECT now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed, ahead FROM clock";
     let clock = connection.query_row(sql, [], |row| {
         let away: (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
         let jump: (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
         Ok(SteadyClock {
             now: SteadyTime(row.get(0)?),
             seen: Reading { wall: Time(row.get(1)?), since_boot_ms: row.get(2)?, boot: row.get(3)? },
+            ahead_ms: row.get(8)?,
             away: away.0.zip(away.1).map(|(expected, calm_ms)| Away { expected: Time(expected), calm_ms }),
             jump: jump.0.zip(jump.1).map(|(by_ms, noticed)| Jump { by_ms, noticed_at: SteadyTime(noticed) }),
         })
@@ -83,11 +84,11 @@ fn load(connection: &Connection) -> Result<Option<SteadyClock>, StoreError> {
 }
 
 fn save(connection: &Connection, clock: &SteadyClock) -> Result<(), StoreError> {
-    let SteadyClock { now, seen: Reading { wall, since_boot_ms, boot }, away, jump } = clock;
+    let SteadyClock { now, seen: Reading { wall, since_boot_ms, boot }, away, ahead_ms, jump } = clock;
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO clock (one, now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed)
-             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT OR REPLACE INTO clock (one, now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed, ahead)
+             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             now.0,
@@ -97,7 +98,8 @@ fn save(connection: &Connection, clock: &SteadyClock) -> Result<(), StoreError> 
             away.map(|away| away.expected.0),
             away.map(|away| away.calm_ms),
             jump.map(|jump| jump.by_ms),
-            jump.map(|jump| jump.noticed_at.0)
+            jump.map(|jump| jump.noticed_at.0),
+            ahead_ms
         ])?;
     Ok(())
 }
