@@ -42,9 +42,12 @@ impl Ops {
                     (requests, Page { runs, more: 0 }, Mentions::default())
                 }
             };
+            let (found, requests_more) = requests;
+            let mut requests = render::requests(&found);
+            super::delegations::add_room(connection, &self.config_or_builtin(), &mut requests)?;
             Ok(AttentionList {
-                requests: render::requests(&requests.0),
-                requests_more: requests.1,
+                requests,
+                requests_more,
                 runs: runs.runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<_, _>>()?,
                 runs_more: runs.more,
                 mentions: mentions.mentions,
