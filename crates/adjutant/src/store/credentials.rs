@@ -7,13 +7,11 @@
 
 use super::StoreError;
 use crate::config::{Home, is_credential};
+use crate::files;
 use rusqlite::Connection;
-use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -69,8 +67,8 @@ impl KeptCredentials {
     /// Makes them durable. Blocks.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if let Some(id) = self.id().filter(|_| !self.is_durable) {
-            self.vault.on_file(id, |path| File::open(path)?.sync_all())?;
-            File::open(&self.vault.dir)?.sync_all()?;
+            self.vault.on_file(id, |path| files::open(self.vault.base(), path)?.sync_all())?;
+            rustix::fs::fsync(files::open_dir(self.vault.base(), &self.vault.dir)?)?;
         }
         self.is_durable = true;
         Ok(())
@@ -119,9 +117,14 @@ impl Vault {
     fn write(&self, id: &str, secret: &BTreeMap<String, String>) -> io::Result<()> {
         let text = serde_json::to_vec(secret)?;
         self.on_file(id, |path| {
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(&text)
+            files::make_dirs(self.base(), &self.dir)?;
+            files::create_new(self.base(), path)?.write_all(&text)
         })
+    }
+
+    /// The home, below which no link is followed.
+    fn base(&self) -> &Path {
+        self.dir.parent().unwrap_or(&self.dir)
     }
 
     /// Works on one of the files; an error names it.
@@ -133,12 +136,7 @@ impl Vault {
     /// Reads the credentials that an environment refers to. Blocks.
     pub(super) fn read(&self, env: &DispatchEnv) -> io::Result<BTreeMap<String, String>> {
         let Some(id) = &env.credentials else { return Ok(BTreeMap::new()) };
-        let text = self.on_file(id, |path| {
-            let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-            let mut text = Vec::new();
-            File::from(file).take(FILE_BYTES_MAX).read_to_end(&mut text)?;
-            Ok(text)
-        })?;
+        let text = self.on_file(id, |path| files::read(self.base(), path, FILE_BYTES_MAX))?;
         Ok(serde_json::from_slice(&text)?)
     }
 
