@@ -130,12 +130,12 @@ pub fn warning() -> Option<String> {
 #[must_use]
 pub fn jump_text(jump: Jump) -> String {
     let way = if jump.by_ms < 0 { "back" } else { "ahead" };
-    let seconds = jump.by_ms.unsigned_abs() / 1000;
-    let span = match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
+    let rounded = |part: u64| (jump.by_ms.unsigned_abs() + part / 2) / part;
+    let span = match rounded(1_000) {
+        seconds @ 0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", rounded(60_000)),
+        7_200..172_800 => format!("{} h", rounded(3_600_000)),
+        _ => format!("{} days", rounded(86_400_000)),
     };
     format!("{way} by {span}")
 }

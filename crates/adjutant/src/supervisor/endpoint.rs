@@ -24,7 +24,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::{IncomingStream, Listener, ListenerExt};
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::{TcpListener, UnixListener};
@@ -78,7 +78,7 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
 }
 
 fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
-    files::replace(dir.home(), &dir.worker_access())?.write_all(&serde_json::to_vec(access)?)
+    files::write_atomically(dir.home(), &dir.worker_access(), &serde_json::to_vec(access)?)
 }
 
 /// The calls, whoever may make them.
