@@ -37,6 +37,8 @@ const STARTED_AFTER: Duration = Duration::from_secs(1);
 const LAST_CALLS: Duration = Duration::from_millis(300);
 /// How long threads may go on then that start a guard or write a copy.
 const LAST_THREADS: Duration = Duration::from_secs(1);
+/// How long runs may take to end whose home was removed.
+const HOMELESS_MAX: Duration = Duration::from_secs(3);
 /// Why a hub ends that nobody told to.
 const IDLE: &str = "idle";
 /// A hub log larger than this is put aside.
@@ -263,10 +265,12 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         }
     };
     if lost == Some(Lost::Removed) {
-        // Nothing that its runs say can be kept, and no other hub will ever find them.
+        // Nothing that its runs say can be kept, and no other hub will ever find them. Their supervisors cannot
+        // say that they have ended, so that is not waited for.
         tokio::select! {
             _ = &mut server => {}
             () = work::end_all(&hub) => {}
+            () = tokio::time::sleep(HOMELESS_MAX) => {}
         }
         work::kill_all(&hub).await;
     }
