@@ -10,6 +10,7 @@ mod version;
 
 pub use version::{Tried, Version};
 
+use adjutant_core::Permissions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -149,6 +150,16 @@ pub struct Profile {
     /// ACP's session mode; Codex's sandbox.
     #[serde(default)]
     pub mode: Option<String>,
+    /// Why the CLI cannot be held to this profile: no run is started with it.
+    #[serde(default)]
+    pub unsupported: Option<String>,
+}
+
+impl Profile {
+    /// Tells whether the CLI is told anything.
+    fn is_empty(&self) -> bool {
+        self.args.is_empty() && self.env.is_empty() && self.mode.is_none()
+    }
 }
 
 /// What differs among those who speak ACP.
@@ -443,6 +454,14 @@ impl Preset {
         self
     }
 
+    /// Tells whether anything holds the agent to a profile: a protocol by which it asks, or what the profile
+    /// tells the CLI.
+    #[must_use]
+    pub fn enforces(&self, permissions: Permissions) -> bool {
+        let asks = matches!(self.driver, Driver::Claude | Driver::Codex | Driver::Acp);
+        permissions == Permissions::Full || asks || !self.permissions.of(permissions.word()).is_empty()
+    }
+
     /// Tells whether the agent gets this variable of the dispatcher.
     #[must_use]
     pub fn passes(&self, name: &str) -> bool {
@@ -528,6 +547,22 @@ mod tests {
                 "{name}: {sign_in_files:?}"
             );
             assert!([tools, directory, resumes].into_iter().all(|text| !text.is_empty()), "{name}: its page would have holes");
+        }
+    }
+
+    #[test]
+    fn preset_promises_only_profiles_that_were_tried() {
+        for preset in all() {
+            let Profiles { read, edit, full } = &preset.permissions;
+            for (name, profile) in [("read", read), ("edit", edit), ("full", full)] {
+                let is_tried = preset.about.tried().is_some();
+                assert!(is_tried || name == "full" || profile.unsupported.is_some(), "{}: nobody has seen that {name} holds", preset.name);
+                assert!(
+                    profile.unsupported.is_some() != !profile.about.is_empty(),
+                    "{}: {name} says what it means, or why it is refused",
+                    preset.name
+                );
+            }
         }
     }
 

@@ -84,6 +84,8 @@ pub mod codes {
     pub const LIMIT: &str = "limit";
     pub const AGENT_NOT_FOUND: &str = "agent_not_found";
     pub const AGENT_NOT_EXECUTABLE: &str = "agent_not_executable";
+    /// The agent cannot be held to that profile of permissions.
+    pub const UNSUPPORTED_PROFILE: &str = "unsupported_profile";
     /// The hub cannot be reached or started.
     pub const UNREACHABLE: &str = "unreachable";
     /// This hub has closed its store: the next one takes the call. Our clients repeat it there.

@@ -83,6 +83,10 @@ pub fn page(preset: &Preset) -> String {
     push(&mut out, "\n## Permissions\n\n| profile | what it may do | passed on |\n|---|---|---|");
     let profiles = &preset.permissions;
     for (name, profile) in [("read", &profiles.read), ("edit", &profiles.edit), ("full", &profiles.full)] {
+        if let Some(why) = &profile.unsupported {
+            push(&mut out, &format!("| `{name}` | refused: {} | |", cell(why)));
+            continue;
+        }
         let about = if profile.about.is_empty() { "what the CLI itself makes of it" } else { &profile.about };
         push(&mut out, &format!("| `{name}` | {} | {} |", cell(about), cell(&passed_on(profile))));
     }

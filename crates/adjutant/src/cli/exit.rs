@@ -60,7 +60,7 @@ pub const TABLE: [Row; 15] = [
         exit: Exit::Usage,
         number: 2,
         meaning: "wrong usage, or a value that cannot be used",
-        codes: &[codes::INVALID, codes::UNFITTING, words::USAGE],
+        codes: &[codes::INVALID, codes::UNFITTING, codes::UNSUPPORTED_PROFILE, words::USAGE],
     },
     Row {
         exit: Exit::NeedsInput,

@@ -163,7 +163,8 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("task", Some(&run.task))?;
     field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
     field("directory", Some(&run.cwd))?;
-    field("may", run.permissions.as_deref())?;
+    let not_enforced = if run.permissions_not_enforced { " (nothing enforces it: the agent is a plain program)" } else { "" };
+    field("may", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
     field("shared by", Some(&run.shares_directory_with.join(", ")))?;
     field("owner", Some(&run.owner))?;
     field("child of", run.parent_name.as_deref().or(run.parent.as_deref()))?;

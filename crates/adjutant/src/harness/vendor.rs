@@ -21,6 +21,10 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     let program = plain::program(order)?;
     let values = Values::new(order, preset, dir, access)?;
     let profile = preset.permissions.of(&order.permissions);
+    if let Some(why) = &profile.unsupported {
+        let message = format!("agent {} cannot be run with {}: {why}", order.agent, order.permissions);
+        return Err(Refusal { code: codes::UNSUPPORTED_PROFILE, message });
+    }
     let (begin, behind) = match order.session {
         Some(_) => (&preset.resume_args, None),
         None => (&preset.args, Some(&preset.new_args)),

@@ -572,6 +572,10 @@ fn agent_line(agent: &AgentView) -> String {
     if agent.documented_only {
         remarks.push("never tried".to_owned());
     }
+    if !agent.unsupported_profiles.is_empty() {
+        let all = ["read", "edit", "full"].into_iter().filter(|profile| !agent.unsupported_profiles.contains_key(*profile));
+        remarks.push(format!("permissions: only {}", all.collect::<Vec<_>>().join(", ")));
+    }
     let version = agent.version.as_ref().map(|version| format!(" {}", line(version, 40))).unwrap_or_default();
     let remarks = if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
     format!("{}: {}{version}{remarks}", line(&agent.name, 60), line(&agent.description, 300))

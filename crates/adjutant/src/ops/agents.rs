@@ -2,13 +2,13 @@
 //! are, whether somebody is signed in.
 
 use super::runs::checked_env;
-use super::{OpError, Ops};
+use super::{OpError, Ops, profiles};
 use crate::config::{AgentEntry, BUILT_IN};
 use crate::link::Order;
 use crate::preset::{self, About, Capabilities, Preset, Tried, Version, VersionMin};
 use crate::store::harness_word;
 use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView};
-use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Principal, PromptVia};
+use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -107,6 +107,11 @@ impl Ops {
     }
 }
 
+fn unsupported(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<String, String> {
+    let problem = |profile: Permissions| Some((profile.word().to_owned(), profiles::problem(agent, preset, agent.permissions, profile)?));
+    Permissions::ALL.into_iter().filter_map(problem).collect()
+}
+
 fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathBuf>, OpError>, env: &BTreeMap<String, String>) -> AgentView {
     let about = preset.map(|preset| &preset.about);
     AgentView {
@@ -134,6 +139,9 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
             }
             (None, HarnessKind::Plain | HarnessKind::Vendor) => None,
         },
+        permissions: entry.spec.permissions.word().to_owned(),
+        unsupported_profiles: unsupported(&entry.spec, preset),
+        permissions_not_enforced: !profiles::is_enforced(&entry.spec, preset, entry.spec.permissions),
     }
 }
 

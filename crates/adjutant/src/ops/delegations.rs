@@ -2,7 +2,7 @@
 
 use super::answers::{bounded, checked_expiry};
 use super::runs::{checked_cwd, checked_prompt, random};
-use super::{Caller, OpError, Ops, agents, pick, render};
+use super::{Caller, OpError, Ops, agents, pick, profiles, render};
 use crate::clock;
 use crate::config::Config;
 use crate::store::{Connection, NewRequest, NewRun, Request, RunInput, StoreError, Tx, counts, run_by_id, run_input, taken_by, tree_size};
@@ -121,7 +121,9 @@ impl Ops {
             }
         };
         // A run cannot give more than it has itself.
-        agent.permissions = agent.permissions.min(may);
+        let stated = agent.permissions;
+        agent.permissions = stated.min(may);
+        profiles::check(&agent, stated)?;
         let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
         let cwd = checked_cwd(directory.to_str().unwrap_or_default())?;
         let prompt = prompt(&requester.name, &wanted);

@@ -19,6 +19,8 @@ pub enum OpError {
     ProgramNotFound { agent: String, program: String },
     #[error("{program} of agent {agent} cannot be executed")]
     ProgramNotExecutable { agent: String, program: String },
+    #[error("{agent} cannot be run with {profile}: {why}")]
+    UnsupportedProfile { agent: String, profile: &'static str, why: String, supported: Vec<&'static str> },
     #[error("{0}")]
     Io(String),
 }
@@ -39,6 +41,10 @@ impl OpError {
             Self::NoAgent { known, .. } => (codes::AGENT_NOT_FOUND, Some(format!("configured: {known}; see: adj agents"))),
             Self::ProgramNotFound { .. } => (codes::AGENT_NOT_FOUND, Some("install it, or set `command` for this agent; see: adj agents".to_owned())),
             Self::ProgramNotExecutable { program, .. } => (codes::AGENT_NOT_EXECUTABLE, Some(format!("look at its permissions: ls -l {program}"))),
+            Self::UnsupportedProfile { supported, .. } => {
+                let supported = if supported.is_empty() { "none".to_owned() } else { supported.join(" or ") };
+                (codes::UNSUPPORTED_PROFILE, Some(format!("profiles that it can be run with: {supported}; set permissions")))
+            }
             Self::Io(_) => (codes::INTERNAL, None),
         };
         ErrorView { code: code.to_owned(), message: self.to_string(), hint }
@@ -58,7 +64,7 @@ pub fn http_status(code: &str) -> u16 {
         codes::NOT_FOUND => 404,
         codes::NOT_ALLOWED => 403,
         codes::USE_SUPERVISOR => 421,
-        codes::AMBIGUOUS | codes::INVALID | codes::AGENT_NOT_FOUND | codes::AGENT_NOT_EXECUTABLE => 422,
+        codes::AMBIGUOUS | codes::INVALID | codes::AGENT_NOT_FOUND | codes::AGENT_NOT_EXECUTABLE | codes::UNSUPPORTED_PROFILE => 422,
         codes::UNFITTING => 422,
         codes::CONFLICT | codes::USED | codes::ALREADY_ANSWERED | codes::RUN_FINISHED | codes::KEY_REUSED | codes::LIMIT => 409,
         codes::EXPIRED | codes::WITHDRAWN => 410,

@@ -13,6 +13,7 @@ mod error;
 mod leftovers;
 mod logs;
 mod pick;
+mod profiles;
 mod render;
 mod reports;
 mod resumption;

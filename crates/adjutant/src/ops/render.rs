@@ -12,7 +12,7 @@ use crate::view::{
 };
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Clarification, Delegation};
-use adjutant_core::{Changes, Decision, Exit, Failure, Matter, Outcome, RequestState, RunState, StopReason, Time};
+use adjutant_core::{Changes, Decision, Exit, Failure, Matter, Outcome, Permissions, RequestState, RunState, StopReason, Time};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
@@ -29,7 +29,10 @@ pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<Run
     view.pending = requests(&pending);
     view.checkpoint = super::reports::checkpoint(connection, run)?.as_ref().map(checkpoint);
     super::reports::add_report(connection, run, &mut view)?;
-    view.permissions = permissions_of(connection, run.id)?.map(|permissions| permissions.word().to_owned());
+    if let Some((permissions, is_plain)) = permissions_of(connection, run.id)? {
+        view.permissions = Some(permissions.word().to_owned());
+        view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
+    }
     if let Some(parent) = run.parent {
         view.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
     }
@@ -89,6 +92,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         task: run.task.clone(),
         cwd: run.cwd.clone(),
         permissions: None,
+        permissions_not_enforced: false,
         owner: run.owner.to_string(),
         parent: run.parent.map(|id| id.to_string()),
         root: run.root.to_string(),

@@ -1,7 +1,7 @@
 //! Dispatching runs, looking at them, ending them.
 
 use super::answers::bounded;
-use super::{Caller, OpError, Ops, agents, pick, render};
+use super::{Caller, OpError, Ops, agents, pick, profiles, render};
 use crate::clock;
 use crate::preset::Preset;
 use crate::store::{
@@ -145,6 +145,7 @@ impl Ops {
         if let Some(word) = &call.permissions {
             agent.permissions = Permissions::from_word(word).ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
         }
+        profiles::check(&agent, entry.spec.permissions)?;
         agent.trust_repo |= call.trust_repo;
         let preset = Preset::from_text(&agent.preset);
         let found = match preset.filter(|_| agent.trust_repo) {
@@ -196,8 +197,8 @@ impl Ops {
         dispatched
     }
 
-    /// Keeps the credentials that somebody gives for a run's next attempt: those of its agent. A run that is
-    /// not there has none; that is told later.
+    /// Keeps the credentials that somebody gives for a run's next attempt: those of its agent, which has to
+    /// be one that can be held to the run's profile. A run that is not there has none; that is told later.
     async fn credentials_for(&self, who: &Principal, action: Action, run: &str, env: BTreeMap<String, String>) -> Result<KeptCredentials, OpError> {
         checked_env(&env)?;
         let agent = self.store.read(|connection| match pick::run(connection, who, action, run) {
@@ -205,6 +206,9 @@ impl Ops {
             Err(StoreError::Denied(_)) => Ok(None),
             Err(error) => Err(error),
         })?;
+        if let Some(agent) = &agent {
+            self.check_again(agent)?;
+        }
         let own = agent.map_or_else(BTreeMap::new, |agent| agents::own_env(&agent, env));
         Ok(self.store.keep_credentials(own).await?)
     }

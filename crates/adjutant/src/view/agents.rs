@@ -68,6 +68,15 @@ pub struct AgentView {
     /// Nothing for a program of which nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub can: Option<CanView>,
+    /// The profile of permissions of a run that names none.
+    #[serde(default)]
+    pub permissions: String,
+    /// The profiles of permissions that it cannot be run with, each with the reason.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub unsupported_profiles: std::collections::BTreeMap<String, String>,
+    /// Nothing holds it to the profile that its configuration states.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub permissions_not_enforced: bool,
 }
 
 /// The oldest version that is started, and what an older one does.

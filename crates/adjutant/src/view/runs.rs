@@ -265,6 +265,9 @@ pub struct RunView {
     /// What it may do without approval: `read`, `edit` or `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<String>,
+    /// Nothing holds it to that: its agent is any program, declared by the user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub permissions_not_enforced: bool,
     /// The dispatching principal: `person`, `client:<name>` or `run:<id>`.
     pub owner: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -224,7 +224,10 @@ fn models_are_told_shortly_which_agents_there_are() {
     let result = session.tool("list_agents", json!({}));
     let lines: Vec<&str> = text(&result).lines().collect();
     assert!(lines.contains(&"reviewer: Reviews 2.1.329"), "{lines:?}");
-    assert!(lines.iter().any(|line| line.starts_with("guest: Guesses 2.1.329 [") && line.ends_with("never tried]")), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("guest: Guesses 2.1.329 [") && line.ends_with("never tried; permissions: only full]")),
+        "{lines:?}"
+    );
     let agents = result["structuredContent"]["agents"].as_array().expect("a list").clone();
     let reviewer = agents.iter().find(|agent| agent["name"] == "reviewer").expect("it is listed");
     assert_eq!((&reviewer["version"], &reviewer["signed_in"], &reviewer["can"]["resume"]), (&json!("2.1.329"), &json!(true), &json!(true)));

@@ -43,5 +43,6 @@ mod supervise;
 mod support;
 mod terminal;
 mod times;
+mod unsupported;
 mod vendors;
 mod webhooks;

@@ -89,8 +89,10 @@ impl Stage {
             ("plain", Way::Arg(_)) => "prompt = \"arg\"\n",
             _ => "",
         };
-        let config =
-            format!("live_runs_max = 4\n[agents.recorder]\nharness = \"{preset}\"\ncommand = [{:?}]\n{prompt}", script.display().to_string());
+        let config = format!(
+            "live_runs_max = 4\n[agents.recorder]\nharness = \"{preset}\"\ncommand = [{:?}]\npermissions = \"full\"\n{prompt}",
+            script.display().to_string()
+        );
         std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
         Self { home, records, way }
     }

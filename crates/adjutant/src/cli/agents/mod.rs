@@ -169,7 +169,10 @@ async fn show(name: &str, cx: &Context) -> Ended {
         lines.push(("cannot", list(false)));
     }
     if let Some(preset) = &preset {
-        lines.extend(told_by(preset));
+        lines.extend(told_by(preset, &agent));
+    }
+    if agent.permissions_not_enforced {
+        lines.push(("permissions", format!("{}, which nothing enforces: the program does what it does", agent.permissions)));
     }
     if let Some((_, entry)) = config.agents.iter().find(|(agent, _)| agent.as_str() == name) {
         // The others are said above, in more words.
@@ -204,9 +207,12 @@ fn version(agent: &AgentView) -> String {
     }
 }
 
-fn told_by(preset: &Preset) -> Vec<(&'static str, String)> {
+fn told_by(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String)> {
     let about = &preset.about;
-    let profile = |profile: &Profile| {
+    let profile = |name: &str, profile: &Profile| {
+        if let Some(why) = agent.unsupported_profiles.get(name) {
+            return format!("refused: {why}");
+        }
         let how = profile.args.iter().chain(&profile.mode).cloned().collect::<Vec<_>>().join(" ");
         match (profile.about.as_str(), how.as_str()) {
             ("", "") => "nothing is added".to_owned(),
@@ -219,9 +225,9 @@ fn told_by(preset: &Preset) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("our tools", plain(&about.tools)),
         ("resumes", plain(&about.resumes)),
-        ("read", profile(&preset.permissions.read)),
-        ("edit", profile(&preset.permissions.edit)),
-        ("full", profile(&preset.permissions.full)),
+        ("read", profile("read", &preset.permissions.read)),
+        ("edit", profile("edit", &preset.permissions.edit)),
+        ("full", profile("full", &preset.permissions.full)),
         ("directory", format!("{}: {}", about.directory_files.join(", "), plain(&about.directory))),
         ("variables", preset.env_pass.join(" ")),
     ];

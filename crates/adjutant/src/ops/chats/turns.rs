@@ -8,7 +8,7 @@ use super::window::{FLAG, Told, Uncounted, told};
 use crate::clock;
 use crate::config::Config;
 use crate::files;
-use crate::ops::{AttemptId, OpError, Ops, agents};
+use crate::ops::{AttemptId, OpError, Ops, agents, profiles};
 use crate::store::{
     Chat, NewEntry, NewRun, NewTurn, Run, RunInput, StoreError, Turn, TurnState, Tx, next_turns, run_by_id, turn_by_id, turns_running,
     turns_to_answer,
@@ -264,8 +264,14 @@ fn leave(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: Ru
             return Ok(Leave::Later);
         }
     }
-    let Some((asking, counts_under)) = asked else { return Ok(Leave::Yes(Box::new(agent), None)) };
-    agent.permissions = agent.permissions.min(run_input(connection, asking)?.agent.permissions);
+    let stated = agent.permissions;
+    if let Some((asking, _)) = asked {
+        agent.permissions = agent.permissions.min(run_input(connection, asking)?.agent.permissions);
+    }
+    if let Err(refusal) = profiles::check(&agent, stated) {
+        return Ok(Leave::No(refusal.to_string()));
+    }
+    let Some((_, counts_under)) = asked else { return Ok(Leave::Yes(Box::new(agent), None)) };
     let Some(parent) = counts_under else { return Ok(Leave::Yes(Box::new(agent), None)) };
     let mut above = Some(parent);
     while let Some(run) = above {

@@ -48,14 +48,16 @@ impl Tx<'_> {
     }
 }
 
-/// Reads what a run may do without approval.
+/// Reads what a run may do without approval, and whether its agent is any program, of which nothing is known.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<Permissions>, StoreError> {
-    let sql = "SELECT spec ->> '$.permissions' FROM run_inputs WHERE run = ?1";
-    let word: Option<String> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?;
-    Ok(word.as_deref().and_then(Permissions::from_word))
+pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Permissions, bool)>, StoreError> {
+    let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness' FROM run_inputs WHERE run = ?1";
+    let (word, harness): (Option<String>, Option<String>) =
+        connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let is_plain = harness.as_deref() == Some(harness_word(HarnessKind::Plain));
+    Ok(word.as_deref().and_then(Permissions::from_word).map(|permissions| (permissions, is_plain)))
 }
 
 /// Reads what a run is measured by: criteria in words, and the acceptance command.

@@ -18,6 +18,7 @@ use crate::view::{
     AgentView, AnswerOne, AnswerRequests, Cancel, DecisionWord, Dispatch, ErrorView, GetRun, ReadEvents, ReadLogs, RequestView, Resume, RunView,
     Wait, WaitUntil, Waited,
 };
+use adjutant_core::Permissions;
 use script::Kind;
 use serde_json::{Value, json};
 use std::fs::DirBuilder;
@@ -59,9 +60,13 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> Ended {
             return Ok(Exit::Done);
         }
     }
+    let profile = other_profile(&agent);
+    if let Some(profile) = profile {
+        cx.out.say(&format!("It cannot be run with {}: it is tried with {profile}.", agent.permissions))?;
+    }
     let dir = std::env::temp_dir().join(format!("adj-test-{}", random_hex::<8>()));
     DirBuilder::new().mode(0o700).create(&dir).map_err(|e| fail(crate::cli::exit::words::IO, format!("{}: {e}", dir.display())))?;
-    let mut trial = Trial { cx, agent: &agent, kind, dir: dir.clone(), limit: args.timeout, runs: Vec::new() };
+    let mut trial = Trial { cx, agent: &agent, kind, dir: dir.clone(), limit: args.timeout, profile, runs: Vec::new() };
     // Whoever ends this, or closes its terminal, ends what it has started.
     let (mut interrupts, mut hangups) = (signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
     let mut terminations = signal(SignalKind::terminate())?;
@@ -81,6 +86,13 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> Ended {
     let (worked, cancelled) = tried?;
     let checks = verdict::judge(kind, agent.can, &worked, cancelled.as_ref());
     told(cx, &agent, &checks, &[worked.run.as_str(), cancelled.as_ref().map_or("", |cancelled| &cancelled.run)])
+}
+
+/// The least profile that an agent can be held to, where that is not its own.
+fn other_profile(agent: &AgentView) -> Option<&'static str> {
+    let is_unsupported = |profile: &str| agent.unsupported_profiles.contains_key(profile);
+    let mut all = Permissions::ALL.into_iter().map(Permissions::word);
+    if is_unsupported(&agent.permissions) { all.find(|profile| !is_unsupported(profile)) } else { None }
 }
 
 /// Ends a run that is still under way.
@@ -128,6 +140,8 @@ struct Trial<'a> {
     dir: PathBuf,
     /// What each step may take.
     limit: Duration,
+    /// The profile of its runs, where it cannot be held to its own.
+    profile: Option<&'static str>,
     /// What was started.
     runs: Vec<String>,
 }
@@ -151,6 +165,7 @@ impl Trial<'_> {
                 agent: self.agent.name.clone(),
                 prompt,
                 cwd: self.dir.display().to_string(),
+                permissions: self.profile.map(ToOwned::to_owned),
                 // Should this process die, its runs do not go on for ever.
                 timeout_s: Some(self.limit.as_secs().max(1).saturating_mul(4)),
                 env: dispatch_env(),
