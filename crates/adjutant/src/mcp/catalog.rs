@@ -191,7 +191,7 @@ pub const PARENT: [ToolRow; 13] = [
             Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
             Param::new("until", Kind::Word(&["attention", "any", "all"]))
                 .about("attention (default): a question, an end, a silent run. any, all: ends"),
-            Param::new("cursor", Kind::Integer).about("From the last wait"),
+            Param::new("cursor", Kind::Text).about("From the last wait"),
             WAIT,
         ],
         actions: &[Action::Wait],
@@ -203,7 +203,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("stopped", "array", true),
             ("ended", "array", true),
             ("working", "array", true),
-            ("cursor", "integer", true),
+            ("cursor", "string", true),
             ("next", "string", true),
         ],
         run: |server, caller, args| Box::pin(parent::wait_for_subagents(server, caller, args)),

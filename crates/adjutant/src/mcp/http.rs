@@ -4,7 +4,8 @@
 //! hours, or be counted. Setting TCP_NODELAY is up to whoever accepts the connections.
 
 use super::caps::{self, CallCap};
-use super::server::{Role, Server, Setup};
+use super::lines;
+use super::server::{self, Role, Server, Setup};
 use crate::client::Client;
 use adjutant_core::limits::TEXT_BYTES_MAX;
 use axum::Router;
@@ -16,6 +17,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
+use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use std::path::PathBuf;
@@ -54,6 +56,7 @@ pub fn http_router(client: Client, token: &str) -> Router {
     Router::new()
         .route_service("/mcp", service)
         .layer(middleware::from_fn(begin_at_once))
+        .layer(middleware::from_fn(refuse_in_json))
         .layer(middleware::from_fn(move |request: Request, next: Next| authorized(Arc::clone(&expected), request, next)))
 }
 
@@ -74,6 +77,35 @@ fn authorized(expected: Arc<str>, request: Request, next: Next) -> BoxFuture<'st
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differing = a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differing) == 0
+}
+
+/// Tells whether a request is the handshake that its protocol has no more.
+fn is_modern_initialize(request: &Request) -> bool {
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let is_modern = header("mcp-protocol-version").is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());
+    is_modern && header("mcp-method") == Some("initialize")
+}
+
+/// Answers a body that is no message as JSON-RPC answers it: rmcp takes it for a wrong media type.
+async fn refuse_in_json(request: Request, next: Next) -> Response {
+    let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if !is_json || request.method() != http::Method::POST {
+        return next.run(request).await;
+    }
+    let refused = is_modern_initialize(&request);
+    let (parts, body) = request.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
+        return (StatusCode::PAYLOAD_TOO_LARGE, format!("the body cannot be read, or is longer than {BODY_BYTES_MAX} bytes\n")).into_response();
+    };
+    let json = [(CONTENT_TYPE, "application/json")];
+    if refused {
+        return (StatusCode::NOT_FOUND, json, lines::refused(&body, server::no_initialize())).into_response();
+    }
+    let reply = next.run(Request::from_parts(parts, Body::from(body.clone()))).await;
+    if reply.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return reply;
+    }
+    (StatusCode::BAD_REQUEST, json, lines::refusal(&body)).into_response()
 }
 
 /// Begins a slow reply before its content is there, as an event stream with comments as signs of
@@ -229,6 +261,40 @@ mod tests {
         let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
         let (status, body) = answered(router_, post(&list).header("mcp-protocol-version", "2025-06-18"), &list).await;
         assert!(status == StatusCode::OK && body.contains("ask_parent") && !body.contains("reply_subagent"), "{status} {body}");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_no_message_is_refused_in_json() {
+        for (body, code, id) in [
+            ("{\"jsonrpc\":", -32700, Value::Null),
+            ("", -32600, Value::Null),
+            ("[]", -32600, Value::Null),
+            ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600, Value::Null),
+            ("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":5}", -32600, json!(7)),
+            ("{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"tools/list\"}", -32600, json!(1.5)),
+        ] {
+            let (router, _dir, _hub) = router();
+            let request = post(&json!({})).body(Body::from(body)).expect("a request");
+            let reply = router.oneshot(request).await.expect("a reply");
+            assert_eq!(
+                (reply.status(), &reply.headers()[CONTENT_TYPE]),
+                (StatusCode::BAD_REQUEST, &HeaderValue::from_static("application/json")),
+                "{body}"
+            );
+            let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
+            let reply: Value = serde_json::from_slice(&bytes).expect("JSON");
+            assert_eq!((&reply["jsonrpc"], &reply["error"]["code"], reply.get("id")), (&json!("2.0"), &json!(code), Some(&id)), "{body}: {reply}");
+        }
+        let (router_, _dir, _hub) = router();
+        let mut request = post(&json!({}));
+        request.headers_mut().expect("headers").insert("content-type", HeaderValue::from_static("text/plain"));
+        assert_eq!(answered(router_, request, &json!({})).await.0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        let hello = modern("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}));
+        for body in [hello, modern("initialize", json!({}))] {
+            let (router_, _dir, _hub) = router();
+            let (status, told) = answered(router_, post(&body), &body).await;
+            assert!(status == StatusCode::NOT_FOUND && told.contains("-32601") && told.contains("\"id\":1,"), "{status} {told}");
+        }
     }
 
     #[tokio::test]

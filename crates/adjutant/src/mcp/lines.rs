@@ -1,5 +1,7 @@
 //! JSON-RPC as lines, one message each. A line that cannot be read is answered, so that no client waits
-//! for a reply that never comes.
+//! for a reply that never comes. Ids that rmcp does not read are kept as they were written, see [`ids`].
+
+mod ids;
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -29,6 +31,8 @@ pub struct Lines<R, W> {
     line_bytes_max: usize,
     /// The rest of a line that is too long is passed over.
     passing_over: bool,
+    /// The protocol that is spoken leaves out an id that could not be read (2026-07-28); JSON-RPC 2.0 says null.
+    leaves_out_unread_ids: bool,
     writer: Arc<Mutex<Option<W>>>,
     /// The reply to a line that could not be read; one at a time, so that a flood of them is held up.
     reply: JoinSet<()>,
@@ -51,7 +55,20 @@ enum Meaning {
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     pub fn new(reader: R, writer: W) -> Self {
         let writer = Arc::new(Mutex::new(Some(writer)));
-        Self { reader: BufReader::new(reader), line: Vec::new(), line_bytes_max: LINE_BYTES_MAX, passing_over: false, writer, reply: JoinSet::new() }
+        Self {
+            reader: BufReader::new(reader),
+            line: Vec::new(),
+            line_bytes_max: LINE_BYTES_MAX,
+            passing_over: false,
+            leaves_out_unread_ids: false,
+            writer,
+            reply: JoinSet::new(),
+        }
+    }
+
+    /// Leaves the id out of errors about messages without a readable one, from here on.
+    pub fn leave_out_unread_ids(&mut self) {
+        self.leaves_out_unread_ids = true;
     }
 
     /// Reads to the end of a line. May be dropped while it waits: what has come is kept.
@@ -82,8 +99,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
-        let writing = write(Arc::clone(&self.writer), ServerJsonRpcMessage::error(error, id));
+    /// Answers a message with an error; the next one is not read before that is written.
+    pub fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
+        let nulls = id.is_none() && !self.leaves_out_unread_ids;
+        let message = ServerJsonRpcMessage::error(error, id);
+        let line = if nulls { ids::with_null_id(&message) } else { ids::written(&message) };
+        let writing = write(Arc::clone(&self.writer), line);
         self.reply.spawn(async {
             if let Err(error) = writing.await {
                 tracing::warn!(%error, "a broken line was not answered");
@@ -92,8 +113,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(writer: Arc<Mutex<Option<W>>>, message: TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
-    let mut line = serde_json::to_vec(&message)?;
+async fn write<W: AsyncWrite + Unpin>(writer: Arc<Mutex<Option<W>>>, line: serde_json::Result<Vec<u8>>) -> io::Result<()> {
+    let mut line = line?;
     line.push(b'\n');
     let mut writer = writer.lock().await;
     let writer = writer.as_mut().ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the output is closed"))?;
@@ -134,12 +155,17 @@ impl ToolCall {
 /// one (section 5.1).
 fn meaning(line: &[u8]) -> Meaning {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-    if line.trim_ascii().is_empty() {
+    let line = line.trim_ascii();
+    if line.is_empty() {
         return Meaning::Nothing;
     }
-    if let Ok(call) = serde_json::from_slice::<ToolCall>(line) {
+    if let Ok(call) = serde_json::from_slice::<ToolCall>(line)
+        && !ids::is_kept(&call.id)
+    {
         return Meaning::Message(Box::new(call.into_message()));
     }
+    let kept = ids::keep(line);
+    let line = kept.as_deref().unwrap_or(line);
     let error = match serde_json::from_slice(line) {
         Ok(message) => return Meaning::Message(Box::new(message)),
         Err(error) => error,
@@ -151,6 +177,10 @@ fn meaning(line: &[u8]) -> Meaning {
             return Meaning::Broken(ErrorData::new(ErrorCode::PARSE_ERROR, told, None), None);
         }
     };
+    if value.is_array() {
+        let told = "batches are not taken: send each message as a line of its own";
+        return Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), None);
+    }
     let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
     let method = value.get("method").is_some_and(Value::is_string);
     let is_notification = method && value.get("id").is_none();
@@ -163,6 +193,28 @@ fn meaning(line: &[u8]) -> Meaning {
     Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), id)
 }
 
+/// Writes the refusal of a request, under its id where that can be read.
+pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
+    let kept = ids::keep(message);
+    let value: Value = serde_json::from_slice(kept.as_deref().unwrap_or(message)).unwrap_or(Value::Null);
+    let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
+    ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error of ours is JSON")
+}
+
+/// Writes what is answered to a message that could not be read.
+pub fn refusal(message: &[u8]) -> Vec<u8> {
+    let (error, id) = match meaning(message) {
+        Meaning::Broken(error, id) => (error, id),
+        Meaning::Message(message) => {
+            let told = "over HTTP an id is a text or a whole number of 64 bits";
+            let id = if let ClientJsonRpcMessage::Request(request) = *message { Some(request.id) } else { None };
+            (ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), id)
+        }
+        Meaning::Nothing => (ErrorData::new(ErrorCode::INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", None), None),
+    };
+    ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error of ours is JSON")
+}
+
 impl<R, W> Transport<RoleServer> for Lines<R, W>
 where
     R: AsyncRead + Unpin + Send,
@@ -171,7 +223,7 @@ where
     type Error = io::Error;
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        write(Arc::clone(&self.writer), message)
+        write(Arc::clone(&self.writer), ids::written(&message))
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -235,6 +287,9 @@ mod tests {
             ("{\"jsonrpc\": ", -32700, Value::Null),
             ("garbage", -32700, Value::Null),
             ("[]", -32600, Value::Null),
+            ("[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}]", -32600, Value::Null),
+            ("[1.5", -32700, Value::Null),
+            ("{\"jsonrpc\":\"2.0\",\"id\":0.5,\"method\":7}", -32600, Value::from(0.5)),
             ("\"x\"", -32600, Value::Null),
             ("{}", -32600, Value::Null),
             ("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}", -32600, Value::from(7)),
@@ -245,7 +300,7 @@ mod tests {
             let input = format!("{line}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}}\n");
             let (messages, answers) = exchange(input.as_bytes(), 10_000).await;
             assert_eq!((messages, answers.len()), (1, 1), "{line:.60}");
-            assert_eq!((&answers[0]["error"]["code"], &answers[0]["id"]), (&Value::from(code), &id), "{line:.60}");
+            assert_eq!((&answers[0]["error"]["code"], answers[0].get("id")), (&Value::from(code), Some(&id)), "{line:.60}");
         }
         let (messages, answers) = exchange(b"\xff\xfe\x00\n", 10_000).await;
         assert_eq!((messages, &answers[0]["error"]["code"]), (0, &Value::from(-32700)));

@@ -16,6 +16,7 @@ use crate::view::{
     SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -121,13 +122,14 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
         Some("all") => WaitUntil::All,
         _ => WaitUntil::Attention,
     };
-    let mut wait = Wait { runs: args.texts("run_ids"), until, after: args.integer("cursor"), wait_ms: 0 };
+    let from = args.text("cursor").filter(|text| !text.trim().is_empty()).map(Cursor::parse).transpose()?;
+    let mut wait = Wait { runs: args.texts("run_ids"), until, after: from.map(|from| from.position), wait_ms: 0 };
     // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
     if caller.takes_tasks && asked.is_none() {
         let now = server.client().call(&wait).await?;
         if now.outcome != "timeout" {
             server.will_tell(now.confirmation(!wait.runs.is_empty()));
-            return done(waited(&now));
+            return done(waited(&now, from));
         }
         if wait.runs.is_empty() {
             wait.after = wait.after.or(Some(now.cursor));
@@ -142,7 +144,7 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     };
     let found = caller.held(&doing, server.client().call(&wait)).await??;
     server.will_tell(found.confirmation(!wait.runs.is_empty()));
-    done(waited(&found))
+    done(waited(&found, from))
 }
 
 /// What confirms that a client has the result that shows a run alone.
@@ -151,10 +153,46 @@ fn told_run(run: &RunView) -> ConfirmNotified {
     ConfirmNotified { runs: is_over.then(|| NotifiedRun::from(run)).into_iter().collect(), until: None }
 }
 
-/// Shows what a wait found: the first few in detail, the others by name.
+/// A position in the history, as a wait returns and takes it: `57`, or `57.2` after two waits that timed out there.
+///
+/// Both mean the same position. The count makes the next call another one than the last: clients end an agent
+/// that makes the same call again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    position: i64,
+    timeouts: u32,
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        let (position, timeouts) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
+        match (position.parse(), timeouts.parse()) {
+            (Ok(position), Ok(timeouts)) => Ok(Self { position, timeouts }),
+            _ => Err(Refusal::invalid(format!("{} is no cursor", quoted(text, 40)), "pass the cursor of an earlier wait, or leave it out")),
+        }
+    }
+
+    /// The cursor that follows a wait from this one.
+    fn after(from: Option<Self>, waited: &Waited) -> Self {
+        let timeouts = if waited.outcome == "timeout" { from.map_or(0, |from| from.timeouts).wrapping_add(1).max(1) } else { 0 };
+        Self { position: waited.cursor, timeouts }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.timeouts {
+            0 => write!(f, "{}", self.position),
+            timeouts => write!(f, "{}.{timeouts}", self.position),
+        }
+    }
+}
+
+/// Shows what a wait found that began at a cursor: the first few in detail, the others by name.
 #[must_use]
-pub fn waited(waited: &Waited) -> Shown {
-    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working, cursor } = waited;
+pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
+    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working, cursor: _ } = waited;
+    let cursor = Cursor::after(from, waited).to_string();
     let (needs_told, stopped_told, ended_told, working_told) = (first(needs), first(stopped), first(ended), first(working));
     let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
     let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
@@ -552,11 +590,12 @@ pub(super) async fn list_agents(server: &Server, _caller: &Caller, _args: Args) 
     }))
     .lines(list.agents.iter().map(agent_line))
     .lines(list.warnings.iter().map(|warning| format!("warning: {}", line(warning, 300))));
-    let usable = list.agents.iter().find(|agent| agent.found);
-    match usable {
-        Some(agent) => done(shown.next(format!("run_subagent agent={} prompt=…", line(&agent.name, 60)))),
-        None => done(shown.next("no agent can be used: install one, or ask the user")),
-    }
+    let signed_in = list.agents.iter().find(|agent| agent.found && agent.sign_in.as_ref().is_some_and(|sign_in| sign_in.found));
+    done(match signed_in {
+        Some(agent) => shown.next(format!("run_subagent agent={} prompt=…", line(&agent.name, 60))),
+        None if list.agents.iter().any(|agent| agent.found) => shown.next("run_subagent with the name of one that suits"),
+        None => shown.next("no agent can be used: install one, or ask the user"),
+    })
 }
 
 fn agent_line(agent: &AgentView) -> String {
@@ -613,7 +652,7 @@ mod tests {
             cursor: 9,
             ..Waited::default()
         };
-        let result = waited(&many).into_result();
+        let result = waited(&many, None).into_result();
         let text = result.content[0].as_text().expect("text").text.clone();
         assert!(text.lines().count() <= 25 && text.ends_with("then wait_for_subagents cursor=9"), "{text}");
         let data = result.structured_content.expect("data");
@@ -642,15 +681,34 @@ mod tests {
             ..RunView::default()
         };
         let stopped = Waited { outcome: "event".into(), stopped: vec![run], cursor: 5, ..Waited::default() };
-        let text = waited(&stopped).into_result().content[0].as_text().expect("text").text.clone();
+        let text = waited(&stopped, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
         assert!(text.contains("node_modules is missing") && text.contains("npm install") && !text.contains("STOP_WORK"), "{text}");
     }
 
     #[test]
+    fn cursor_moves_with_every_timeout_and_means_the_same_position() {
+        let timed_out = Waited { outcome: "timeout".into(), cursor: 57, ..Waited::default() };
+        let mut from = None;
+        for expected in ["57.1", "57.2", "57.3"] {
+            let cursor = Cursor::after(from, &timed_out);
+            assert_eq!((cursor.to_string().as_str(), cursor.position), (expected, 57));
+            from = Some(Cursor::parse(expected).expect("a cursor"));
+            assert_eq!(from, Some(cursor));
+        }
+        let event = Waited { outcome: "event".into(), cursor: 58, ..Waited::default() };
+        assert_eq!(Cursor::after(from, &event).to_string(), "58");
+        assert_eq!(Cursor::parse("57").expect("an old one"), Cursor { position: 57, timeouts: 0 });
+        assert_eq!(Cursor::after(Some(Cursor { position: 1, timeouts: u32::MAX }), &timed_out).to_string(), "57.1");
+        for bad in ["", "x", "1.2.3", "57.", ".1", "57.-1"] {
+            assert!(Cursor::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn nothing_to_wait_for_is_said_so() {
         let idle = Waited { outcome: "idle".into(), ..Waited::default() };
-        let text = waited(&idle).into_result().content[0].as_text().expect("text").text.clone();
+        let text = waited(&idle, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("no live run") && text.contains("next: run_subagent"), "{text}");
     }
 }

@@ -14,12 +14,13 @@ use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
     InitializeResult, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
-    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
-    UpdateTaskParams,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+    ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -308,15 +309,51 @@ fn unknown_tool(role: Role, name: &str) -> String {
     format!("unknown tool {}; did you mean {nearest}?", text::quoted(name, 80))
 }
 
+/// The versions that are spoken. 2025-03-26 is not: it alone obliges a server to take batches, which the
+/// revision after it removed and no client that was tried sends.
+const VERSIONS: [ProtocolVersion; 4] =
+    [ProtocolVersion::V_2024_11_05, ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
+
+/// Refuses the handshake that 2026-07-28 has no more.
+pub(super) fn no_initialize() -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "initialize: 2026-07-28 has no handshake; call server/discover or any method", None)
+}
+
+/// Refuses a handshake that cannot be read.
+pub(super) fn broken_initialize() -> ErrorData {
+    let told =
+        "initialize: params need protocolVersion (a string such as \"2025-11-25\"), capabilities (an object) and clientInfo (name and version)";
+    ErrorData::invalid_params(told, None)
+}
+
+/// Refuses a request on a connection that nothing has begun.
+pub(super) fn not_begun() -> ErrorData {
+    let told = "this connection has not begun: call initialize first; a request of 2026-07-28 carries _meta with \
+                io.modelcontextprotocol/protocolVersion, clientInfo and clientCapabilities instead";
+    ErrorData::invalid_params(told, None)
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         self.about_us(self.known_role())
     }
 
+    /// Every version but the one whose batches must be taken.
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(&VERSIONS)
+    }
+
     async fn initialize(&self, request: InitializeRequestParams, context: RequestContext<RoleServer>) -> Result<InitializeResult, ErrorData> {
+        if context.meta.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str()) {
+            return Err(no_initialize());
+        }
         self.role().await;
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
+        if request.protocol_version == ProtocolVersion::V_2025_03_26 {
+            // Whoever speaks that version speaks the one before it.
+            result.protocol_version = ProtocolVersion::V_2024_11_05;
+        }
         // Tasks belong to the protocol that has no `initialize`.
         result.capabilities.extensions = None;
         Ok(result)
@@ -328,7 +365,10 @@ impl ServerHandler for Server {
         Ok(DiscoverResult::from_server_info(versions, about).with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
     }
 
-    async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+    async fn list_tools(&self, request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+        if request.is_some_and(|page| page.cursor.is_some()) {
+            return Err(ErrorData::invalid_params("there is no such cursor: the list has one page, and gives none", None));
+        }
         let mut result = ListToolsResult::with_all_items(self.listed().await);
         if caller::is_modern(&context) {
             result = result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private);
@@ -391,10 +431,14 @@ impl ServerHandler for Server {
     }
 
     /// Requests of known methods whose parameters could not be read end up here too.
-    async fn on_custom_request(&self, request: CustomRequest, _context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
-        const KNOWN: [&str; 5] = ["tools/call", "initialize", "tasks/get", "tasks/update", "tasks/cancel"];
+    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+        const TASKS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
         let method = text::line(&request.method, 100);
-        if KNOWN.contains(&request.method.as_str()) {
+        let is_modern = caller::is_modern(&context);
+        if request.method == "initialize" {
+            return Err(if is_modern { no_initialize() } else { broken_initialize() });
+        }
+        if request.method == "tools/call" || (is_modern && TASKS.contains(&request.method.as_str())) {
             return Err(ErrorData::invalid_params(format!("{method}: the parameters have the wrong shape"), None));
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))

@@ -4,16 +4,17 @@
 //! survives whatever else comes in on it.
 
 use super::caps::{self, CallCap};
+use super::gate::Gate;
 use super::lines::Lines;
 use super::parent;
 use super::refusal::Refusal;
-use super::server::{Role, Server, Setup};
+use super::server::{self, Role, Server, Setup};
 use crate::client::Client;
 use crate::config::{Home, text_variable};
 use crate::link::WorkerAccess;
 use crate::view::{ErrorView, codes};
 use adjutant_core::ClientName;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta, ProtocolVersion};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetMeta, ProtocolVersion};
 use rmcp::service::{RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
@@ -93,7 +94,7 @@ fn internal(what: &str, error: &dyn std::fmt::Display) -> ErrorView {
 async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), ErrorView> {
     let (input, output) = stdio_pipes();
     let pipe = Pipe::new(input, output, input_ended.clone());
-    let service = match serve_server(server, pipe).await {
+    let service = match serve_server(Gate(server), pipe).await {
         Ok(service) => service,
         // Nobody said anything before the input ended.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -111,8 +112,8 @@ async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), Err
     }
 }
 
-/// Standard input and output as a transport that says when the input ends, and keeps from the
-/// handshake what would end it.
+/// Standard input and output as a transport that says when the input ends, keeps from the handshake
+/// what would end it, and answers what comes before one in words for both eras.
 struct Pipe {
     inner: Lines<StdioReader, StdioWriter>,
     input_ended: CancellationToken,
@@ -142,10 +143,20 @@ impl Transport<RoleServer> for Pipe {
                 return Some(message);
             }
             // Before the handshake only requests mean anything; a stray notification would end it.
-            if let ClientJsonRpcMessage::Request(request) = &message {
-                self.open = opens(&request.request);
-                return Some(message);
+            let ClientJsonRpcMessage::Request(request) = &message else { continue };
+            match opening(&request.request) {
+                Opening::Initialize => self.open = true,
+                Opening::Modern => {
+                    self.open = true;
+                    self.inner.leave_out_unread_ids();
+                }
+                Opening::Probe => {}
+                Opening::Refused(error) => {
+                    self.inner.answer(error, Some(request.id.clone()));
+                    continue;
+                }
             }
+            return Some(message);
         }
     }
 
@@ -154,15 +165,33 @@ impl Transport<RoleServer> for Pipe {
     }
 }
 
-/// Tells whether a request decides how the connection is spoken on.
-fn opens(request: &ClientRequest) -> bool {
+/// What a request means that comes before the connection is open.
+enum Opening {
+    /// It begins a connection of 2024-11-05 to 2025-11-25.
+    Initialize,
+    /// It is of 2026-07-28, which needs no handshake.
+    Modern,
+    /// It is answered, and decides nothing.
+    Probe,
+    Refused(ErrorData),
+}
+
+fn opening(request: &ClientRequest) -> Opening {
+    let meta = request.get_meta();
+    let version = meta.protocol_version();
+    let is_modern = version.as_ref().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
     match request {
-        ClientRequest::InitializeRequest(_) => true,
-        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
-        request => {
-            let meta = request.get_meta();
-            let known = meta.protocol_version().is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
-            known && meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => Opening::Probe,
+        ClientRequest::InitializeRequest(_) if is_modern => Opening::Refused(server::no_initialize()),
+        ClientRequest::InitializeRequest(_) => Opening::Initialize,
+        ClientRequest::CustomRequest(custom) if custom.method == "initialize" => {
+            Opening::Refused(if is_modern { server::no_initialize() } else { server::broken_initialize() })
+        }
+        _ if version.is_none() => Opening::Refused(server::not_begun()),
+        _ => {
+            let is_known = version.is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
+            let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+            if is_known && is_whole { Opening::Modern } else { Opening::Probe }
         }
     }
 }

@@ -70,7 +70,7 @@ fn detailed(task: &TaskView) -> DetailedTask {
     let described = described(task);
     let payload = match (described.status, &task.result) {
         (TaskStatus::Completed, Some(waited)) => {
-            let result = json!(parent::waited(waited).into_result());
+            let result = json!(parent::waited(waited, None).into_result());
             TaskPayload::Completed {
                 result: match result {
                     Value::Object(result) => result,

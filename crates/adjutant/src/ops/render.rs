@@ -5,7 +5,7 @@ use crate::config::Home;
 use crate::logs;
 use crate::store::Connection;
 use crate::store::{
-    Event, Group, Message, Request, Run, StoreError, Usage, children_of, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
+    Event, Group, Message, Request, Run, StoreError, Usage, children_of, counts, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
 };
 use crate::view::{
     ChangesView, CheckpointView, ClarificationView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView,
@@ -42,6 +42,18 @@ pub(super) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<Run
     view.queue_place = if run.state == RunState::Queued { Some(queue_place(connection, run)?) } else { None };
     view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
     Ok(view)
+}
+
+/// Says of a run that has just been queued that it is starting, when nothing holds it up: a free place is
+/// taken within milliseconds.
+pub(super) fn starts_at_once(connection: &Connection, live_runs_max: u64, view: &mut RunView) -> Result<(), StoreError> {
+    let Some(place) = view.queue_place else { return Ok(()) };
+    let counts = counts(connection)?;
+    if counts.live.saturating_sub(counts.lent).saturating_add(place) <= live_runs_max {
+        view.queue_place = None;
+        view.status = RunState::Starting.word().to_owned();
+    }
+    Ok(())
 }
 
 /// The parts of a run's view that its row alone gives.

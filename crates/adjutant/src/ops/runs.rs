@@ -163,7 +163,7 @@ impl Ops {
             None => {}
         }
         checked_measure(call.criteria.as_deref(), &call.accept)?;
-        let refuse_shared = config.refuse_shared_directory;
+        let (refuse_shared, live_runs_max) = (config.refuse_shared_directory, self.live_runs_max(&config));
         let kept = self.store.keep_credentials(env).await?;
         let env = kept.env.clone();
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
@@ -190,7 +190,9 @@ impl Ops {
                 input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept },
             };
             let run = tx.dispatch(&new)?;
-            render::run(tx.connection(), &home, &run)
+            let mut view = render::run(tx.connection(), &home, &run)?;
+            render::starts_at_once(tx.connection(), live_runs_max, &mut view)?;
+            Ok(view)
         };
         let dispatched = self.write(caller, dispatch).await;
         self.settle_credentials(kept).await;
@@ -354,7 +356,7 @@ impl Ops {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
-        let (tree, refuse_shared) = (config.tree, config.refuse_shared_directory);
+        let (tree, refuse_shared, live_runs_max) = (config.tree, config.refuse_shared_directory, self.live_runs_max(&config));
         let kept = self.credentials_for(&caller.who, Action::Retry, &call.run, call.env).await?;
         let credentials = kept.id().map(ToOwned::to_owned);
         let retry = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -395,7 +397,9 @@ impl Ops {
             };
             let run = tx.dispatch(&new)?;
             tx.set_credentials(run.id, credentials.as_deref())?;
-            render::run(tx.connection(), &home, &run)
+            let mut view = render::run(tx.connection(), &home, &run)?;
+            render::starts_at_once(tx.connection(), live_runs_max, &mut view)?;
+            Ok(view)
         };
         let retried = self.write(caller, retry).await;
         self.settle_credentials(kept).await;

@@ -198,7 +198,7 @@ fn names(list: &Value) -> Vec<&str> {
 #[test]
 fn both_eras_are_served_without_a_hub() {
     let (home, _hub) = silent_home();
-    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+    for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
         let mut session = Session::start(home.path(), home.path(), &[]);
         let about = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let hello = session.request("initialize", about);
@@ -209,7 +209,11 @@ fn both_eras_are_served_without_a_hub() {
         assert_eq!(names(&list), PARENT_TOOLS);
         assert!(list["result"]["ttlMs"].is_null() && list["result"]["resultType"].is_null(), "a legacy shape: {list}");
         assert_eq!(session.request("prompts/list", json!({}))["error"]["code"], -32601);
-        assert_eq!(session.request("tasks/get", json!({"taskId": "x"}))["error"]["code"], -32021);
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            assert_eq!(session.request(method, json!({"taskId": "x"}))["error"]["code"], -32601, "{method} is of the modern era");
+            assert_eq!(session.request(method, json!({}))["error"]["code"], -32601, "{method}");
+        }
+        assert_eq!(session.request("tools/list", json!({"cursor": "bogus"}))["error"]["code"], -32602);
     }
     let mut session = Session::open(home.path(), home.path(), &["--role", "worker"], true);
     let discovered = session.request("server/discover", json!({}));
@@ -224,6 +228,159 @@ fn both_eras_are_served_without_a_hub() {
     let mut future = Session::start(home.path(), home.path(), &[]);
     let meta = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2099-01-01", "io.modelcontextprotocol/clientCapabilities": {}}});
     assert_eq!(future.request("tools/list", meta)["error"]["code"], -32022);
+}
+
+#[test]
+fn version_with_batches_is_answered_with_the_one_before_it() {
+    let (home, _hub) = silent_home();
+    for (asked, answered) in [("2025-03-26", "2024-11-05"), ("2099-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25")] {
+        let mut session = Session::start(home.path(), home.path(), &[]);
+        let about = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        assert_eq!(session.request("initialize", about)["result"]["protocolVersion"], answered);
+        assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+    }
+    let mut modern = Session::open(home.path(), home.path(), &[], true);
+    let versions = modern.request("server/discover", json!({}))["result"]["supportedVersions"].clone();
+    assert_eq!(versions, json!(["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"]));
+}
+
+#[test]
+fn ids_come_back_as_they_were_written() {
+    let (home, _hub) = silent_home();
+    for modern in [false, true] {
+        let mut session = Session::open(home.path(), home.path(), &[], modern);
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let meta = if modern { meta } else { "" };
+        for id in ["1.5", "9223372036854775808", "-9223372036854775809", "123456789012345678901234567890", "1e400", "\"a\"", "7"] {
+            session.write_raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\",\"params\":{{{meta}}}}}\n").as_bytes());
+            let line = session.lines.recv_timeout(PATIENCE).expect("an answer");
+            assert!(line.contains(&format!("\"id\":{id},")) && line.contains("run_subagent"), "{id}: {line:.200}");
+            session.write_raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"no/such\",\"params\":{{{meta}}}}}\n").as_bytes());
+            let line = session.lines.recv_timeout(PATIENCE).expect("an answer");
+            assert!(line.contains(&format!("\"id\":{id},")) && line.contains("-32601"), "{id}: {line:.200}");
+        }
+        let call = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"tools/call\",\"params\":{{\"name\":\"wait_for_subagents\"{}{meta}}}}}\n",
+            if modern { "," } else { "" }
+        );
+        session.write_raw(call.as_bytes());
+        session.write_raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1.5}}\n");
+        assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+        assert!(session.aside.is_empty(), "a cancelled call was answered: {:?}", session.aside);
+    }
+}
+
+#[test]
+fn a_connection_that_nothing_has_begun_is_told_how_to_begin() {
+    let (home, _hub) = silent_home();
+    let mut session = Session::start(home.path(), home.path(), &[]);
+    let about = json!({"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    for (method, params, code, says) in [
+        ("tools/list", json!({}), -32602, "call initialize first"),
+        (
+            "initialize",
+            json!({"protocolVersion": 20_250_618, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}),
+            -32602,
+            "protocolVersion (a string",
+        ),
+        ("initialize", about.clone(), -32602, "protocolVersion (a string"),
+        ("initialize", json!({"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN}}), -32601, "no handshake"),
+        (
+            "initialize",
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}, "_meta": {"io.modelcontextprotocol/protocolVersion": MODERN}}),
+            -32601,
+            "no handshake",
+        ),
+    ] {
+        let refused = session.request(method, params);
+        let message = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(refused["error"]["code"] == code && message.contains(says), "{method}: {refused}");
+        assert!(!message.contains("missing or has malformed"), "{refused}");
+    }
+    let mut whole = about;
+    whole["protocolVersion"] = json!("2025-06-18");
+    assert_eq!(session.request("initialize", whole)["result"]["protocolVersion"], "2025-06-18");
+    let mut modern = Session::open(home.path(), home.path(), &[], true);
+    assert_eq!(names(&modern.request("tools/list", json!({}))), PARENT_TOOLS);
+    assert_eq!(modern.request("initialize", json!({}))["error"]["code"], -32601);
+}
+
+#[test]
+fn error_about_an_unreadable_message_has_the_id_that_its_protocol_wants() {
+    let (home, _hub) = silent_home();
+    for modern in [false, true] {
+        let mut session = Session::open(home.path(), home.path(), &[], modern);
+        session.request("tools/list", json!({}));
+        for broken in
+            ["{\"jsonrpc\": ", "[]", "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}"]
+        {
+            session.write_raw(format!("{broken}\n").as_bytes());
+            let line = session.lines.recv_timeout(PATIENCE).expect("an answer");
+            assert_eq!((line.contains("\"id\":null"), line.contains("\"id\"")), (!modern, !modern), "{broken}: {line}");
+        }
+    }
+}
+
+/// Some clients end an agent that makes the same call again and again.
+#[test]
+fn a_model_that_does_as_it_is_told_never_repeats_a_call() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let run = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nask \"Which?\"\ndone ok"})));
+    home.until("it asks", || (home.show(&run)["pending_total"] == 1).then_some(()));
+    let asked = session.done("wait_for_subagents", json!({}));
+    assert_eq!(asked["outcome"], "event");
+    session.done("reply_subagent", json!({"message_id": "Q1", "answer": "this"}));
+    home.finished(&run);
+    let hanging = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nhang"})));
+    // With the cursor of before, the end that came meanwhile is told; it was not confirmed yet.
+    let mut arguments = json!({"wait_s": 1, "cursor": asked["cursor"]});
+    let ended = session.done("wait_for_subagents", arguments.clone());
+    assert_eq!(ended["ended"][0]["run_id"], run.as_str(), "{ended}");
+    let mut calls: Vec<Value> = vec![arguments];
+    let mut waited = ended;
+    for _ in 0..6 {
+        arguments = json!({"wait_s": 0, "cursor": waited["cursor"]});
+        assert!(!calls.contains(&arguments), "the {}th call repeats one: {arguments}", calls.len());
+        calls.push(arguments.clone());
+        waited = session.done("wait_for_subagents", arguments);
+        let next = waited["next"].as_str().expect("what to do");
+        if waited["outcome"] == "timeout" {
+            assert_eq!(next, format!("wait_for_subagents cursor={}", waited["cursor"].as_str().expect("a text")));
+        }
+    }
+    assert_eq!((&waited["outcome"], waited["working"].as_array().map(Vec::len)), (&json!("timeout"), Some(1)), "{waited}");
+    // It means the same position: what happens from then on is told, once.
+    home.ok(&["cancel", &hanging]);
+    home.finished(&hanging);
+    let cursor = waited["cursor"].as_str().expect("a text").to_owned();
+    assert!(cursor.contains('.'), "{cursor}");
+    let ended = session.done("wait_for_subagents", json!({"cursor": cursor}));
+    assert_eq!(ended["ended"][0]["run_id"], hanging.as_str(), "{ended}");
+    let again = session.done("wait_for_subagents", json!({"cursor": ended["cursor"], "wait_s": 0}));
+    assert_eq!((&again["outcome"], again["ended"].as_array().map_or(0, Vec::len)), (&json!("idle"), 0), "{again}");
+    // The cursors of before are taken.
+    let number: i64 = cursor.split('.').next().and_then(|number| number.parse().ok()).expect("a position");
+    for old in [json!(number), json!(number.to_string()), json!("")] {
+        assert_eq!(session.done("wait_for_subagents", json!({"run_ids": [run], "cursor": old, "wait_s": 0}))["cursor"], again["cursor"]);
+    }
+    let refused = session.tool("wait_for_subagents", json!({"cursor": "soon"}));
+    assert!(refused["isError"] == true && text(&refused).contains("is no cursor"), "{refused}");
+}
+
+#[test]
+fn a_start_says_queued_only_when_it_is() {
+    let home = TestHome::with_config("live_runs_max = 1\n");
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let first = session.tool("run_subagent", json!({"agent": "echo", "prompt": "---\nhang", "name": "first"}));
+    assert!(first["structuredContent"]["status"] == "starting" && !text(&first).contains("queue"), "{first}");
+    let second = session.tool("run_subagent", json!({"agent": "echo", "prompt": "---\nhang", "name": "second"}));
+    assert!(second["structuredContent"]["status"] == "queued" && text(&second).contains("place 1 in the queue"), "{second}");
+    home.ok(&["cancel", "first", "second"]);
+    home.finished("first");
+    home.finished("second");
+    let again = session.tool("steer_subagent", json!({"run_id": "first", "action": "retry"}));
+    assert!(again["structuredContent"]["status"] == "starting" && !text(&again).contains("queue"), "{again}");
 }
 
 #[test]
@@ -376,7 +533,8 @@ fn a_wait_returns_at_its_cap_with_a_cursor_and_no_error() {
     let waited = session.done("wait_for_subagents", json!({"run_ids": [run], "wait_s": 3600}));
     assert!(began.elapsed() >= Duration::from_secs(1) && began.elapsed() < PATIENCE);
     assert_eq!((&waited["outcome"], waited["working"].as_array().map(Vec::len)), (&json!("timeout"), Some(1)));
-    assert!(waited["next"].as_str().is_some_and(|next| next.contains(&format!("cursor={}", waited["cursor"]))));
+    let cursor = waited["cursor"].as_str().expect("a cursor");
+    assert!(waited["next"].as_str().is_some_and(|next| next.contains(&format!("cursor={cursor}"))), "{waited}");
 }
 
 #[test]

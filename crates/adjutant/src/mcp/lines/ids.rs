@@ -1,0 +1,162 @@
+//! Request ids that are numbers beyond 64 bits or fractions. JSON-RPC and MCP allow them, rmcp does not read
+//! them. Such an id becomes a text that holds it as it was written, and is written again as it was: nothing
+//! is remembered, so nothing has to be forgotten. Pure functions.
+
+use rmcp::RoleServer;
+use rmcp::model::{ErrorData, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage};
+use rmcp::service::TxJsonRpcMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::ops::Range;
+
+/// Begins the texts that hold an id. A client's own text that begins so is held in the same way.
+const KEPT: &str = "\u{f8ff}id:";
+
+/// The parts of a message that say which request is meant.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Cancelled<'a> {
+    #[serde(borrow, rename = "requestId")]
+    request_id: Option<&'a RawValue>,
+}
+
+/// Tells whether an id is a text that holds one.
+pub fn is_kept(id: &RequestId) -> bool {
+    matches!(id, RequestId::String(text) if text.starts_with(KEPT))
+}
+
+/// Writes a message with its ids held in texts. `None`: rmcp reads it as it is.
+pub fn keep(line: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(line).ok()?;
+    let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
+    let cancelled = envelope.params.filter(|_| envelope.method.map(RawValue::get) == Some("\"notifications/cancelled\""));
+    let cancelled = cancelled.and_then(|params| serde_json::from_str::<Cancelled<'_>>(params.get()).ok()?.request_id);
+    let id = envelope.id.or(cancelled)?.get();
+    let held = serde_json::to_string(&format!("{KEPT}{}", id_to_keep(id)?)).ok()?;
+    let Range { start, end } = place(text, id)?;
+    Some([&text[..start], &held, &text[end..]].concat().into_bytes())
+}
+
+/// Where a part of a text lies in it.
+fn place(whole: &str, part: &str) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    Some(start..start.checked_add(part.len()).filter(|end| *end <= whole.len())?)
+}
+
+/// Returns the id if it has to be held.
+fn id_to_keep(id: &str) -> Option<&str> {
+    match id.as_bytes().first()? {
+        b'-' | b'0'..=b'9' => id.parse::<i64>().is_err().then_some(id),
+        b'"' => serde_json::from_str::<String>(id).is_ok_and(|text| text.starts_with(KEPT)).then_some(id),
+        _ => None,
+    }
+}
+
+/// Returns the id that a text holds, as it was written.
+fn kept(id: &RequestId) -> Option<&RawValue> {
+    let RequestId::String(text) = id else { return None };
+    let held: &RawValue = serde_json::from_str(text.strip_prefix(KEPT)?).ok()?;
+    // Only what `keep` holds: nobody slips anything else into a message of ours.
+    id_to_keep(held.get()).map(|_| held)
+}
+
+#[derive(Serialize)]
+struct Answered<'a, T> {
+    jsonrpc: JsonRpcVersion2_0,
+    id: &'a RawValue,
+    result: &'a T,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    jsonrpc: JsonRpcVersion2_0,
+    id: &'a RawValue,
+    error: &'a ErrorData,
+}
+
+/// Writes a message, its id as the client wrote it.
+pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => match kept(&response.id) {
+            Some(id) => serde_json::to_vec(&Answered { jsonrpc: JsonRpcVersion2_0, id, result: &response.result }),
+            None => serde_json::to_vec(message),
+        },
+        ServerJsonRpcMessage::Error(refused) => match refused.id.as_ref().and_then(kept) {
+            Some(id) => serde_json::to_vec(&Refused { jsonrpc: JsonRpcVersion2_0, id, error: &refused.error }),
+            None => serde_json::to_vec(message),
+        },
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => serde_json::to_vec(message),
+    }
+}
+
+/// Writes an error about a message whose id could not be read, with the null that JSON-RPC 2.0 wants.
+pub fn with_null_id(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
+    match message {
+        ServerJsonRpcMessage::Error(refused) if refused.id.is_none() => {
+            serde_json::to_vec(&Refused { jsonrpc: JsonRpcVersion2_0, id: RawValue::NULL, error: &refused.error })
+        }
+        _ => written(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::{EmptyResult, ServerResult};
+
+    fn id_of(line: &str) -> RequestId {
+        let kept = keep(line.as_bytes()).unwrap_or_else(|| panic!("{line} is read as it is"));
+        serde_json::from_value(serde_json::from_slice::<serde_json::Value>(&kept).expect("JSON")["id"].clone()).expect("an id")
+    }
+
+    #[test]
+    fn every_number_and_text_comes_back_as_it_was_written() {
+        for id in ["1.5", "-0.0", "9223372036854775808", "123456789012345678901234567890", "1e400", "1.0", "\"\u{f8ff}id:1.5\"", "\"\\uf8ffid:\""] {
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"ping\", \"id\" : {id} }}");
+            let id_ = id_of(&line);
+            assert!(is_kept(&id_), "{id}");
+            let result = ServerJsonRpcMessage::response(ServerResult::EmptyResult(EmptyResult {}), id_.clone());
+            assert_eq!(
+                String::from_utf8(written(&result).expect("JSON")).expect("text"),
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}")
+            );
+            let error = ServerJsonRpcMessage::error(ErrorData::invalid_request("no", None), Some(id_));
+            assert!(String::from_utf8(written(&error).expect("JSON")).expect("text").contains(&format!("\"id\":{id},")), "{id}");
+        }
+    }
+
+    #[test]
+    fn what_rmcp_reads_is_left_as_it_is() {
+        for id in ["1", "-9223372036854775808", "\"a\"", "null", "[1.5]", "{}"] {
+            assert_eq!(keep(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}").as_bytes()), None, "{id}");
+        }
+        for line in ["", "[]", "1.5", "{\"id\":1.5,\"id\":2}", "{\"params\":{\"requestId\":1.5}}", "{\"jsonrpc\""] {
+            assert_eq!(keep(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_cancellation_names_the_same_id() {
+        let line = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.50,"reason":"x"}}"#;
+        let kept: serde_json::Value = serde_json::from_slice(&keep(line.as_bytes()).expect("held")).expect("JSON");
+        assert_eq!(kept["params"]["requestId"], format!("{KEPT}1.50"));
+    }
+
+    #[test]
+    fn a_text_forges_no_part_of_a_message() {
+        for text in ["1,\"x\":2", "null", "true", "{}", "[1.5]", "5", "\"a\"", ""] {
+            let id = RequestId::String(format!("{KEPT}{text}").into());
+            let message = ServerJsonRpcMessage::response(ServerResult::EmptyResult(EmptyResult {}), id.clone());
+            assert_eq!(written(&message).expect("JSON"), serde_json::to_vec(&message).expect("JSON"), "{text}");
+        }
+    }
+}
