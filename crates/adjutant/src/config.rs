@@ -768,7 +768,7 @@ fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
 /// How a run takes its prompt, and with that whether it takes messages while it works.
 fn prompt_of(preset: &Preset) -> PromptVia {
     match (preset.driver, preset.prompt) {
-        (Driver::Claude | Driver::Codex, _) => PromptVia::Stream,
+        (Driver::Claude | Driver::Codex | Driver::Pi, _) => PromptVia::Stream,
         (Driver::Jsonl | Driver::Plain, preset::PromptForm::Arg) => PromptVia::Arg,
         (Driver::Acp, _) | (Driver::Jsonl | Driver::Plain, preset::PromptForm::Stdin) => PromptVia::Stdin,
     }

@@ -3,8 +3,8 @@
 //!
 //! Texts may hold placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
 //! `{file:NAME}` (a file of `files`), `{adj}`, `{access}` (for `adj mcp --token-file`), `{mcp_url}`,
-//! `{mcp_token}` (in files and environment only: never in an argument). `:json` behind a name
-//! writes it as a JSON (and TOML) string, quotes included.
+//! `{mcp_token}` (in files and environment only: never in an argument), `{pi_extension}` (the source
+//! of ours). `:json` behind a name writes it as a JSON (and TOML) string, quotes included.
 
 mod version;
 
@@ -85,6 +85,8 @@ pub enum Driver {
     Codex,
     /// The Agent Client Protocol.
     Acp,
+    /// pi's RPC mode, with an extension of ours.
+    Pi,
     /// It writes one JSON object a line, and is only listened to.
     Jsonl,
     /// Text.
@@ -99,6 +101,7 @@ impl Driver {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::Acp => "acp",
+            Self::Pi => "pi",
             Self::Jsonl => "jsonl",
             Self::Plain => "plain",
         }
@@ -458,7 +461,7 @@ impl Preset {
     /// tells the CLI.
     #[must_use]
     pub fn enforces(&self, permissions: Permissions) -> bool {
-        let asks = matches!(self.driver, Driver::Claude | Driver::Codex | Driver::Acp);
+        let asks = matches!(self.driver, Driver::Claude | Driver::Codex | Driver::Acp | Driver::Pi);
         permissions == Permissions::Full || asks || !self.permissions.of(permissions.word()).is_empty()
     }
 

@@ -129,6 +129,7 @@ fn driver(preset: &Preset) -> &'static str {
         (Driver::Claude, _) => "stream-json in both directions; the prompt is a message on standard input",
         (Driver::Codex, _) => "its app server (JSON-RPC); the prompt is the content of a turn on standard input",
         (Driver::Acp, _) => "the Agent Client Protocol; the prompt is a content block on standard input",
+        (Driver::Pi, _) => "its RPC mode, with an extension of Adjutant's; the prompt is a command on standard input",
         (Driver::Jsonl, PromptForm::Stdin) => "JSON lines that it prints; the prompt on standard input",
         (Driver::Jsonl, PromptForm::Arg) => "JSON lines that it prints; the prompt in an argument, the only way that it takes one",
         (Driver::Plain, PromptForm::Stdin) => "the text that it prints; the prompt on standard input",

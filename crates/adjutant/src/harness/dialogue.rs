@@ -4,6 +4,7 @@
 use super::acp::Acp;
 use super::claude::Claude;
 use super::codex::Codex;
+use super::pi::Pi;
 use crate::view::MessageView;
 use serde_json::{Value, json};
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +17,7 @@ pub enum Dialogue {
     Claude(Claude),
     Codex(Box<Codex>),
     Acp(Box<Acp>),
+    Pi(Pi),
 }
 
 /// What follows from a line of the agent's.
@@ -64,6 +66,7 @@ impl Dialogue {
             Self::Claude(claude) => claude.opening(prompt),
             Self::Codex(codex) => codex.opening(prompt),
             Self::Acp(acp) => acp.opening(prompt),
+            Self::Pi(pi) => pi.opening(prompt),
         }
     }
 
@@ -75,6 +78,7 @@ impl Dialogue {
             Self::Claude(claude) => claude.hear(&line),
             Self::Codex(codex) => codex.hear(&line),
             Self::Acp(acp) => acp.hear(&line),
+            Self::Pi(pi) => pi.hear(&line),
         }
     }
 
@@ -85,6 +89,7 @@ impl Dialogue {
             Self::Lines => Some((line(&json!({ "type": "message", "from": message.from, "text": message.text })), true)),
             Self::Claude(claude) => Some((claude.message(message), false)),
             Self::Codex(codex) => Some((codex.message(message), false)),
+            Self::Pi(pi) => Some((pi.message(message), false)),
             Self::Acp(_) => None,
         }
     }
@@ -96,6 +101,7 @@ impl Dialogue {
             Self::Claude(claude) => Some(claude.cancel()),
             Self::Codex(codex) => codex.cancel(),
             Self::Acp(acp) => acp.cancel(),
+            Self::Pi(pi) => Some(pi.cancel()),
         }
     }
 
@@ -106,6 +112,7 @@ impl Dialogue {
             Self::Claude(claude) => claude.decide(id, decision),
             Self::Codex(codex) => codex.decide(id, decision),
             Self::Acp(acp) => acp.decide(id, decision),
+            Self::Pi(pi) => pi.decide(id, decision),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod dialogue;
 mod echo;
 pub mod failure;
 mod own_tools;
+mod pi;
 mod plain;
 mod reset;
 pub mod stream;

@@ -3,6 +3,7 @@
 use super::acp::{Acp, Begin};
 use super::codex::{self, Codex};
 use super::dialogue::Dialogue;
+use super::pi::{self, Pi};
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
 use super::{Input, Launch, OwnTools, Refusal, StreamOf};
 use crate::link::{AttemptDir, Order, WorkerAccess};
@@ -64,6 +65,10 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
             mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],
             own_tools,
         })))),
+        Driver::Pi => {
+            let begin = pi::Begin { cwd: order.cwd.clone(), resumes: order.session.is_some(), anew: order.prompt_anew.clone() };
+            Some(Dialogue::Pi(Pi::new(begin)))
+        }
         Driver::Jsonl | Driver::Plain => None,
     };
     let answers_after = if let Some(Dialogue::Acp(acp)) = &dialogue { Some(acp.answers_after()) } else { None };
@@ -139,6 +144,7 @@ impl Values {
             ("adj".to_owned(), own_program()),
             ("access".to_owned(), dir.worker_access().display().to_string()),
             ("mcp_url".to_owned(), access.mcp_url.clone()),
+            ("pi_extension".to_owned(), pi::EXTENSION.to_owned()),
         ]);
         open.extend(preset.files.keys().map(|name| (format!("file:{name}"), file(dir, name).display().to_string())));
         Ok(Self { open, token: access.token.clone() })

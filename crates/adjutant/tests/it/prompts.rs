@@ -19,6 +19,8 @@ enum Way {
     Acp,
     /// In the input of a turn.
     Codex,
+    /// In a command of its RPC mode.
+    Pi,
 }
 
 /// Its lines, so that whoever stands for the CLI plays its part to the end.
@@ -28,6 +30,12 @@ fn lines_of(way: Way) -> &'static str {
             "{\"id\":1,\"result\":{}}\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n{\"id\":3,\"result\":{\"turn\":{\"id\":\"u\"}}}\n\
              {\"method\":\"item/completed\",\"params\":{\"item\":{\"type\":\"agentMessage\",\"id\":\"m\",\"text\":\"done\"}}}\n\
              {\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t\",\"turn\":{\"id\":\"u\",\"status\":\"completed\"}}}"
+        }
+        Way::Pi => {
+            "{\"type\":\"extension_ui_request\",\"id\":\"s\",\"method\":\"setStatus\",\"statusKey\":\"adjutant\",\"statusText\":\"ready\"}\n\
+             {\"id\":\"state\",\"type\":\"response\",\"command\":\"get_state\",\"success\":true,\"data\":{\"messageCount\":0}}\n\
+             {\"id\":\"prompt\",\"type\":\"response\",\"command\":\"prompt\",\"success\":true}\n\
+             {\"type\":\"message_end\",\"message\":{\"role\":\"assistant\",\"content\":[],\"stopReason\":\"stop\"}}\n{\"type\":\"agent_settled\"}"
         }
         Way::Claude => "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}",
         Way::Acp => {
@@ -159,6 +167,12 @@ impl Stage {
                 assert_eq!((input.as_array().map(Vec::len), &input[0]["type"]), (Some(1), &"text".into()));
                 input[0]["text"].as_str().expect("a text").to_owned()
             }
+            Way::Pi => {
+                let said: Vec<Value> = stdin.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+                let types: Vec<&str> = said.iter().filter_map(|said| said["type"].as_str()).collect();
+                assert_eq!(types, ["get_state", "prompt"]);
+                said[1]["message"].as_str().expect("a text").to_owned()
+            }
         };
         (text, argv)
     }
@@ -206,7 +220,7 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
     assert!(argvs.windows(2).all(|pair| pair[0] == pair[1]), "the arguments are the same whatever the prompt: {argvs:#?}");
     let expected: Option<&[&str]> = match preset {
         "plain" => Some(&[]),
-        "pi" => Some(&["-p"]),
+        "crush" => Some(&["run", "--quiet"]),
         "gemini" => Some(&["--acp", "--allowed-mcp-server-names", "adj"]),
         "goose" => Some(&["acp", "--with-builtin", "developer"]),
         // Behind these it gets two files of the attempt's.
@@ -231,7 +245,7 @@ fn a_plain_program_gets_every_prompt_in_one_argument() {
 
 #[test]
 fn a_preset_of_text_gets_every_prompt_on_its_input() {
-    takes_every_prompt_as_it_is("pi", Way::Stdin);
+    takes_every_prompt_as_it_is("crush", Way::Stdin);
 }
 
 #[test]
@@ -257,4 +271,9 @@ fn gemini_gets_every_prompt_in_a_content_block() {
 #[test]
 fn goose_gets_every_prompt_in_a_content_block() {
     takes_every_prompt_as_it_is("goose", Way::Acp);
+}
+
+#[test]
+fn pi_gets_every_prompt_in_a_command() {
+    takes_every_prompt_as_it_is("pi", Way::Pi);
 }

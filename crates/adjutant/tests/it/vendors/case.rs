@@ -75,6 +75,7 @@ impl Case {
             Cli::Opencode => &[".local/share/opencode"],
             Cli::Qwen => &[".qwen/projects"],
             Cli::Copilot => &[".copilot/session-state"],
+            Cli::Pi => &[".pi/agent/sessions"],
         };
         for dir in kept {
             std::fs::remove_dir_all(home.join(dir)).expect("it was there");
@@ -101,6 +102,12 @@ impl Case {
             (".claude/settings.json", claude.to_string()),
             (".codex/config.toml", toml),
             (".gemini/settings.json", gemini.to_string()),
+            (
+                ".pi/extensions/evil.js",
+                format!("require(\"node:fs\").appendFileSync({:?}, \"extension of pi\\n\");\nmodule.exports = () => {{}};\n", started),
+            ),
+            // It would be made before anybody is asked to trust it.
+            (".pi/settings.json", serde_json::json!({ "sessionDir": started }).to_string()),
             (".goose/config.yaml", goose.clone()),
             ("config.yaml", goose),
             (".env", "OPENAI_HOST=http://127.0.0.1:1\nANTHROPIC_BASE_URL=http://127.0.0.1:1\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1\n".to_owned()),

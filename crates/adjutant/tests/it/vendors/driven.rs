@@ -84,6 +84,21 @@ some!(Opencode as opencode:
     ends_with_its_supervisor,
 );
 some!(Qwen as qwen: does_what_it_was_allowed, is_cancelled_with_all_it_started, is_not_let_in, ends_with_its_supervisor);
+some!(Pi as pi:
+    asks_writes_and_reports,
+    is_denied_what_it_may_not_do,
+    does_what_it_was_allowed,
+    goes_without_what_nobody_decides,
+    is_cancelled_with_all_it_started,
+    goes_on_in_its_session,
+    begins_anew_when_its_session_is_gone,
+    reads_a_message_while_it_works,
+    leaves_out_what_a_hostile_directory_says,
+    is_told_to_come_again_later,
+    is_not_let_in,
+    does_not_notice_that_the_hub_dies,
+    ends_with_its_supervisor,
+);
 some!(Copilot as copilot:
     asks_writes_and_reports,
     does_what_it_was_allowed,
@@ -165,7 +180,7 @@ mod scenario {
         assert_eq!(case.made("forbidden.txt"), None);
         let seen = case.asked(2);
         assert!(!seen[1].last_result().is_empty(), "the model is told");
-        if matches!(cli, Cli::Claude | Cli::Codex) {
+        if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) {
             assert!(seen[1].body.to_string().contains("not in this house"), "and why, where the CLI passes that on: {}", case.story());
         }
         case.records("denied");
@@ -276,7 +291,7 @@ mod scenario {
         let last = case.asked(3)[2].body.to_string();
         assert_eq!(last.matches("mind the skirting board").count(), 1, "once: {}", case.story());
         // The receipt says which way it went.
-        let way = if matches!(cli, Cli::Claude | Cli::Codex) { "live" } else { "tool_result" };
+        let way = if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) { "live" } else { "tool_result" };
         let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
         let delivered: Vec<&str> = events.iter().filter(|event| event.kind == "message.delivered").map(|event| event.text.as_str()).collect();
         assert!(matches!(delivered[..], [text] if text.contains(way)), "{delivered:?}");
@@ -289,7 +304,7 @@ mod scenario {
         let view = case.succeeds("Nothing happened.");
         assert!(!started.exists(), "{:?}\n{}", std::fs::read_to_string(&started), case.story());
         match cli {
-            Cli::Claude | Cli::Codex | Cli::Goose => assert!(view.get("note").is_none(), "{view}"),
+            Cli::Claude | Cli::Codex | Cli::Goose | Cli::Pi => assert!(view.get("note").is_none(), "{view}"),
             // Its hooks cannot be kept out; there are none here.
             Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
             Cli::Opencode | Cli::Qwen | Cli::Copilot => {}
@@ -310,7 +325,7 @@ mod scenario {
         case.starts("edit");
         match cli {
             // They try again by themselves.
-            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot => drop(case.succeeds("Now it works.")),
+            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi => drop(case.succeeds("Now it works.")),
             // They do not say when.
             Cli::Claude | Cli::Codex => {
                 let view = case.becomes("stopped");

@@ -27,6 +27,7 @@ pub enum Cli {
     Opencode,
     Qwen,
     Copilot,
+    Pi,
 }
 
 impl Cli {
@@ -39,6 +40,7 @@ impl Cli {
             Self::Opencode => "opencode",
             Self::Qwen => "qwen",
             Self::Copilot => "copilot",
+            Self::Pi => "pi",
         }
     }
 }

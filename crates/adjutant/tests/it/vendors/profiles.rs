@@ -128,3 +128,8 @@ fn qwen_holds_its_profiles() {
 fn copilot_holds_its_profiles() {
     holds_its_profiles(Cli::Copilot);
 }
+
+#[test]
+fn pi_holds_its_profiles() {
+    holds_its_profiles(Cli::Pi);
+}

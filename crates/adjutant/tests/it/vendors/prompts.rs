@@ -88,3 +88,8 @@ fn gemini_takes_prompts_literally() {
 fn goose_takes_prompts_literally() {
     takes_them_literally(Cli::Goose);
 }
+
+#[test]
+fn pi_takes_prompts_literally() {
+    takes_them_literally(Cli::Pi);
+}

@@ -88,6 +88,11 @@ fn goose_passes_its_test() {
 }
 
 #[test]
+fn pi_passes_its_test() {
+    passes_its_test(Cli::Pi);
+}
+
+#[test]
 fn an_agent_that_is_not_let_in_fails_its_test_and_says_why() {
     let Some(case) = Case::new(Cli::Claude, [Turn::Unauthorized]) else { return };
     let ran: Ran = case.command(&["--json", "agents", "test", "claude"]).output().expect("adj starts").into();

@@ -41,6 +41,18 @@ pub fn settle(home: &Path, model: &Model) {
         })
         .to_string(),
     );
+    let models_of_pi = serde_json::json!([{ "id": GOOSE_MODEL, "cost": { "input": 2, "output": 8, "cacheRead": 0, "cacheWrite": 0 } }]);
+    write(
+        ".pi/agent/models.json",
+        serde_json::json!({ "providers": { "test": {
+            "baseUrl": format!("{url}/v1"),
+            "api": "openai-completions",
+            "apiKey": "test-key",
+            "models": models_of_pi,
+        } } })
+        .to_string(),
+    );
+    write(".pi/agent/settings.json", serde_json::json!({ "defaultProvider": "test", "defaultModel": GOOSE_MODEL }).to_string());
     write(
         ".qwen/settings.json",
         serde_json::json!({
@@ -100,6 +112,8 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
             // It unpacks itself, once for all tests.
             ("COPILOT_PKG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/copilot").to_owned()),
         ],
+        // It looks for news of its models and packages.
+        Cli::Pi => vec![("PI_OFFLINE", "1".to_owned())],
         Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode => Vec::new(),
     }
 }

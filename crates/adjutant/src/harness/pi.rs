@@ -1,0 +1,357 @@
+//! pi's RPC mode, with our extension in it: the extension serves our tools to pi and asks here before a
+//! tool changes something.
+//!
+//! ```text
+//!  get_state ─ (the extension is there) ─ prompt ─ (prompt that steers)* ─ agent_settled ─ close
+//! ```
+
+use super::dialogue::{Decision, Permission, Step, line, named_within};
+use crate::view::MessageView;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The extension's source.
+pub const EXTENSION: &str = include_str!("pi.extension.mjs");
+
+/// The ids of our commands; a message's is its own.
+const STATE: &str = "state";
+const PROMPT: &str = "prompt";
+
+/// What a session begins with.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    pub cwd: PathBuf,
+    /// A session is to be resumed.
+    pub resumes: bool,
+    /// The prompt for a new session, should that one be gone.
+    pub anew: Option<String>,
+}
+
+/// A message for it.
+#[derive(Debug)]
+struct Given {
+    text: String,
+    sent: Sent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// Before it had taken the prompt, or in vain.
+    Not,
+    Written,
+    Taken,
+}
+
+#[derive(Debug)]
+pub struct Pi {
+    begin: Begin,
+    prompt: String,
+    /// The extension has said that it is there.
+    is_guarded: bool,
+    /// It has taken the prompt.
+    is_prompted: bool,
+    /// Messages for it that it has not read, by their ids.
+    given: BTreeMap<String, Given>,
+    /// Dialogs of our extension that are open.
+    asked: BTreeSet<String>,
+}
+
+impl Pi {
+    #[must_use]
+    pub fn new(begin: Begin) -> Self {
+        Self { begin, prompt: String::new(), is_guarded: false, is_prompted: false, given: BTreeMap::new(), asked: BTreeSet::new() }
+    }
+
+    /// Commands are read when every extension has started, so the reply says whether ours has.
+    pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
+        prompt.clone_into(&mut self.prompt);
+        line(&json!({ "id": STATE, "type": "get_state" }))
+    }
+
+    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+        match said["type"].as_str() {
+            Some("extension_ui_request") => self.extension(said),
+            Some("response") => self.replied(said),
+            Some("message_end") => self.has_read(&said["message"]),
+            Some("agent_settled") => self.settled(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn extension(&mut self, said: &Value) -> Vec<Step> {
+        let Some(id) = said["id"].as_str() else { return Vec::new() };
+        match said["method"].as_str() {
+            Some("setStatus") => {
+                self.is_guarded |= said["statusKey"] == "adjutant" && said["statusText"] == "ready";
+                Vec::new()
+            }
+            Some("input" | "select" | "confirm" | "editor") => match self.permission(id, said) {
+                Some(permission) => {
+                    self.asked.insert(id.to_owned());
+                    vec![Step::Permission(permission)]
+                }
+                // Another extension asks a person, who is not there.
+                None => vec![Step::Write(line(&json!({ "type": "extension_ui_response", "id": id, "cancelled": true })))],
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    fn permission(&self, id: &str, said: &Value) -> Option<Permission> {
+        let asked: Value = serde_json::from_str(said["title"].as_str().filter(|_| said["method"] == "input")?).ok()?;
+        let tool = asked["tool"].as_str().filter(|_| asked["adjutant"] == "permission")?.to_owned();
+        let input = &asked["input"];
+        Some(Permission { id: id.to_owned(), edits: self.edits(&tool, input), is_ours: false, tool, input: input.to_string() })
+    }
+
+    /// The file that one of its editing tools changes, where that lies in the run's directory by its name.
+    fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
+        let file = input["path"].as_str().filter(|path| matches!(tool, "edit" | "write") && is_literal(path));
+        file.and_then(|file| named_within(&self.begin.cwd, Path::new(file))).into_iter().collect()
+    }
+
+    fn replied(&mut self, said: &Value) -> Vec<Step> {
+        let why = || said["error"].as_str().unwrap_or("pi refused a command").to_owned();
+        match said["id"].as_str() {
+            Some(STATE | PROMPT) if said["success"] != true => vec![Step::Failed(why())],
+            Some(STATE) if !self.is_guarded => {
+                vec![Step::Failed("pi has not started Adjutant's extension, without which it would ask for no approval".to_owned())]
+            }
+            Some(STATE) => {
+                let is_gone = self.begin.resumes && said["data"]["messageCount"] == 0;
+                let prompt = self.begin.anew.take().filter(|_| is_gone).unwrap_or_else(|| std::mem::take(&mut self.prompt));
+                vec![Step::Write(line(&json!({ "id": PROMPT, "type": "prompt", "message": prompt })))]
+            }
+            Some(PROMPT) => {
+                self.is_prompted = true;
+                // It works now, so that each of them is read in this turn.
+                self.given.iter_mut().map(|(id, given)| Step::Write(given.steer(id))).collect()
+            }
+            Some(id) => {
+                if let Some(given) = self.given.get_mut(id) {
+                    given.sent = if said["success"] == true { Sent::Taken } else { Sent::Not };
+                }
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// It repeats a message when the model gets it.
+    fn has_read(&mut self, message: &Value) -> Vec<Step> {
+        let text = message["content"].as_str().or_else(|| message["content"][0]["text"].as_str());
+        let read = self.given.iter().find(|(_, given)| text == Some(&given.text)).map(|(id, _)| id.clone());
+        let Some(id) = read else { return Vec::new() };
+        self.given.remove(&id);
+        vec![Step::Delivered(id)]
+    }
+
+    /// A message that it has not taken yet makes another turn, and another answer. One that it took and has
+    /// not read is delivered in another way.
+    fn settled(&mut self) -> Vec<Step> {
+        self.given.retain(|_, given| given.sent != Sent::Taken);
+        if self.given.is_empty() {
+            return vec![Step::Close];
+        }
+        let again = self.given.iter_mut().find(|(_, given)| given.sent == Sent::Not);
+        again.map(|(id, given)| Step::Write(given.steer(id))).into_iter().collect()
+    }
+
+    pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
+        // Words before it, so that it is a message and never a command.
+        let mut given = Given { text: format!("A message from {}:\n{}", message.from, message.text), sent: Sent::Not };
+        let bytes = if self.is_prompted { given.steer(&message.message_id) } else { Vec::new() };
+        self.given.insert(message.message_id.clone(), given);
+        bytes
+    }
+
+    pub(super) fn cancel(&mut self) -> Vec<u8> {
+        self.given.clear();
+        let mut bytes = line(&json!({ "type": "clear_queue" }));
+        bytes.extend(line(&json!({ "type": "abort" })));
+        bytes
+    }
+
+    pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
+        let value = match decision {
+            Decision::Allow => json!({ "allow": true }),
+            Decision::Deny(why) => json!({ "deny": why }),
+        };
+        let response = json!({ "type": "extension_ui_response", "id": id, "value": value.to_string() });
+        self.asked.remove(id).then(|| line(&response))
+    }
+}
+
+impl Given {
+    /// The command that gives it the message: while it works as a part of that, as another prompt when it
+    /// does not.
+    fn steer(&mut self, id: &str) -> Vec<u8> {
+        self.sent = Sent::Written;
+        line(&json!({ "id": id, "type": "prompt", "message": self.text, "streamingBehavior": "steer" }))
+    }
+}
+
+/// Tells whether pi takes a path as it is written: it expands `~`, URLs of files and an `@` in front, and
+/// replaces wide spaces.
+fn is_literal(path: &str) -> bool {
+    !path.is_empty()
+        && !path.starts_with(['~', '@'])
+        && !path.starts_with("file:")
+        && !path.chars().any(|c| c.is_control() || c.is_whitespace() && c != ' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pi(resumes: bool) -> Pi {
+        let mut pi = Pi::new(Begin { cwd: PathBuf::from("/w"), resumes, anew: resumes.then(|| "the whole task".to_owned()) });
+        let opening = written(&[Step::Write(pi.opening("/quit @/etc/passwd"))]);
+        assert_eq!(opening[0]["type"], "get_state");
+        pi
+    }
+
+    /// A prompt under way.
+    fn working() -> Pi {
+        let mut pi = pi(false);
+        assert_eq!(pi.hear(&ready()), []);
+        let prompt = written(&pi.hear(&state(0)));
+        assert_eq!((&prompt[0]["type"], &prompt[0]["message"]), (&json!("prompt"), &json!("/quit @/etc/passwd")));
+        assert_eq!(pi.hear(&taken("prompt", true)), []);
+        pi
+    }
+
+    fn ready() -> Value {
+        json!({"type": "extension_ui_request", "id": "s", "method": "setStatus", "statusKey": "adjutant", "statusText": "ready"})
+    }
+
+    fn state(messages: u32) -> Value {
+        json!({"id": "state", "type": "response", "command": "get_state", "success": true, "data": {"messageCount": messages}})
+    }
+
+    fn taken(id: &str, success: bool) -> Value {
+        json!({"id": id, "type": "response", "command": "prompt", "success": success, "error": "compaction is in progress"})
+    }
+
+    fn message(id: &str, text: &str) -> MessageView {
+        MessageView { message_id: id.to_owned(), from: "person".to_owned(), text: text.to_owned(), ..MessageView::default() }
+    }
+
+    fn settled() -> Value {
+        json!({"type": "agent_settled"})
+    }
+
+    fn asks(title: &str) -> Value {
+        json!({"type": "extension_ui_request", "id": "d1", "method": "input", "title": title})
+    }
+
+    /// The commands that steps write.
+    fn written(steps: &[Step]) -> Vec<Value> {
+        let bytes = steps.iter().map(|step| if let Step::Write(bytes) = step { bytes.as_slice() } else { panic!("{steps:?}") });
+        let text = bytes.map(|bytes| std::str::from_utf8(bytes).expect("text")).collect::<String>();
+        text.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
+    }
+
+    #[test]
+    fn prompt_is_sent_only_under_the_extension() {
+        working();
+        assert!(matches!(&pi(false).hear(&state(0))[..], [Step::Failed(why)] if why.contains("extension")));
+        let mut other = pi(false);
+        let status = json!({"type": "extension_ui_request", "id": "s", "method": "setStatus", "statusKey": "other", "statusText": "ready"});
+        other.hear(&status);
+        assert!(matches!(&other.hear(&state(0))[..], [Step::Failed(_)]));
+    }
+
+    #[test]
+    fn session_that_is_gone_gets_the_whole_task() {
+        for (messages, prompt) in [(0, "the whole task"), (3, "/quit @/etc/passwd")] {
+            let mut pi = pi(true);
+            pi.hear(&ready());
+            assert_eq!(written(&pi.hear(&state(messages)))[0]["message"], prompt);
+        }
+    }
+
+    #[test]
+    fn permission_is_asked_for_and_decided_once() {
+        let mut pi = working();
+        let asked = asks(r#"{"adjutant":"permission","tool":"bash","input":{"command":"rm -rf /"}}"#);
+        let expected = Permission {
+            id: "d1".to_owned(),
+            tool: "bash".to_owned(),
+            input: r#"{"command":"rm -rf /"}"#.to_owned(),
+            is_ours: false,
+            edits: Vec::new(),
+        };
+        assert_eq!(pi.hear(&asked), [Step::Permission(expected)]);
+        let answer = written(&[Step::Write(pi.decide("d1", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
+        assert_eq!(answer[0], json!({"type": "extension_ui_response", "id": "d1", "value": r#"{"deny":"no"}"#}));
+        assert_eq!(pi.decide("d1", &Decision::Allow), None);
+    }
+
+    #[test]
+    fn dialogs_of_other_extensions_are_cancelled() {
+        for title in ["Delete everything?", r#"{"tool":"bash","input":{}}"#, r#"{"adjutant":"permission"}"#] {
+            assert_eq!(written(&working().hear(&asks(title)))[0]["cancelled"], true, "{title}");
+        }
+        let confirm = json!({"type": "extension_ui_request", "id": "d1", "method": "confirm", "title": r#"{"adjutant":"permission","tool":"bash"}"#});
+        assert_eq!(written(&working().hear(&confirm))[0]["cancelled"], true);
+    }
+
+    #[test]
+    fn edit_is_of_a_literal_path_in_the_directory() {
+        let pi = working();
+        let edits = |tool: &str, path: &str| pi.edits(tool, &json!({ "path": path, "content": "x" }));
+        assert_eq!(edits("write", "a b.txt"), [PathBuf::from("/w/a b.txt")]);
+        assert_eq!(edits("edit", "/w/src/a.txt"), [PathBuf::from("/w/src/a.txt")]);
+        for path in ["~/x", "~", "@/etc/x", "@a", "file:///etc/x", "/w/a\u{a0}b", "../x", "/w/../x", "/etc/passwd", "a\nb", ""] {
+            assert!(edits("write", path).is_empty(), "{path}");
+        }
+        assert!(edits("bash", "a.txt").is_empty() && pi.edits("write", &json!({ "path": ["a"] })).is_empty());
+    }
+
+    #[test]
+    fn message_is_delivered_when_it_is_repeated() {
+        let mut pi = working();
+        let given: Value = serde_json::from_slice(&pi.message(&message("m1", "/exit"))).expect("one command");
+        assert_eq!((&given["streamingBehavior"], &given["message"]), (&json!("steer"), &json!("A message from person:\n/exit")));
+        assert_eq!(pi.hear(&settled()), [], "another turn follows");
+        pi.hear(&taken("m1", true));
+        let read =
+            json!({"type": "message_end", "message": {"role": "user", "content": [{"type": "text", "text": "A message from person:\n/exit"}]}});
+        assert_eq!(pi.hear(&read), [Step::Delivered("m1".to_owned())]);
+        assert_eq!(pi.hear(&settled()), [Step::Close]);
+    }
+
+    #[test]
+    fn message_before_the_prompt_follows_it() {
+        let mut pi = pi(false);
+        assert!(pi.message(&message("m1", "wait")).is_empty());
+        pi.hear(&ready());
+        assert_eq!(written(&pi.hear(&state(0)))[0]["id"], "prompt");
+        assert_eq!(written(&pi.hear(&taken("prompt", true)))[0]["id"], "m1");
+    }
+
+    #[test]
+    fn message_that_was_not_taken_is_given_again() {
+        let mut pi = working();
+        pi.message(&message("m1", "wait"));
+        assert_eq!(pi.hear(&taken("m1", false)), []);
+        assert_eq!(written(&pi.hear(&settled()))[0]["id"], "m1");
+        pi.cancel();
+        assert_eq!(pi.hear(&settled()), [Step::Close]);
+    }
+
+    #[test]
+    fn message_that_was_swallowed_does_not_hold_the_end() {
+        let mut pi = working();
+        pi.message(&message("m1", "wait"));
+        pi.hear(&taken("m1", true));
+        assert_eq!(pi.hear(&settled()), [Step::Close]);
+    }
+
+    #[test]
+    fn refused_prompt_fails() {
+        assert_eq!(working().hear(&taken("prompt", false)), [Step::Failed("compaction is in progress".to_owned())]);
+    }
+}
