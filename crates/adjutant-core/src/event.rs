@@ -17,6 +17,8 @@ pub enum EventKind {
     RunAdopted,
     RunStalled,
     RunStirred,
+    RunRetrying,
+    RunRecovered,
     RunOverdue,
     MessageSent,
     MessageDelivered,
@@ -31,7 +33,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::RunQueued,
         Self::RunStarting,
         Self::RunStarted,
@@ -46,6 +48,8 @@ impl EventKind {
         Self::RunAdopted,
         Self::RunStalled,
         Self::RunStirred,
+        Self::RunRetrying,
+        Self::RunRecovered,
         Self::RunOverdue,
         Self::MessageSent,
         Self::MessageDelivered,
@@ -77,6 +81,8 @@ impl EventKind {
             Self::RunAdopted => "run.adopted",
             Self::RunStalled => "run.stalled",
             Self::RunStirred => "run.stirred",
+            Self::RunRetrying => "run.retrying",
+            Self::RunRecovered => "run.recovered",
             Self::RunOverdue => "run.overdue",
             Self::MessageSent => "message.sent",
             Self::MessageDelivered => "message.delivered",
@@ -111,6 +117,8 @@ impl EventKind {
             | Self::RunAdopted
             | Self::RunStalled
             | Self::RunStirred
+            | Self::RunRetrying
+            | Self::RunRecovered
             | Self::RunOverdue
             | Self::RequestAsked
             | Self::RequestAnswered

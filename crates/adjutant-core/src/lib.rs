@@ -7,6 +7,7 @@ pub mod agent;
 pub mod attention;
 pub mod chat;
 pub mod checkpoint;
+pub mod condition;
 pub mod decision;
 pub mod denied;
 pub mod estimate;

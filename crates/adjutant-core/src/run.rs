@@ -99,6 +99,10 @@ pub enum Cause {
     ModelUnavailable,
     /// Too many calls, or the quota of a time is used up.
     RateLimited,
+    /// The service of its model fails or has no capacity.
+    Overloaded,
+    /// The service of its model cannot be reached.
+    Network,
     /// The account has nothing left to pay with: waiting does not help.
     NoCredit,
     ContextExhausted,
@@ -117,10 +121,12 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::NotSignedIn,
         Self::ModelUnavailable,
         Self::RateLimited,
+        Self::Overloaded,
+        Self::Network,
         Self::NoCredit,
         Self::ContextExhausted,
         Self::TooOld,
@@ -138,6 +144,8 @@ impl Cause {
             Self::NotSignedIn => "not_signed_in",
             Self::ModelUnavailable => "model_unavailable",
             Self::RateLimited => "rate_limited",
+            Self::Overloaded => "overloaded",
+            Self::Network => "network",
             Self::NoCredit => "no_credit",
             Self::ContextExhausted => "context_exhausted",
             Self::TooOld => "too_old",
@@ -154,6 +162,12 @@ impl Cause {
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| cause.word() == word)
     }
+
+    /// Tells whether the service refuses work for a while only: a run that ends so goes on by itself later.
+    #[must_use]
+    pub fn passes(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Overloaded)
+    }
 }
 
 impl fmt::Display for Cause {
@@ -162,6 +176,8 @@ impl fmt::Display for Cause {
             Self::NotSignedIn => "the agent is not signed in",
             Self::ModelUnavailable => "the model is not available",
             Self::RateLimited => "rate limited or out of quota",
+            Self::Overloaded => "the service of its model fails or has no capacity",
+            Self::Network => "the service of its model cannot be reached",
             Self::NoCredit => "no credit is left",
             Self::ContextExhausted => "the context is full",
             Self::TooOld => "the agent's program is too old or too new for its preset",
@@ -390,7 +406,9 @@ fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState 
     if end.blocking_request_open {
         return if end.can_resume { stopped(StopReason::Parked) } else { RunState::Finished(Outcome::Failed(Failure::Unanswered)) };
     }
-    if let (Some(Verdict::Failed(Cause::RateLimited)), Some(until)) = (end.verdict, end.again_at) {
+    if let (Some(Verdict::Failed(cause)), Some(until)) = (end.verdict, end.again_at)
+        && cause.passes()
+    {
         return RunState::Stopped { reason: StopReason::RateLimited, until };
     }
     let outcome = match (end.verdict, end.exit) {

@@ -184,6 +184,11 @@ pub enum FactKind {
     Stalled { silent_ms: i64 },
     /// A sign of life after that.
     Stirred {},
+    /// Its CLI repeats a call to its model that has kept failing for so long. `cause` is the stable word of a
+    /// [`adjutant_core::Cause`], `words` are the CLI's own.
+    Retrying { cause: String, words: String, tries: u32, for_ms: i64 },
+    /// Progress after that.
+    Recovered {},
     /// The agent has ended, and what it left behind is about to be looked at. Should the supervisor die
     /// over that, `end` (an `Ended`) is how the attempt ended.
     AgentEnded { end: Box<FactKind> },

@@ -215,15 +215,60 @@ pub struct Stream {
     /// begin.
     #[serde(default)]
     pub failed_results: Vec<String>,
-    /// What it puts before such a line.
+    /// Messages of its own about a failed try that it repeats: they are no words of its model.
     #[serde(default)]
     pub retry_notes: Vec<String>,
+    /// It states success all the same when its model could not be used: what the whole last message is then.
+    #[serde(default)]
+    pub failed_messages: Vec<Ends>,
+    /// Lines of standard error about a failed try that it repeats.
+    #[serde(default)]
+    pub stderr_retries: Vec<StderrRetry>,
+}
+
+/// A text known by its beginning and its end.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ends {
+    pub begins: String,
+    pub ends: String,
+}
+
+/// A line of standard error about a failed try.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StderrRetry {
+    /// All of these are in the line.
+    pub all: Vec<String>,
+    /// What went wrong stands behind this.
+    pub after: String,
+}
+
+impl StderrRetry {
+    /// Returns what a line says went wrong. `None`: it is about something else.
+    #[must_use]
+    pub fn find<'a>(&self, line: &'a str) -> Option<&'a str> {
+        let is_meant = self.all.iter().all(|part| line.contains(part.as_str()));
+        let (_, words) = line.split_once(self.after.as_str()).filter(|_| is_meant)?;
+        Some(words.trim().trim_matches('"'))
+    }
 }
 
 impl Stream {
-    /// Returns the line of a result that says that the work failed.
+    /// Tells whether a message is the CLI's own, about a failed try that it repeats.
+    #[must_use]
+    pub fn is_retry_note(&self, message: &str) -> bool {
+        self.retry_notes.iter().any(|note| message.trim() == note)
+    }
+
+    /// Returns the part of a result that says that the work failed.
     #[must_use]
     pub fn failed_line<'a>(&self, result: &'a str) -> Option<&'a str> {
+        // What its model said before may stand in front.
+        let failed_message = |ends: &Ends| result.trim_end().ends_with(ends.ends.as_str()).then(|| result.rfind(ends.begins.as_str())).flatten();
+        if let Some(at) = self.failed_messages.iter().find_map(failed_message) {
+            return Some(&result[at..]);
+        }
         let without_notes = |mut line: &'a str| {
             while let Some(rest) = self.retry_notes.iter().find_map(|note| line.strip_prefix(note.as_str())) {
                 line = rest;
@@ -275,6 +320,13 @@ pub struct Rule {
     /// What went wrong, for people; kept for the case that the work fails.
     #[serde(default)]
     pub error: Option<String>,
+    /// What went wrong with a try that the CLI repeats, for people: one or several paths, separated by blanks.
+    #[serde(default)]
+    pub retry: Option<String>,
+    /// With `retry`: the stable word of its cause, where the line itself is enough to tell. Otherwise
+    /// `failures` find it in the words.
+    #[serde(default)]
+    pub retry_cause: Option<String>,
     /// When a limit ends that was reached, in seconds since the epoch; kept for the case that the work
     /// fails over it.
     #[serde(default)]
@@ -451,7 +503,8 @@ impl Preset {
         name.clone_into(&mut self.name);
         if self.driver == Driver::Acp && self.stream.rules.is_empty() {
             let protocol: Stream = toml::from_str(ACP_STREAM).expect("the built-in rules are good ones");
-            let Stream { rules, end_is_stated, usage_of_session, failed_results: _, retry_notes: _ } = protocol;
+            let Stream { rules, end_is_stated, usage_of_session, failed_results: _, retry_notes: _, failed_messages: _, stderr_retries: _ } =
+                protocol;
             self.stream = Stream { rules, end_is_stated, usage_of_session, ..self.stream };
         }
         self

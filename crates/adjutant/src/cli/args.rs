@@ -218,7 +218,7 @@ pub struct LogsArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Until {
-    /// A question is open, a run has stopped or gone silent, or one ended
+    /// A question is open, a run has stopped, gone silent or keeps retrying, or one ended
     Attention,
     /// One of the runs ended or stopped; exit code 3 when every one needs somebody
     Any,

@@ -204,7 +204,9 @@ impl<'a> Follow<'a> {
                 self.note(&format!("{what}: {}", event.text))?;
                 self.settled(event.request_id.as_deref())?;
             }
-            "run.progress" | "run.stopping" | "run.requeued" | "run.stalled" | "run.overdue" => self.note(&event.text)?,
+            "run.progress" | "run.stopping" | "run.requeued" | "run.stalled" | "run.retrying" | "run.recovered" | "run.overdue" => {
+                self.note(&event.text)?
+            }
             _ => {}
         }
         Ok(())

@@ -34,6 +34,11 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
     match (run.state.as_str(), run.outcome.as_deref()) {
         ("queued", _) => made(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued, {place}.")), Style::Dim, 3),
         ("starting", _) => made("● starting".to_owned(), Style::Good, 2),
+        ("running", _) if run.retrying.is_some() => {
+            let (word, since) = run.retrying.as_ref().map_or(("", ""), |retrying| (condition(&retrying.cause), retrying.since.as_str()));
+            let lasts = age::seconds_since(since, now).map(age::short).unwrap_or_default();
+            made(format!("◌ {word} {lasts}").trim_end().to_owned(), Style::Attention, 1)
+        }
         ("running", _) if run.silent_since.is_some() => {
             let silent = run.silent_since.as_deref().and_then(|since| age::seconds_since(since, now)).map(age::short).unwrap_or_default();
             made(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
@@ -62,6 +67,8 @@ fn known_cause(word: &str) -> Option<&'static str> {
         Cause::NotSignedIn => "✗ not signed in",
         Cause::ModelUnavailable => "✗ model not available",
         Cause::RateLimited => "✗ rate limited",
+        Cause::Overloaded => "✗ service overloaded",
+        Cause::Network => "✗ network error",
         Cause::NoCredit => "✗ no credit left",
         Cause::ContextExhausted => "✗ context full",
         Cause::TooOld => "✗ wrong version",
@@ -71,6 +78,12 @@ fn known_cause(word: &str) -> Option<&'static str> {
         Cause::NoWord => "✗ ended without result",
         Cause::Agent => "✗ agent error",
     })
+}
+
+/// Returns what a failure that is retried looks like.
+fn condition(cause: &str) -> &'static str {
+    let known = known_cause(cause).filter(|_| cause != Cause::Agent.word());
+    known.map_or("retrying", |shown| shown.trim_start_matches("✗ "))
 }
 
 fn stop_word(why: &str) -> &str {

@@ -72,7 +72,7 @@ pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duratio
     }
 }
 
-/// Says that a run is silent, overdue or rate limited, and what can be done about it.
+/// Says that a run is silent, retrying, overdue or rate limited, and what can be done about it.
 pub fn say_noticed(run: &RunView, cx: &Context) -> Result<(), Stop> {
     let name = text::line(&run.name);
     cx.out.say(&format!("{name}  {}", text::line(&state::look(run, now()).text)))?;
@@ -84,7 +84,7 @@ pub fn say_noticed(run: &RunView, cx: &Context) -> Result<(), Stop> {
 
 /// Tells whether something unusual is to be said about a run that is under way.
 pub fn is_noticed(run: &RunView) -> bool {
-    run.silent_since.is_some() || run.overdue_since.is_some() || run.resumes_at.is_some()
+    run.silent_since.is_some() || run.retrying.is_some() || run.overdue_since.is_some() || run.resumes_at.is_some()
 }
 
 /// Prints what a wait found.

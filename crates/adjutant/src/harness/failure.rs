@@ -14,24 +14,85 @@ pub struct Failure {
     pub again_at: Option<Time>,
 }
 
+/// What any CLI's text means where its preset does not know it: words, cause, hint. The texts are those of
+/// HTTP, of sockets and of the libraries that most CLIs use.
+const COMMON: [(&[&str], Cause, &str); 2] = [
+    (
+        &[
+            "econnreset",
+            "econnrefused",
+            "enotfound",
+            "etimedout",
+            "eai_again",
+            "fetch failed",
+            "socket hang up",
+            "connection refused",
+            "connection reset",
+            "connection error",
+            "connection failed",
+            "could not connect",
+            "cannot connect",
+            "socket connection was closed",
+            "stream disconnected",
+            "unable to connect",
+            "error sending request",
+            "network error",
+            "network connection",
+            "dns error",
+        ],
+        Cause::Network,
+        "check the network, the proxy and the address of the model; then adj retry",
+    ),
+    (
+        &[
+            "overloaded",
+            "experiencing high demand",
+            "(code 503)",
+            "502 bad gateway",
+            "504 gateway",
+            "status 500",
+            "500 internal",
+            "internal server error",
+            "service unavailable",
+            "server error",
+            "server_error",
+        ],
+        Cause::Overloaded,
+        "wait, or use another agent or account; then adj retry",
+    ),
+];
+
+/// Finds out what a text about a failure means: its cause and what to do about it.
+fn find(patterns: &[FailurePattern], text: &str) -> Option<(Cause, String)> {
+    let lower = text.to_lowercase();
+    let known = patterns.iter().find(|pattern| pattern.any.iter().any(|any| has_word(&lower, any)));
+    if let Some(pattern) = known {
+        return Some((Cause::from_word(&pattern.cause).unwrap_or(Cause::Agent), pattern.hint.clone()));
+    }
+    let common = COMMON.iter().find(|(words, _, _)| words.iter().any(|word| has_word(&lower, word)));
+    common.map(|(_, cause, hint)| (*cause, (*hint).to_owned()))
+}
+
+/// Returns the cause that a text about a failed try tells. `Cause::Agent`: none that is known.
+#[must_use]
+pub fn cause_of(patterns: &[FailurePattern], text: &str) -> Cause {
+    find(patterns, text).map_or(Cause::Agent, |(cause, _)| cause)
+}
+
 /// Finds out what a failure's text means. `told` is when a limit ends, where the stream has said so in
 /// a field; else it is looked for in the words, whose clock times are of `zone`.
 #[must_use]
 pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, told: Option<Time>, now: Time, zone: &TimeZone) -> Failure {
     let lower = text.to_lowercase();
-    let found = patterns.iter().find(|pattern| pattern.any.iter().any(|any| has_word(&lower, any)));
-    let (cause, hint) = match found {
-        Some(pattern) => (Cause::from_word(&pattern.cause).unwrap_or(otherwise), pattern.hint.as_str()),
-        None => (otherwise, ""),
-    };
+    let (cause, hint) = find(patterns, text).unwrap_or((otherwise, String::new()));
     let text = text.trim();
     let message = match (text.is_empty(), hint.is_empty()) {
         (_, true) => text.to_owned(),
-        (true, false) => hint.to_owned(),
+        (true, false) => hint,
         (false, false) => format!("{text}\n{hint}"),
     };
     let again_at = || told.and_then(|at| reset::believed(at, now)).or_else(|| reset::again_at(&lower, now, zone));
-    let again_at = if cause == Cause::RateLimited { again_at() } else { None };
+    let again_at = if cause.passes() { again_at() } else { None };
     Failure { cause, message, again_at }
 }
 
@@ -65,6 +126,8 @@ mod tests {
         let told = explain(&claude, Cause::Agent, "You've hit your 5-hour limit · resets 7:19pm (UTC)", Some(NOW.plus_ms(9)), NOW, &TimeZone::UTC);
         assert_eq!((told.cause, told.again_at), (Cause::RateLimited, Some(NOW.plus_ms(9))), "a field tells it better than the words");
         assert_eq!(of("No conversation found with session ID: x").cause, Cause::SessionLost);
+        assert_eq!(of("API Error: Connection dropped (ECONNRESET).").cause, Cause::Network);
+        assert_eq!((of("Repeated 529 Overloaded errors").cause, of("wrote 529 files").cause), (Cause::Overloaded, Cause::Agent));
         assert_eq!(
             of("wrote 14290 lines, then broke"),
             Failure { cause: Cause::Agent, message: "wrote 14290 lines, then broke".to_owned(), again_at: None }

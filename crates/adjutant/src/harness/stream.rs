@@ -3,6 +3,7 @@
 
 use crate::preset::{End, Rule, Stream, UsagePaths};
 use crate::text;
+use adjutant_core::Cause;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -35,6 +36,12 @@ pub enum Said<'a> {
     Result(Cow<'a, str>),
     /// Something went wrong.
     Error(Cow<'a, str>),
+    /// A try failed that the CLI repeats.
+    Retry {
+        words: String,
+        /// Where the line itself tells it.
+        cause: Option<Cause>,
+    },
     /// When a limit ends, in seconds since the epoch.
     Again(u64),
     Usage(Usage),
@@ -74,6 +81,8 @@ struct Prepared {
     output: Option<Path>,
     result: Option<Path>,
     error: Option<Path>,
+    retry: Vec<Path>,
+    retry_cause: Option<Cause>,
     again: Option<Path>,
     usage: Option<UsagePrepared>,
     end: Option<End>,
@@ -164,6 +173,8 @@ impl Prepared {
             output: path(&rule.output),
             result: path(&rule.result),
             error: path(&rule.error),
+            retry: rule.retry.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect(),
+            retry_cause: rule.retry_cause.as_deref().and_then(Cause::from_word),
             again: path(&rule.again),
             usage: rule.usage.as_ref().map(UsagePrepared::new),
             end: rule.end,
@@ -192,6 +203,10 @@ impl Prepared {
         }
         if let Some(error) = short(&self.error) {
             said(Said::Error(error));
+        }
+        if !self.retry.is_empty() {
+            let parts = self.retry.iter().filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
+            said(Said::Retry { words: parts.collect::<Vec<_>>().join(": "), cause: self.retry_cause });
         }
         if let Some(result) = whole(&self.result) {
             said(Said::Result(result));

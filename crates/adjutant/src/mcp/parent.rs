@@ -236,6 +236,9 @@ pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
             shown = shown.line("nothing to report yet");
             again
         }
+        _ if ended.is_empty() && working_told.iter().any(|run| run.retrying.is_some()) => {
+            format!("its model fails: wait on, or cancel the run (steer_subagent) and use another agent; {again}")
+        }
         _ if ended.is_empty() && working_told.iter().any(|run| run.silent_since.is_some()) => {
             format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }

@@ -13,6 +13,7 @@ use crate::store::{
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::checkpoint::{self, Known};
+use adjutant_core::condition::Retrying;
 use adjutant_core::identity::{Measure, Voice, with_statement};
 use adjutant_core::report::{Claim, named_files};
 use adjutant_core::resume::{compose, compose_in_session};
@@ -483,6 +484,11 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
         FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
         FactKind::Stalled { silent_ms } => return tx.set_stalled(&run, Some(silent_ms), by),
         FactKind::Stirred {} => return tx.set_stalled(&run, None, by),
+        FactKind::Retrying { cause, words, tries, for_ms } => {
+            let cause = Cause::from_word(&cause).unwrap_or(Cause::Agent);
+            return tx.set_retrying(&run, &Retrying { cause, words, tries, for_ms }, by);
+        }
+        FactKind::Recovered {} => return tx.set_recovered(&run, by),
         FactKind::AgentEnded { end } => {
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             return tx.set_agent_end(run.id, id.n, &end);
@@ -513,7 +519,7 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
                 None => Verdict::Succeeded,
             });
             let mut again_at = None;
-            if verdict == Some(Verdict::Failed(Cause::RateLimited)) {
+            if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
                 let times = times_limited(tx.connection(), run.id)?;
                 again_at = terms.patience.goes_on_at(told, times, tx.now()).map(|at| tx.steady_at(at));
                 if again_at.is_none() && times > 0 {

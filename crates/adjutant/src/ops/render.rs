@@ -5,10 +5,12 @@ use crate::config::Home;
 use crate::logs;
 use crate::store::Connection;
 use crate::store::{
-    Event, Group, Message, Request, Run, StoreError, Usage, children_of, counts, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
+    Event, Group, Message, Request, RetryingSince, Run, StoreError, Usage, children_of, counts, live_in_dir, permissions_of, queue_place,
+    requests_of, run_by_id,
 };
 use crate::view::{
-    ChangesView, CheckpointView, ClarificationView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RunView, UsageView,
+    ChangesView, CheckpointView, ClarificationView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RetryingView,
+    RunView, UsageView,
 };
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Clarification, Delegation};
@@ -68,7 +70,14 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         RunState::Finished(Outcome::SpawnFailed | Outcome::Cancelled | Outcome::Lost | Outcome::Succeeded)
         | RunState::Queued
         | RunState::Starting
-        | RunState::Running => run.silent_since().map(|since| format!("silent (no output, no call) since {}", rfc3339(since))),
+        | RunState::Running => match (run.is_retrying(), run.silent_since()) {
+            (Some(RetryingSince { cause, since, tries, words }), _) => {
+                let tries = if *tries == 1 { "1 failed try".to_owned() } else { format!("{tries} failed tries") };
+                Some(format!("retries ({}, {tries} since {}): {words}", cause.word(), rfc3339(*since)))
+            }
+            (None, Some(since)) => Some(format!("silent (no output, no call) since {}", rfc3339(since))),
+            (None, None) => None,
+        },
     };
     let reason = match (reason, &run.detail) {
         (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
@@ -95,6 +104,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
             _ => None,
         },
         silent_since: time(run.silent_since()),
+        retrying: run.is_retrying().map(retrying),
         note: run.note.clone(),
         exit_code: match run.exit {
             Some(Exit::Code(code)) => Some(code),
@@ -152,6 +162,11 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         cursor: run.last_seq.0,
         messages: Vec::new(),
     }
+}
+
+fn retrying(since: &RetryingSince) -> RetryingView {
+    let RetryingSince { cause, since, tries, words } = since.clone();
+    RetryingView { cause: cause.word().to_owned(), since: rfc3339(since), tries, words }
 }
 
 fn usage(of: Usage) -> UsageView {

@@ -26,7 +26,7 @@ struct Look {
     stopped_more: u64,
     ended: Vec<Run>,
     working: Vec<Run>,
-    /// A run has stopped since, has gone silent, is past its estimate or has hit a rate limit.
+    /// A run has stopped since, has gone silent, retries, is past its estimate or has hit a rate limit.
     has_news: bool,
     cursor: EventSeq,
 }
@@ -176,7 +176,7 @@ struct Span {
 }
 
 impl Span {
-    /// Tells whether a run that is under way has gone silent, is past its estimate or has hit a rate limit
+    /// Tells whether a run that is under way has gone silent, retries, is past its estimate or has hit a rate limit
     /// within the span. Reported once: a wait that continues without a cursor reports what happens from then on.
     fn is_noticed(&self, run: &Run) -> bool {
         let is_limited = matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) && run.end_seq > Some(self.after);

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     concat!(include_str!("schema.sql"), include_str!("chats.sql")),
     concat!(
         include_str!("schema2_requests.sql"),
@@ -33,6 +33,7 @@ const MIGRATIONS: [&str; 5] = [
         include_str!("schema5_chats.sql"),
         include_str!("schema5_clock.sql")
     ),
+    include_str!("schema6_conditions.sql"),
 ];
 /// Before this version the store held the credentials of runs.
 const CREDENTIALS_TAKEN_OUT: usize = 5;
@@ -446,6 +447,35 @@ mod tests {
         };
         assert_eq!(pairs(2), (format!("person||person|run:{run}"), "d".to_owned()), "one direct chat for two");
         assert_eq!(pairs(3), (format!("board|person|{run}"), "Board of old-hen".to_owned()));
+    }
+
+    #[test]
+    fn store_of_the_fifth_schema_opens_with_its_live_run() {
+        let (_dir, home) = first_schema();
+        let connection = Connection::open(home.database()).expect("the first schema");
+        crate::store::search::register(&connection).expect("functions");
+        connection.execute_batch(&format!("BEGIN; {} PRAGMA user_version = 5; COMMIT;", MIGRATIONS[1..5].concat())).expect("the fifth schema");
+        drop(connection);
+        let connection = writable(&home).expect("it opens");
+        let run = adjutant_core::RunId::parse("01a1ff99-4460-7000-8000-000000000001").expect("an id");
+        let retrying =
+            adjutant_core::condition::Retrying { cause: adjutant_core::Cause::Network, for_ms: 10_000, tries: 2, words: "reset".to_owned() };
+        let state = |retrying: Option<&adjutant_core::condition::Retrying>| {
+            let mut tx = Tx::new(&connection, crate::clock::moment(), true);
+            let found = tx.run(run).expect("the run");
+            match retrying {
+                Some(retrying) => tx.set_retrying(&found, retrying, "supervisor"),
+                None => tx.set_recovered(&found, "supervisor"),
+            }
+            .expect("stated");
+            tx.run(run).expect("the run")
+        };
+        let first = state(Some(&retrying));
+        let (since, seq) = (first.retrying.as_ref().map(|retrying| retrying.since), first.retrying_seq);
+        let again = state(Some(&adjutant_core::condition::Retrying { for_ms: 70_000, tries: 9, ..retrying }));
+        let known = again.retrying.as_ref().expect("it retries");
+        assert_eq!((Some(known.since), known.tries, again.retrying_seq), (since, 9, seq), "a later statement is no news");
+        assert!(again.noticed_seq() == seq && state(None).noticed_seq().is_none());
     }
 
     #[test]

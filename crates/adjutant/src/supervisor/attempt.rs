@@ -19,6 +19,7 @@ use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders};
 use crate::signal::Found;
 use crate::view::MessageView;
 use adjutant_core::StopReason;
+use adjutant_core::condition::{Retries, Retrying};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -74,6 +75,9 @@ pub struct Attempt {
     ending: Ending,
     pulse: Arc<Pulse>,
     stall: Stall,
+    retries: Retries,
+    /// What the times of `retries` count from.
+    began: Instant,
     /// Somebody else has to decide something first.
     waiting: bool,
 }
@@ -132,6 +136,7 @@ enum Event {
     Decided(String, Decision),
     FinishDue,
     StallDue,
+    RetriesDue,
     Felt,
 }
 
@@ -163,6 +168,8 @@ impl Attempt {
             ending: Ending::of(order),
             pulse,
             stall: Stall::watch(order.stall_ms, Instant::now()),
+            retries: Retries::default(),
+            began: Instant::now(),
             waiting: false,
         }
     }
@@ -247,6 +254,7 @@ impl Attempt {
     /// Waits for the next event. Dropping it loses nothing.
     async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> Event {
         let limit_at = if self.stop.is_asked() { None } else { self.clock.limit_at() };
+        let retries_due = self.retries_due();
         let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
         let output_came = async {
             taken.await;
@@ -268,6 +276,7 @@ impl Attempt {
             Some(Ok((id, decision))) = self.deciding.join_next() => Event::Decided(id, decision),
             () = until(self.finish.due()) => Event::FinishDue,
             () = until(self.stall.due()) => Event::StallDue,
+            () = until(retries_due) => Event::RetriesDue,
             () = self.pulse.felt(), if self.stall.is_stalled() => Event::Felt,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
             () = output_came => Event::OutputCame(*bytes.borrow_and_update()),
@@ -292,6 +301,7 @@ impl Attempt {
                 Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
             },
             Event::StallDue => self.look_for_stall(),
+            Event::RetriesDue => self.state_retries(),
             Event::Felt => {
                 if self.stall.hear(self.pulse.silent_since(), Instant::now()) {
                     self.journal.state(FactKind::Stirred {});
@@ -327,6 +337,23 @@ impl Attempt {
         if let Some(silent) = self.stall.look(silent_since, Instant::now()) {
             tracing::info!(?silent, "the agent has gone silent");
             self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
+        }
+    }
+
+    fn retries_due(&self) -> Option<Instant> {
+        let due_ms = self.retries.due_ms().filter(|_| !self.stop.is_asked())?;
+        Some(self.began + Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)))
+    }
+
+    fn began_ms(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// States that the CLI repeats what keeps failing.
+    fn state_retries(&mut self) {
+        if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.look(self.began_ms()) {
+            tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
+            self.journal.state(FactKind::Retrying { cause: cause.word().to_owned(), words, tries, for_ms });
         }
     }
 
@@ -399,6 +426,15 @@ impl Attempt {
         match heard {
             Heard::Signal(found) => self.state_signal(found),
             Heard::Told(Told::Session(session)) => self.journal.state(FactKind::Session { session }),
+            Heard::Told(Told::Retry { words, cause }) => {
+                let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
+                self.retries.note_failed_try(cause, &words, self.began_ms());
+            }
+            Heard::Told(Told::Progress) => {
+                if self.retries.note_progress() {
+                    self.journal.state(FactKind::Recovered {});
+                }
+            }
             Heard::Told(Told::Line(line)) => {
                 let steps = self.dialogue.as_mut().map(|dialogue| dialogue.hear(&line)).unwrap_or_default();
                 steps.into_iter().for_each(|step| self.take_step(step));

@@ -34,6 +34,13 @@ impl Ending {
     }
 }
 
+impl Ending {
+    /// Returns the cause that a text about a failed try tells.
+    pub fn cause_of(&self, words: &str) -> Cause {
+        failure::cause_of(&self.patterns, words)
+    }
+}
+
 /// Makes an attempt's last fact. `failed` is what the dialogue said should the work have failed.
 pub fn ended(
     exit: Option<Exit>,

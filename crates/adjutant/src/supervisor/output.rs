@@ -8,6 +8,7 @@ use super::decode::Decoder;
 use super::logfile::LogFile;
 use super::reader::{Part, Reader, Summary, Told};
 use crate::client::Pulse;
+use crate::preset::StderrRetry;
 use crate::signal::{Found, Scanner};
 use crate::text;
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ const READS_IN_A_ROW: u32 = 16;
 pub(super) const RESULT_BYTES_MAX: usize = 16 * 1024;
 /// What is read at most from a pipe that is being cut off: what it can hold.
 const CUT_BYTES_MAX: usize = 1024 * 1024;
+/// Longest line of standard error that is looked into, in bytes.
+const ERR_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Marks a line of standard error.
 const STDERR_PREFIX: &[u8] = b"stderr: ";
 
@@ -88,6 +91,9 @@ pub struct Pump {
     /// The structured stream on standard output, and where it is kept as it came.
     lines_of: Option<(Reader, LogFile)>,
     complaint: VecDeque<u8>,
+    /// What lines of standard error say of failed tries, and the line that is being read there.
+    stderr_retries: Vec<StderrRetry>,
+    err_line: Vec<u8>,
 }
 
 impl Pump {
@@ -111,6 +117,8 @@ impl Pump {
             at_line_start: true,
             scanner: Scanner::default(),
             heard: Vec::new(),
+            stderr_retries: lines_of.as_ref().map(|(reader, _)| reader.stderr_retries().to_vec()).unwrap_or_default(),
+            err_line: Vec::new(),
             lines_of,
             complaint: VecDeque::new(),
         })
@@ -257,6 +265,7 @@ impl Pump {
             }
             Source::Err => {
                 keep_end(&mut self.complaint, &self.text, RESULT_BYTES_MAX);
+                self.find_retries();
                 self.begin(Source::Err);
                 let mut begins = self.at_line_start;
                 for line in self.text.split_inclusive(|byte| *byte == b'\n') {
@@ -268,6 +277,29 @@ impl Pump {
                 }
                 self.log.append(&self.lines);
                 self.at_line_start = self.text.ends_with(b"\n");
+            }
+        }
+    }
+
+    /// Finds what standard error says of failed tries that the CLI repeats.
+    fn find_retries(&mut self) {
+        if self.stderr_retries.is_empty() {
+            return;
+        }
+        for piece in self.text.split_inclusive(|byte| *byte == b'\n') {
+            // A line that is longer than that says something else.
+            if self.err_line.len() + piece.len() <= ERR_LINE_BYTES_MAX {
+                self.err_line.extend_from_slice(piece);
+            }
+            if piece.ends_with(b"\n") {
+                let line = String::from_utf8_lossy(&self.err_line);
+                if let Some(words) = self.stderr_retries.iter().find_map(|retry| retry.find(&line)) {
+                    self.heard.push(Heard::Told(Told::Retry { words: words.to_owned(), cause: None }));
+                    if let Some((reader, _)) = &mut self.lines_of {
+                        reader.expect_progress();
+                    }
+                }
+                self.err_line.clear();
             }
         }
     }

@@ -3,8 +3,9 @@
 
 use crate::harness::StreamOf;
 use crate::harness::stream::{Rules, Said, Usage};
-use crate::preset::End;
+use crate::preset::{End, StderrRetry, Stream};
 use crate::text;
+use adjutant_core::Cause;
 use memchr::memchr;
 
 /// Sessions that one attempt may name: more than one is begun only where one is gone.
@@ -30,8 +31,24 @@ pub enum Part<'a> {
 #[derive(Debug, PartialEq)]
 pub enum Told {
     Session(String),
+    /// A try failed that the CLI repeats.
+    Retry {
+        words: String,
+        cause: Option<Cause>,
+    },
+    /// The model or a tool was heard from after such a try.
+    Progress,
     /// A line for the dialogue.
     Line(String),
+}
+
+/// The failed tries since the last progress, of which the same ones are one line of the log.
+#[derive(Debug, Default)]
+struct RetryLine {
+    tries: u32,
+    words: String,
+    /// How often the line stands for them. 0: it is written to its end.
+    same: u32,
 }
 
 /// What counts at the end.
@@ -51,6 +68,7 @@ pub struct Summary {
 #[derive(Debug)]
 pub struct Reader {
     rules: Rules,
+    stream: Stream,
     answers_after: Option<u64>,
     line: Vec<u8>,
     /// The line is too long to be looked into.
@@ -65,6 +83,7 @@ pub struct Reader {
     session: String,
     /// How many it has had.
     sessions: u32,
+    retries: RetryLine,
     summary: Summary,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
@@ -77,6 +96,8 @@ impl Reader {
         Self {
             answer_bytes_max,
             rules: Rules::new(&of.stream),
+            // What the lines mean is the rules'.
+            stream: Stream { rules: Vec::new(), ..of.stream.clone() },
             answers_after: of.answers_after,
             line: Vec::new(),
             is_overlong: false,
@@ -86,8 +107,20 @@ impl Reader {
             within_line: false,
             session: String::new(),
             sessions: 0,
+            retries: RetryLine::default(),
             summary: Summary::default(),
         }
+    }
+
+    /// Returns what lines of standard error say of failed tries.
+    #[must_use]
+    pub fn stderr_retries(&self) -> &[StderrRetry] {
+        &self.stream.stderr_retries
+    }
+
+    /// Notes that a try failed that the stream says nothing of.
+    pub fn expect_progress(&mut self) {
+        self.retries.tries = self.retries.tries.saturating_add(1);
     }
 
     /// Takes what was read.
@@ -118,6 +151,7 @@ impl Reader {
         if self.line.len() + rest.len() > LINE_BYTES_MAX {
             self.is_overlong = true;
             self.line = Vec::new();
+            self.end_retry_line(part);
             note(part, &mut self.within_line, "(a line of more than 4 MiB is only in the raw stream)");
             return;
         }
@@ -154,6 +188,7 @@ impl Reader {
                 _ => {}
             });
             if !is_known {
+                self.end_retry_line(part);
                 note(part, &mut self.within_line, &line);
             }
             if listen {
@@ -190,12 +225,16 @@ impl Reader {
                 self.session = id.into_owned();
                 told.push(Told::Session(self.session.clone()));
             }
+            Said::Text(text) | Said::Delta { text, .. } if self.stream.is_retry_note(&text) => self.retry(text.trim(), None, part, told),
+            Said::Retry { words, cause } => self.retry(&words, cause, part, told),
             Said::Text(text) => {
+                self.go_on(part, told);
                 self.end_message(part);
                 self.say(&text, part);
                 self.end_message(part);
             }
             Said::Delta { of, text } => {
+                self.go_on(part, told);
                 if of.as_deref() != self.message_of.as_deref() {
                     self.end_message(part);
                     self.message_of = of.map(std::borrow::Cow::into_owned);
@@ -203,10 +242,12 @@ impl Reader {
                 self.say(&text, part);
             }
             Said::Tool { name, input } => {
+                self.go_on(part, told);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
             }
             Said::Output(output) => {
+                self.go_on(part, told);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
             }
@@ -232,11 +273,48 @@ impl Reader {
                 });
             }
             Said::End(end) => {
+                self.go_on(part, told);
                 self.end_message(part);
                 self.summary.end = Some(end);
             }
         }
         false
+    }
+
+    /// A try failed that the CLI repeats.
+    fn retry(&mut self, words: &str, cause: Option<Cause>, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+        let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = if words.is_empty() { "a call to its model failed".to_owned() } else { text::head(&words, TOOL_BYTES_MAX).to_owned() };
+        if self.retries.same == 0 || without_digits(&self.retries.words) != without_digits(&words) {
+            self.end_message(part);
+            part(Part::Note(&format!("! {words}")));
+            self.within_line = true;
+            self.retries.words.clone_from(&words);
+            self.retries.same = 0;
+        }
+        self.retries.same = self.retries.same.saturating_add(1);
+        self.retries.tries = self.retries.tries.saturating_add(1);
+        // Should it give up without a word, that is why.
+        text::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
+        told.push(Told::Retry { words, cause });
+    }
+
+    /// The model or a tool is heard from.
+    fn go_on(&mut self, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+        if self.retries.tries > 0 {
+            self.end_retry_line(part);
+            self.retries.tries = 0;
+            told.push(Told::Progress);
+        }
+    }
+
+    fn end_retry_line(&mut self, part: &mut impl FnMut(Part<'_>)) {
+        let same = std::mem::take(&mut self.retries.same);
+        if same > 0 {
+            let count = if same > 1 { format!(" ×{same}\n") } else { "\n".to_owned() };
+            part(Part::Note(&count));
+            self.within_line = false;
+        }
     }
 
     fn say(&mut self, text: &str, part: &mut impl FnMut(Part<'_>)) {
@@ -255,6 +333,7 @@ impl Reader {
 
     /// The message that was being said is whole.
     fn end_message(&mut self, part: &mut impl FnMut(Part<'_>)) {
+        self.end_retry_line(part);
         if self.within_line {
             part(Part::Words("\n"));
             self.within_line = false;
@@ -282,6 +361,11 @@ fn note(part: &mut impl FnMut(Part<'_>), within_line: &mut bool, text: &str) {
 
 fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
     if text.len() <= TOOL_BYTES_MAX { text.into() } else { format!("{} …", text::head(text, TOOL_BYTES_MAX)).into() }
+}
+
+/// What tells tries apart that fail alike: their count and times.
+fn without_digits(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 fn is_reply_to(line: &str, id: u64) -> bool {
@@ -356,6 +440,32 @@ mod tests {
         for at in 0..CODEX.len() {
             assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
         }
+    }
+
+    #[test]
+    fn failed_tries_are_one_line_until_the_model_is_heard_from() {
+        let retry = "{\"type\":\"system\",\"subtype\":\"api_retry\",\"error_status\":null,\"error\":\"unknown\"}\n";
+        let text = "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"Hello\"}]}}\n";
+        let stream = [retry, retry, retry, text, retry, "noise\n", retry].concat();
+        let (log, words, told, summary) = read(reader("claude", None), &[stream.as_bytes()]);
+        assert_eq!(log, "! unknown ×3\nHello\n! unknown\nnoise\n! unknown\n");
+        assert_eq!((words.as_str(), summary.error.as_str()), ("Hello\n", "unknown"));
+        let failed = |told: &&Told| matches!(told, Told::Retry { cause: Some(Cause::Network), .. });
+        assert_eq!((told.iter().filter(failed).count(), told.iter().filter(|told| **told == Told::Progress).count()), (5, 1));
+    }
+
+    #[test]
+    fn notice_of_a_failed_try_is_no_word_of_the_model() {
+        let chunk = |text: &str| {
+            format!(
+                "{{\"method\":\"session/update\",\"params\":{{\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}}}}}\n"
+            )
+        };
+        let note = "Info: Request failed due to a transient API error. Retrying...";
+        let stream = [chunk(note), chunk(note), chunk("Done: "), chunk(&format!("I saw {note}"))].concat();
+        let (log, words, _, summary) = read(reader("copilot", None), &[stream.as_bytes()]);
+        assert_eq!(summary.result, format!("Done: I saw {note}"));
+        assert_eq!((log.as_str(), words.matches("Info:").count()), (&*format!("! {note} ×2\nDone: I saw {note}\n"), 1));
     }
 
     #[test]

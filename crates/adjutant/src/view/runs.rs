@@ -253,6 +253,9 @@ pub struct RunView {
     /// agent's `stall` allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<String>,
+    /// That the CLI of a run at work repeats a call to its model that has kept failing for 10 s or longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrying: Option<RetryingView>,
     /// What the user should know about how its newest attempt was started: what of its directory's own
     /// agent configuration is honoured, with its hash, or could not be kept out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -392,6 +395,19 @@ pub struct RunView {
     /// Messages for the run that came along with its own look at itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
+}
+
+/// That a run's CLI repeats a call to its model that keeps failing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RetryingView {
+    /// The stable word of its cause, as in `cause` of a run that failed.
+    pub cause: String,
+    /// When the first try failed.
+    pub since: String,
+    /// Failed tries, counted again once a minute.
+    pub tries: u32,
+    /// The CLI's own words: one line.
+    pub words: String,
 }
 
 /// What was used up.

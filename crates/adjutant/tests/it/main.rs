@@ -14,6 +14,7 @@ mod chats;
 mod cli;
 mod clocks;
 mod commands;
+mod conditions;
 mod credentials;
 mod delegation;
 mod ephemeral;

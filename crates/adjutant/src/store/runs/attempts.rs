@@ -107,7 +107,8 @@ impl Tx<'_> {
     pub fn claim(&mut self, run: &Run, token_hash: &[u8], retention: Retention) -> Result<Run, StoreError> {
         let n = AttemptNo(run.attempt.0 + 1);
         self.prepare(
-            "UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL WHERE id = ?1",
+            "UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL, retrying = NULL,
+             retrying_seq = NULL WHERE id = ?1",
         )?
         .execute(params![run.id.to_string(), n.0])?;
         self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at) VALUES (?1, ?2, ?3, ?4)")?.execute(params![

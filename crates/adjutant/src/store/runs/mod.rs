@@ -1,11 +1,13 @@
 //! Runs and their attempts.
 
 mod attempts;
+mod conditions;
 mod reports;
 mod spec;
 mod write;
 
 pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, is_attempt_between, times_limited};
+use conditions::RetryingRow;
 pub use reports::report_of;
 use spec::{CheckpointRow, prompt_from_word};
 pub use spec::{RunInput, harness_word, measure_of, permissions_of, prompt_word, run_input};
@@ -61,6 +63,9 @@ pub struct Run {
     /// Since when its agent is silent, and the event that said so.
     pub stalled_at: Option<Time>,
     pub stall_seq: Option<EventSeq>,
+    /// That its CLI repeats what keeps failing, and the event that said so.
+    pub retrying: Option<RetryingSince>,
+    pub retrying_seq: Option<EventSeq>,
     /// What the user should know about how its newest attempt was started.
     pub note: Option<String>,
     /// What the run left behind when it stopped, and the attempt that did.
@@ -113,6 +118,12 @@ impl Run {
         self.stalled_at.filter(|_| self.state == RunState::Running && !self.is_waiting())
     }
 
+    /// Tells that its CLI repeats what keeps failing.
+    #[must_use]
+    pub fn is_retrying(&self) -> Option<&RetryingSince> {
+        self.retrying.as_ref().filter(|_| self.state == RunState::Running)
+    }
+
     /// Returns its active time so far, waiting excluded.
     #[must_use]
     pub fn active_ms_at(&self, now: SteadyTime) -> i64 {
@@ -125,11 +136,12 @@ impl Run {
         self.overdue_at.filter(|_| self.state.is_live())
     }
 
-    /// Returns the newest event that says something unusual about a live run: that it is silent, or overdue.
+    /// Returns the newest event that says something unusual about a live run: that it is silent, retrying or overdue.
     #[must_use]
     pub fn noticed_seq(&self) -> Option<EventSeq> {
         let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
-        silent.max(self.overdue_seq.filter(|_| self.overdue_since().is_some()))
+        let retrying = self.retrying_seq.filter(|_| self.is_retrying().is_some());
+        silent.max(retrying).max(self.overdue_seq.filter(|_| self.overdue_since().is_some()))
     }
 
     /// Tells whether it is stopped until its requests are settled, and resumes by itself then.
@@ -159,6 +171,17 @@ impl Run {
     pub fn open_requests(&self) -> OpenRequests {
         OpenRequests { blocking_pending: self.blocking_pending > 0, answered_unread: self.unread > 0 }
     }
+}
+
+/// That a run's CLI repeats what keeps failing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryingSince {
+    pub cause: Cause,
+    pub since: Time,
+    /// Failed tries, as of the newest statement.
+    pub tries: u32,
+    /// The CLI's own words: one line.
+    pub words: String,
 }
 
 /// What was used up.
@@ -220,7 +243,8 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
-  active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq FROM runs";
+  active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
+  retrying, retrying_seq FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -378,6 +402,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         end_seq: row.get::<_, Option<i64>>(36)?.map(EventSeq),
         shortfall: row.get::<_, Option<String>>(60)?.as_deref().and_then(Shortfall::from_word),
         is_owner_notified: row.get(61)?,
+        retrying: row.get::<_, Option<String>>(62)?.and_then(|text| serde_json::from_str::<RetryingRow>(&text).ok()).map(RetryingRow::decode),
+        retrying_seq: row.get::<_, Option<i64>>(63)?.map(EventSeq),
     }))
 }
 

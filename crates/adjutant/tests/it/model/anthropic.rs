@@ -1,8 +1,8 @@
 //! Anthropic Messages.
 
-use super::Offered;
 use super::serve::{event, pieces};
 use super::turn::{Input, Refusal, Say};
+use super::{Dialect, Offered};
 use serde_json::{Value, json};
 
 pub fn offered(body: &Value) -> Vec<Offered> {
@@ -82,7 +82,8 @@ pub fn refusal(refusal: Refusal) -> Value {
     let kind = match refusal {
         Refusal::RateLimited { .. } | Refusal::UsedUp { .. } => "rate_limit_error",
         Refusal::Unauthorized => "authentication_error",
-        Refusal::TooLong => "invalid_request_error",
+        Refusal::TooLong | Refusal::NoCredit => "invalid_request_error",
+        Refusal::Overloaded => "overloaded_error",
     };
-    json!({ "type": "error", "error": { "type": kind, "message": refusal.message() } })
+    json!({ "type": "error", "error": { "type": kind, "message": refusal.message(Dialect::Messages) } })
 }

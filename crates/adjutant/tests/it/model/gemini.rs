@@ -1,8 +1,8 @@
 //! Gemini's generateContent and streamGenerateContent.
 
-use super::Offered;
 use super::serve::{event, pieces};
 use super::turn::{Input, Refusal, Say};
+use super::{Dialect, Offered};
 use serde_json::{Value, json};
 
 pub fn offered(body: &Value) -> Vec<Offered> {
@@ -51,10 +51,16 @@ pub fn refusal(refusal: Refusal) -> Value {
         Refusal::RateLimited { .. } | Refusal::UsedUp { .. } => (429, "RESOURCE_EXHAUSTED"),
         Refusal::Unauthorized => (401, "UNAUTHENTICATED"),
         Refusal::TooLong => (400, "INVALID_ARGUMENT"),
+        Refusal::NoCredit => (429, "RESOURCE_EXHAUSTED"),
+        Refusal::Overloaded => (503, "UNAVAILABLE"),
     };
     let mut details = json!([]);
     if let Refusal::RateLimited { after_s } = refusal {
         details = json!([{ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{after_s}s") }]);
     }
-    json!({ "error": { "code": code, "message": refusal.message(), "status": status, "details": details } })
+    if refusal == Refusal::NoCredit {
+        let violation = json!({ "quotaMetric": "generate_requests_per_day", "quotaId": "GenerateRequestsPerDayPerProjectPerModel" });
+        details = json!([{ "@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation] }]);
+    }
+    json!({ "error": { "code": code, "message": refusal.message(Dialect::Gemini), "status": status, "details": details } })
 }

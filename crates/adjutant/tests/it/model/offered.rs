@@ -48,6 +48,9 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
         Turn::UsedUp { for_s } => return Err(Refusal::UsedUp { for_s: *for_s }),
         Turn::Unauthorized => return Err(Refusal::Unauthorized),
         Turn::TooLong => return Err(Refusal::TooLong),
+        Turn::NoCredit => return Err(Refusal::NoCredit),
+        Turn::Overloaded => return Err(Refusal::Overloaded),
+        Turn::Reset => (missing("a reset", offered), End::Reset),
     };
     Ok(said)
 }

@@ -142,7 +142,7 @@ fn results(dialect: Dialect, body: &Value) -> Vec<String> {
 }
 
 fn refuse(dialect: Dialect, refusal: Refusal) -> Response {
-    let status = StatusCode::from_u16(refusal.status()).expect("a status");
+    let status = StatusCode::from_u16(refusal.status(dialect)).expect("a status");
     let body = match dialect {
         Dialect::Messages => anthropic::refusal(refusal),
         Dialect::Responses | Dialect::Chat => openai::refusal(refusal),
@@ -177,6 +177,9 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
         story.answers += 1;
         story.answers
     });
+    if end == End::Reset {
+        return Response::new(Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other("reset"))])));
+    }
     if !streaming {
         return axum::Json(match dialect {
             Dialect::Messages => anthropic::whole(say, turn),
@@ -194,7 +197,7 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
     };
     let said = stream::iter(chunks.into_iter().map(|chunk| Ok::<_, io::Error>(Bytes::from(chunk))));
     let body = match end {
-        End::Whole => Body::from_stream(said),
+        End::Whole | End::Reset => Body::from_stream(said),
         End::Hang => {
             let left = Left(stage.clone());
             Body::from_stream(said.chain(stream::once(async move {

@@ -1,6 +1,6 @@
 //! What the model does when it is asked: one description for all dialects.
 
-use super::Seen;
+use super::{Dialect, Seen};
 use serde_json::Value;
 
 /// One answer of the model.
@@ -27,6 +27,12 @@ pub enum Turn {
     Unauthorized,
     /// Refuses because the conversation is longer than the model takes.
     TooLong,
+    /// Refuses because nothing is left to pay with.
+    NoCredit,
+    /// Refuses because it has no capacity.
+    Overloaded,
+    /// Ends the connection without an answer.
+    Reset,
 }
 
 impl Turn {
@@ -85,6 +91,8 @@ pub enum Say {
 pub enum End {
     Whole,
     Hang,
+    /// Nothing is streamed, and the connection ends.
+    Reset,
 }
 
 /// A refusal, before anything is streamed.
@@ -94,23 +102,40 @@ pub enum Refusal {
     UsedUp { for_s: u32 },
     Unauthorized,
     TooLong,
+    NoCredit,
+    Overloaded,
 }
 
 impl Refusal {
-    pub fn status(self) -> u16 {
-        match self {
-            Self::RateLimited { .. } | Self::UsedUp { .. } => 429,
-            Self::Unauthorized => 401,
-            Self::TooLong => 400,
+    pub fn status(self, dialect: Dialect) -> u16 {
+        match (self, dialect) {
+            (Self::RateLimited { .. } | Self::UsedUp { .. }, _) => 429,
+            (Self::Unauthorized, _) => 401,
+            (Self::TooLong, _) | (Self::NoCredit, Dialect::Messages) => 400,
+            (Self::NoCredit, _) => 429,
+            (Self::Overloaded, Dialect::Messages) => 529,
+            (Self::Overloaded, _) => 503,
         }
     }
 
-    pub fn message(self) -> &'static str {
+    /// What that vendor's service says.
+    pub fn message(self, dialect: Dialect) -> &'static str {
+        match (self, dialect) {
+            (Self::TooLong, Dialect::Messages) => "prompt is too long: 250000 tokens > 200000 maximum",
+            (Self::TooLong, Dialect::Gemini) => "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            (Self::NoCredit, Dialect::Messages) => "Your credit balance is too low to access the Anthropic API.",
+            (refusal, _) => refusal.usual_message(),
+        }
+    }
+
+    fn usual_message(self) -> &'static str {
         match self {
             Self::RateLimited { .. } => "too many requests: come again later",
             Self::UsedUp { .. } => "the usage limit has been reached",
             Self::Unauthorized => "invalid api key",
-            Self::TooLong => "prompt is too long: 250000 tokens > 200000 maximum",
+            Self::TooLong => "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            Self::NoCredit => "You exceeded your current quota, please check your plan and billing details.",
+            Self::Overloaded => "Overloaded",
         }
     }
 }

@@ -48,6 +48,33 @@ impl Case {
         self
     }
 
+    /// The CLI repeats failed calls as it does for its users.
+    pub fn that_retries(mut self) -> Self {
+        self.env.push(("CLAUDE_CODE_MAX_RETRIES", "10".to_owned()));
+        let config = self.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
+        let text = std::fs::read_to_string(&config).expect("it was written");
+        let usual: String = text.lines().filter(|line| !line.contains("max_retries")).map(|line| format!("{line}\n")).collect();
+        std::fs::write(&config, usual).expect("the home can be written");
+        self
+    }
+
+    /// Waits until it is reported that its CLI repeats what keeps failing.
+    pub fn retries(&self) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            self.home.adj(&["wait", RUN, "--until", "attention", "--timeout", "5s"]);
+            let view = self.view();
+            if !view["retrying"].is_null() {
+                return view;
+            }
+            assert!(
+                matches!(view["state"].as_str(), Some("queued" | "starting" | "running")) && Instant::now() < end,
+                "it does not retry: {view}\n{}",
+                self.story()
+            );
+        }
+    }
+
     /// Dispatches the one run.
     pub fn starts(&self, permissions: &str) {
         self.starts_with(permissions, "do what the model says");

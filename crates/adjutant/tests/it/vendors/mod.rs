@@ -7,6 +7,7 @@ mod case;
 mod chat;
 mod connect;
 mod driven;
+mod failures;
 mod profiles;
 mod prompts;
 mod recorded;

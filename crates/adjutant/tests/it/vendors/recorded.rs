@@ -35,6 +35,7 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
             Said::Text(text) | Said::Delta { text, .. } | Said::Result(text) => known.words.push_str(&text),
             Said::Tool { name, input } => known.tools.push_str(&format!("{name} {input}\n")),
             Said::Output(text) => known.outputs.push_str(&format!("{text}\n")),
+            Said::Retry { words: text, .. } => known.errors.push_str(&format!("{text}\n")),
             Said::Error(text) => known.errors.push_str(&format!("{text}\n")),
             Said::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
             Said::End(end) => known.ends.push(end),

@@ -3,6 +3,7 @@
 pub mod chat;
 pub mod responses;
 
+use super::Dialect;
 use super::turn::{Input, Refusal, epoch_s};
 use serde_json::{Value, json};
 
@@ -12,8 +13,10 @@ pub fn refusal(refusal: Refusal) -> Value {
         Refusal::UsedUp { .. } => ("usage_limit_reached", "usage_limit_reached"),
         Refusal::Unauthorized => ("invalid_request_error", "invalid_api_key"),
         Refusal::TooLong => ("invalid_request_error", "context_length_exceeded"),
+        Refusal::NoCredit => ("insufficient_quota", "insufficient_quota"),
+        Refusal::Overloaded => ("server_error", "server_error"),
     };
-    let mut error = json!({ "message": refusal.message(), "type": kind, "code": code, "param": null });
+    let mut error = json!({ "message": refusal.message(Dialect::Chat), "type": kind, "code": code, "param": null });
     if let Refusal::UsedUp { for_s } = refusal {
         error["resets_at"] = epoch_s(for_s).into();
     }

@@ -1,0 +1,69 @@
+//! Conditions of live runs.
+
+use super::{RetryingSince, Run};
+use crate::store::{StoreError, Tx, append_event};
+use adjutant_core::condition::Retrying;
+use adjutant_core::{Cause, EventKind, RunState, Time};
+use rusqlite::params;
+use serde::{Deserialize, Serialize};
+
+/// That a run's CLI repeats what keeps failing, as it is written down.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RetryingRow {
+    cause: String,
+    since: i64,
+    tries: u32,
+    words: String,
+}
+
+impl RetryingRow {
+    fn of(retrying: &Retrying, since: Time) -> Self {
+        let Retrying { cause, for_ms: _, tries, words } = retrying.clone();
+        Self { cause: cause.word().to_owned(), since: since.0, tries, words }
+    }
+
+    pub(super) fn decode(self) -> RetryingSince {
+        let Self { cause, since, tries, words } = self;
+        RetryingSince { cause: Cause::from_word(&cause).unwrap_or(Cause::Agent), since: Time(since), tries, words }
+    }
+}
+
+impl Tx<'_> {
+    /// Notes that a live run's CLI repeats what keeps failing. What is known already and changes is no event.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_retrying(&mut self, run: &Run, retrying: &Retrying, by: &str) -> Result<(), StoreError> {
+        if run.state != RunState::Running {
+            return Ok(());
+        }
+        let since = match &run.retrying {
+            Some(known) => known.since,
+            None => self.happened_at().plus_ms(retrying.for_ms.saturating_neg()),
+        };
+        let row = RetryingRow::of(retrying, since);
+        let text = serde_json::to_string(&row).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let seq = match run.retrying_seq {
+            Some(seq) => seq,
+            None => {
+                let said = format!("{}: {}", retrying.cause.word(), retrying.words);
+                append_event(self, EventKind::RunRetrying, run.id, &run.owner.to_string(), None, by, &said)?
+            }
+        };
+        self.prepare("UPDATE runs SET retrying = ?2, retrying_seq = ?3 WHERE id = ?1")?.execute(params![run.id.to_string(), text, seq.0])?;
+        if run.retrying_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
+    }
+
+    /// Notes that a live run's CLI goes on after that.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_recovered(&mut self, run: &Run, by: &str) -> Result<(), StoreError> {
+        if run.state != RunState::Running || run.retrying.is_none() {
+            return Ok(());
+        }
+        let seq = append_event(self, EventKind::RunRecovered, run.id, &run.owner.to_string(), None, by, "its model answers again")?;
+        self.prepare("UPDATE runs SET retrying = NULL, retrying_seq = NULL WHERE id = ?1")?.execute([run.id.to_string()])?;
+        self.touch(run.id, seq)
+    }
+}

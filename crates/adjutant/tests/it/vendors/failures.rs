@@ -1,0 +1,110 @@
+//! What becomes of a run whose model cannot be used, with each real CLI: never a success.
+
+use super::Cli;
+use super::case::Case;
+use crate::model::Turn;
+use Expected::{Fails, IsSilent, Pauses, Retries};
+use adjutant::view::{ReadEvents, Wait, WaitUntil};
+
+/// What has to come of it.
+#[derive(Debug, Clone, Copy)]
+enum Expected {
+    /// The run fails for this cause.
+    Fails(&'static str),
+    /// It stops, and goes on by itself later.
+    Pauses,
+    /// Its CLI repeats the call for longer than ten seconds, which is reported with this cause.
+    Retries(&'static str),
+    /// Its CLI repeats the call for longer than that, and says nothing.
+    IsSilent,
+}
+
+const UNAUTHORIZED: Turn = Turn::Unauthorized;
+const NO_CREDIT: Turn = Turn::NoCredit;
+const LIMITED: Turn = Turn::RateLimited { after_s: 60 };
+const OVERLOADED: Turn = Turn::Overloaded;
+const RESET: Turn = Turn::Reset;
+const TOO_LONG: Turn = Turn::TooLong;
+
+/// One test for each CLI and what its model does.
+macro_rules! table {
+    ($($cli:ident $name:ident: $($turn:ident $test:ident $expected:expr),* ;)*) => {$(
+        mod $name {
+            use super::*;
+
+            $(
+                #[test]
+                fn $test() {
+                    comes_to(Cli::$cli, |_| $turn, $expected);
+                }
+            )*
+        }
+    )*};
+}
+
+table! {
+    Claude claude: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
+        OVERLOADED overloaded Pauses, RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
+    Codex codex: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
+    Gemini gemini: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Pauses, LIMITED limited IsSilent,
+        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Goose goose: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited IsSilent,
+        OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
+    Opencode opencode: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
+    Qwen qwen: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
+        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Copilot copilot: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
+        OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
+}
+
+/// Drives a CLI whose model does this whenever it is asked.
+fn comes_to(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
+    let Some(case) = Case::new(cli, [Turn::Told(turn)]) else { return };
+    let case = case.that_retries();
+    case.starts("edit");
+    match expected {
+        Fails(cause) => {
+            let view = case.ends();
+            assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &cause.into()), "{view}\n{}", case.story());
+        }
+        Pauses => {
+            let view = case.becomes("stopped");
+            assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
+        }
+        Retries(cause) => {
+            let view = case.retries();
+            assert_eq!(view["retrying"]["cause"], cause, "{view}\n{}", case.story());
+            case.cancels();
+        }
+        IsSilent => {
+            // Longer than what is stated where a CLI says it.
+            case.model.until_asked(1);
+            let wait = Wait { runs: vec!["job".to_owned()], until: WaitUntil::All, wait_ms: 12_000, ..Wait::default() };
+            let waited = case.home.call(&wait, "").expect("it waits");
+            let view = case.view();
+            assert_eq!((waited.outcome.as_str(), &view["state"]), ("timeout", &"running".into()), "{view}\n{}", case.story());
+            assert!(view["retrying"].is_null(), "it says more than is known of it: {view}\n{}", case.story());
+            case.cancels();
+        }
+    }
+    assert_ne!(case.view()["outcome"], "succeeded");
+}
+
+#[test]
+fn claude_that_gets_through_again_succeeds() {
+    let mut turns = vec![Turn::Reset; 5];
+    turns.push(Turn::say("The line is back."));
+    let Some(case) = Case::new(Cli::Claude, turns) else { return };
+    let case = case.that_retries();
+    case.starts("edit");
+    let view = case.retries();
+    assert_eq!(view["retrying"]["cause"], "network", "{view}");
+    let view = case.succeeds("The line is back.");
+    assert!(view["retrying"].is_null(), "{view}");
+    assert!(case.home.log("job").contains("! unknown ×5\n"), "one line of the log: {}", case.story());
+    let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
+    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).filter(|kind| matches!(*kind, "run.retrying" | "run.recovered")).collect();
+    assert_eq!(kinds, ["run.retrying", "run.recovered"]);
+}
