@@ -175,6 +175,9 @@ pub struct Acp {
     /// It does not say which permissions are about edits: how the titles of those begin.
     #[serde(default)]
     pub edit_titles: Vec<String>,
+    /// It writes a call's input as the JSON text of its content, and as `rawInput` only once it runs.
+    #[serde(default)]
+    pub input_in_content: bool,
 }
 
 /// How it is stopped, once its protocol's own way has not helped.
@@ -537,6 +540,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("qwen", include_str!("harness/presets/qwen.toml")),
     ("opencode", include_str!("harness/presets/opencode.toml")),
     ("copilot", include_str!("harness/presets/copilot.toml")),
+    ("kimi", include_str!("harness/presets/kimi.toml")),
     ("cursor-agent", include_str!("harness/presets/cursor-agent.toml")),
     ("kiro", include_str!("harness/presets/kiro.toml")),
     ("aider", include_str!("harness/presets/aider.toml")),

@@ -28,6 +28,8 @@ pub struct Begin {
     pub authenticate: Option<String>,
     /// How titles of edits begin, for an agent that says it in no other way.
     pub edit_titles: Vec<String>,
+    /// A call's input comes as the JSON text of its content, and as `rawInput` only once it runs.
+    pub input_in_content: bool,
     pub mcp_url: String,
     pub mcp_token: String,
     /// Instead, for an agent that takes no MCP over HTTP: a program and its arguments.
@@ -43,6 +45,8 @@ struct Call {
     titles: Vec<String>,
     kind: String,
     input: Value,
+    /// The text of its content before it runs.
+    pending_text: Option<String>,
     content: Value,
     locations: Value,
     meta: Value,
@@ -61,11 +65,27 @@ impl Call {
         if let Some(kind) = said["kind"].as_str() {
             kind.clone_into(&mut self.kind);
         }
+        if matches!(said["status"].as_str(), Some("pending" | "in_progress")) {
+            self.pending_text = only_text(&said["content"]).map(str::to_owned);
+        }
         for (field, kept) in
             [("rawInput", &mut self.input), ("content", &mut self.content), ("locations", &mut self.locations), ("_meta", &mut self.meta)]
         {
             if !said[field].is_null() {
                 *kept = said[field].clone();
+            }
+        }
+    }
+
+    /// Takes the input from the text that came before it, and with it all that the content says. A text
+    /// that is no JSON stays one: it names no file, and is no input of ours.
+    fn read_input_in_content(&mut self) {
+        if self.input.is_null()
+            && let Some(text) = self.pending_text.take().filter(|text| !text.is_empty())
+        {
+            self.input = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            if only_text(&self.content).is_some() {
+                self.content = Value::Null;
             }
         }
     }
@@ -275,6 +295,10 @@ impl Acp {
         let call = self.report(call);
         let tool = call.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned());
         let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        let is_whole = is_ours || !self.begin.input_in_content || !call.input.is_null();
+        if !is_whole || is_choice(options) {
+            return self.decide(&id.to_string(), &Decision::Deny(String::new())).map(Step::Write).into_iter().collect();
+        }
         let edits = self.edits(&call);
         vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_ours, edits })]
     }
@@ -296,7 +320,11 @@ impl Acp {
         }
         let call = self.calls.entry(id.to_owned()).or_default();
         call.merge(said);
-        call.clone()
+        let mut call = call.clone();
+        if self.begin.input_in_content {
+            call.read_input_in_content();
+        }
+        call
     }
 
     /// Only where every file is named, and to go by its name lies in the run's directory.
@@ -345,6 +373,19 @@ impl Acp {
     }
 }
 
+/// Tells whether options are the answers to a question: a yes would choose one of them.
+fn is_choice(options: &Value) -> bool {
+    options.as_array().is_some_and(|options| options.iter().filter(|option| option["kind"] == "allow_once").count() > 1)
+}
+
+/// Returns the text of a content that is one text and nothing else.
+fn only_text(content: &Value) -> Option<&str> {
+    match content.as_array()?.as_slice() {
+        [part] if part["type"] == "content" && part["content"]["type"] == "text" => part["content"]["text"].as_str(),
+        _ => None,
+    }
+}
+
 fn describe(error: &Value) -> String {
     let message = error["message"].as_str().unwrap_or("an error without a message");
     match error.get("data").filter(|data| !data.is_null()) {
@@ -370,6 +411,7 @@ mod tests {
             mode: Some("yolo".to_owned()),
             authenticate: None,
             edit_titles: Vec::new(),
+            input_in_content: false,
             mcp_url: "http://127.0.0.1:1/mcp".to_owned(),
             mcp_token: "t".to_owned(),
             mcp_command: vec!["/adj".to_owned(), "mcp".to_owned()],
@@ -440,6 +482,14 @@ mod tests {
         assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
     }
 
+    #[test]
+    fn question_to_a_person_is_not_answered_by_an_approval() {
+        let mut acp = Acp::new(begin(None));
+        let options = json!([{"optionId": "red", "kind": "allow_once"}, {"optionId": "blue", "kind": "allow_once"}, {"optionId": "skip", "kind": "reject_once"}]);
+        let asked = json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "AskUser"}, "options": options}});
+        assert_eq!(written(&acp.hear(&asked))["result"]["outcome"], json!({"outcome": "selected", "optionId": "skip"}));
+    }
+
     fn permission(acp: &mut Acp, call: Value) -> Permission {
         let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
         match acp.hear(&asked).as_slice() {
@@ -478,6 +528,37 @@ mod tests {
     }
 
     #[test]
+    fn input_that_comes_in_the_content_counts_until_it_comes_by_itself() {
+        let mut acp = Acp::new(Begin { input_in_content: true, ..begin(None) });
+        let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+        let mut of = |id: &str, kind: &str, title: &str, texts: &[&str]| {
+            reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "pending"}));
+            for said in texts {
+                let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress", "content": text(said)});
+                reported(&mut acp, update);
+            }
+            permission(&mut acp, json!({"toolCallId": id, "title": title, "content": text("Requesting approval")}))
+        };
+        let shell = of("a", "execute", "Bash", &["{\"command\": \"ls; ", "{\"command\": \"ls; rm -rf /\"}"]);
+        assert_eq!(shell.input, "{\"command\":\"ls; rm -rf /\"}");
+        assert_eq!(of("b", "edit", "Write", &["{\"path\": \"a.txt\", \"content\": \"x\"}"]).edits, [PathBuf::from("/w/a.txt")]);
+        assert!(of("c", "edit", "Write", &["{\"path\": \"/etc/passwd\"}"]).edits.is_empty());
+        let doubled = of("d", "edit", "Write", &["{\"path\": \"a.txt\"}", "{\"path\": \"a.txt\"}{\"path\": \"/etc/passwd\"}"]);
+        assert!(doubled.edits.is_empty() && doubled.input.contains("/etc/passwd"), "{doubled:?}");
+        assert!(of("e", "other", "adj__ask_parent", &["{\"question\": \"?\"}"]).is_ours);
+        assert!(!of("f", "other", "adj__ask_parent", &["{\"command\": \"x\"}"]).is_ours);
+        // A sub-agent's call, whose input is nowhere told: only its title, cut, would be shown.
+        let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
+        let cut = json!({"toolCallId": "g", "title": "Bash", "content": text("Running: ls; rm…")});
+        let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": cut, "options": options}});
+        assert_eq!(written(&acp.hear(&asked))["result"]["outcome"]["optionId"], "n");
+        // An agent that is not known for it says nothing by such a text.
+        let mut other = Acp::new(begin(None));
+        reported(&mut other, json!({"toolCallId": "a", "kind": "edit", "status": "pending", "content": text("{\"path\": \"a.txt\"}")}));
+        assert!(permission(&mut other, json!({"toolCallId": "a", "content": text("{\"path\": \"a.txt\"}")})).edits.is_empty());
+    }
+
+    #[test]
     fn reports_of_old_calls_are_dropped() {
         let mut acp = Acp::new(begin(None));
         for n in 0..CALLS_KEPT_MAX * 2 {
@@ -509,7 +590,7 @@ mod tests {
         assert!(is_edit("Writing to a.txt", "edit", json!("/w/b/a.txt")));
         assert!(!is_edit("write · a.txt", "execute", json!("a.txt")), "its kind says what it is");
         assert!(!is_edit("shell · write · a.txt", "other", json!("a.txt")));
-        for outside in [json!("../a.txt"), json!("/w/../etc/passwd"), json!("/wide/a.txt"), json!(null)] {
+        for outside in [json!("../a.txt"), json!("/w/../etc/passwd"), json!("/wide/a.txt"), json!("~/a.txt"), json!("~root/a.txt"), json!(null)] {
             assert!(!is_edit("write · a.txt", "edit", outside.clone()), "{outside}");
         }
     }

@@ -125,9 +125,10 @@ pub fn line(value: &Value) -> Vec<u8> {
 }
 
 /// Returns a file's path when it lies in a directory by its name. Whether it really does is checked
-/// where it is decided: links are not followed here.
+/// where it is decided: links are not followed here. Some agents take `~` for the user's home.
 pub(super) fn named_within(dir: &Path, file: &Path) -> Option<PathBuf> {
-    let steps_out = file.components().any(|part| part == Component::ParentDir);
+    let begins_at_home = file.as_os_str().as_encoded_bytes().starts_with(b"~");
+    let steps_out = begins_at_home || file.components().any(|part| part == Component::ParentDir);
     let file = dir.join(file);
     (!steps_out && file.starts_with(dir)).then_some(file)
 }

@@ -60,6 +60,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
             mode: profile.mode.clone(),
             authenticate: preset.acp.authenticate.clone(),
             edit_titles: preset.acp.edit_titles.clone(),
+            input_in_content: preset.acp.input_in_content,
             mcp_url: access.mcp_url.clone(),
             mcp_token: access.token.clone(),
             mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],

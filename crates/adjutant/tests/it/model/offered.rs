@@ -83,6 +83,7 @@ fn missing(what: &str, offered: &[Offered]) -> Say {
 fn write(path: &str, content: &str, offered: &[Offered]) -> Say {
     for offer in offered {
         let input = match offer.name.as_str() {
+            "Write" if offer.arguments.iter().any(|name| name == "path") => json!({ "path": path, "content": content }),
             "Write" | "write_file" => json!({ "file_path": path, "content": content }),
             "write" | "developer__write" if offer.arguments.iter().any(|name| name == "filePath") => json!({ "filePath": path, "content": content }),
             "write" | "developer__write" => json!({ "path": path, "content": content }),

@@ -99,6 +99,21 @@ some!(Pi as pi:
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
 );
+some!(Kimi as kimi:
+    asks_writes_and_reports,
+    is_denied_what_it_may_not_do,
+    does_what_it_was_allowed,
+    goes_without_what_nobody_decides,
+    is_cancelled_with_all_it_started,
+    goes_on_in_its_session,
+    begins_anew_when_its_session_is_gone,
+    reads_a_message_while_it_works,
+    leaves_out_what_a_hostile_directory_says,
+    is_told_to_come_again_later,
+    is_not_let_in,
+    does_not_notice_that_the_hub_dies,
+    ends_with_its_supervisor,
+);
 some!(Copilot as copilot:
     asks_writes_and_reports,
     does_what_it_was_allowed,
@@ -165,8 +180,12 @@ mod scenario {
         let seen = case.asked(4);
         assert!(seen[1].last_result().contains("blue"), "{}", case.story());
         assert!(case.home.log("job").contains("The paint is blue."), "{}", case.story());
-        assert!(view["usage"]["input_tokens"].as_u64() >= Some(100), "{view}");
-        assert!(case.home.ok(&["show", "job"]).contains(" tokens in, "), "{view}");
+        if cli.tells_usage() {
+            assert!(view["usage"]["input_tokens"].as_u64() >= Some(100), "{view}");
+            assert!(case.home.ok(&["show", "job"]).contains(" tokens in, "), "{view}");
+        } else {
+            assert!(view.get("usage").is_none_or(Value::is_null), "none is made up: {view}");
+        }
         case.records("asks");
     }
 
@@ -289,7 +308,9 @@ mod scenario {
         case.replies("blue");
         case.succeeds("I have read it.");
         let last = case.asked(3)[2].body.to_string();
-        assert_eq!(last.matches("mind the skirting board").count(), 1, "once: {}", case.story());
+        // Some show their model a tool's text and its structured result.
+        let times = if cli == Cli::Kimi { 2 } else { 1 };
+        assert_eq!(last.matches("mind the skirting board").count(), times, "once: {}", case.story());
         // The receipt says which way it went.
         let way = if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) { "live" } else { "tool_result" };
         let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
@@ -304,12 +325,13 @@ mod scenario {
         let view = case.succeeds("Nothing happened.");
         assert!(!started.exists(), "{:?}\n{}", std::fs::read_to_string(&started), case.story());
         match cli {
-            Cli::Claude | Cli::Codex | Cli::Goose | Cli::Pi => assert!(view.get("note").is_none(), "{view}"),
+            Cli::Claude | Cli::Codex | Cli::Goose | Cli::Pi | Cli::Kimi => assert!(view.get("note").is_none(), "{view}"),
             // Its hooks cannot be kept out; there are none here.
             Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
             Cli::Opencode | Cli::Qwen | Cli::Copilot => {}
         }
-        if cli == Cli::Goose {
+        // Kimi honours a directory that was trusted in Kimi itself.
+        if matches!(cli, Cli::Goose | Cli::Kimi) {
             return;
         }
         // Once it is trusted it is honoured: what was left out above would have done something.
@@ -325,7 +347,7 @@ mod scenario {
         case.starts("edit");
         match cli {
             // They try again by themselves.
-            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi => drop(case.succeeds("Now it works.")),
+            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi => drop(case.succeeds("Now it works.")),
             // They do not say when.
             Cli::Claude | Cli::Codex => {
                 let view = case.becomes("stopped");

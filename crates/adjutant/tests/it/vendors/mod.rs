@@ -15,6 +15,7 @@ mod trial;
 mod user;
 
 use crate::support::skip;
+use adjutant::preset;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 
@@ -29,6 +30,7 @@ pub enum Cli {
     Qwen,
     Copilot,
     Pi,
+    Kimi,
 }
 
 impl Cli {
@@ -42,7 +44,13 @@ impl Cli {
             Self::Qwen => "qwen",
             Self::Copilot => "copilot",
             Self::Pi => "pi",
+            Self::Kimi => "kimi",
         }
+    }
+
+    /// Whether its preset says that it tells its usage.
+    pub fn tells_usage(self) -> bool {
+        preset::builtin(self.name()).expect("it is built in").can.usage
     }
 }
 

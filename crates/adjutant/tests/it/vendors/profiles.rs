@@ -125,6 +125,11 @@ fn qwen_holds_its_profiles() {
 }
 
 #[test]
+fn kimi_holds_its_profiles() {
+    holds_its_profiles(Cli::Kimi);
+}
+
+#[test]
 fn copilot_holds_its_profiles() {
     holds_its_profiles(Cli::Copilot);
 }

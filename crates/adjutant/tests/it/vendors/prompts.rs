@@ -93,3 +93,23 @@ fn goose_takes_prompts_literally() {
 fn pi_takes_prompts_literally() {
     takes_them_literally(Cli::Pi);
 }
+
+#[test]
+fn kimi_takes_prompts_literally() {
+    takes_them_literally(Cli::Kimi);
+}
+
+#[test]
+fn opencode_takes_prompts_literally() {
+    takes_them_literally(Cli::Opencode);
+}
+
+#[test]
+fn qwen_takes_prompts_literally() {
+    takes_them_literally(Cli::Qwen);
+}
+
+#[test]
+fn copilot_takes_prompts_literally() {
+    takes_them_literally(Cli::Copilot);
+}

@@ -53,9 +53,10 @@ fn passes_its_test(cli: Cli) {
     let found = verdicts(&ran);
     let of = |name: &str| found.iter().find(|(check, ..)| check == name).unwrap_or_else(|| panic!("no check {name}: {found:?}"));
     let seen = || format!("{ran:?}\n{:#?}", case.model.seen().iter().map(|seen| (seen.tools.len(), &seen.results)).collect::<Vec<_>>());
-    for check in ["our tools", "question", "resume", "report", "usage", "cancel"] {
+    for check in ["our tools", "question", "resume", "report", "cancel"] {
         assert_eq!(of(check).1, "pass", "{check}: {}", seen());
     }
+    assert_eq!(of("usage").1, if cli.tells_usage() { "pass" } else { "not_applicable" }, "{}", seen());
     // Codex's sandbox ends with the command that it is for, and with it what that has left running.
     let found = if cli == Cli::Codex { "not checked with a process of its own" } else { "a session of its own" };
     assert!(of("cancel").2.contains(found), "{}", seen());
@@ -90,6 +91,26 @@ fn goose_passes_its_test() {
 #[test]
 fn pi_passes_its_test() {
     passes_its_test(Cli::Pi);
+}
+
+#[test]
+fn kimi_passes_its_test() {
+    passes_its_test(Cli::Kimi);
+}
+
+#[test]
+fn opencode_passes_its_test() {
+    passes_its_test(Cli::Opencode);
+}
+
+#[test]
+fn qwen_passes_its_test() {
+    passes_its_test(Cli::Qwen);
+}
+
+#[test]
+fn copilot_passes_its_test() {
+    passes_its_test(Cli::Copilot);
 }
 
 #[test]

@@ -72,6 +72,11 @@ pub fn settle(home: &Path, model: &Model) {
         })
         .to_string(),
     );
+    let provider_of_kimi = format!("[providers.test]\ntype = \"openai\"\nbase_url = \"{url}/v1\"\napi_key = \"test-key\"\n");
+    let model_of_kimi = format!(
+        "[models.\"test/model\"]\nprovider = \"test\"\nmodel = \"{GOOSE_MODEL}\"\nmax_context_size = 100000\ncapabilities = [\"tool_use\"]\n"
+    );
+    write(".kimi-code/config.toml", format!("default_model = \"test/model\"\ntelemetry = false\n{provider_of_kimi}{model_of_kimi}"));
 }
 
 /// What the CLIs find in their environment.
@@ -114,6 +119,6 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
         ],
         // It looks for news of its models and packages.
         Cli::Pi => vec![("PI_OFFLINE", "1".to_owned())],
-        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode => Vec::new(),
+        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Kimi => Vec::new(),
     }
 }
