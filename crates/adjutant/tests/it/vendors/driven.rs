@@ -74,16 +74,52 @@ macro_rules! some {
     };
 }
 
+/// Kimi tells the whole of a sub-agent's call only when it runs: nobody could approve what is shown.
+#[test]
+fn kimi_sub_agents_call_that_is_shown_cut_is_refused() {
+    let turns = [
+        Turn::call("Agent", json!({ "description": "try", "prompt": "run it", "subagent_type": "coder" })),
+        Turn::asking_shell(FORBIDDEN),
+        Turn::say("The sub-agent was refused."),
+        Turn::say("So be it."),
+    ];
+    let Some(case) = Case::new(Cli::Kimi, turns) else { return };
+    case.starts("edit");
+    case.goes_on_by_itself();
+    case.succeeds("So be it.");
+    assert_eq!(case.made("forbidden.txt"), None, "{}", case.story());
+    assert!(case.asked(4)[2].last_result().contains("rejected"), "{}", case.story());
+}
+
+/// Kimi takes `~` for the user's home.
+#[test]
+fn kimi_file_at_home_is_asked_for() {
+    let Some(case) = Case::new(Cli::Kimi, [Turn::write("~/at-home.txt", "x\n"), Turn::say("So be it.")]) else { return };
+    case.starts("edit");
+    let asked = case.denies_everything();
+    assert!(matches!(&asked[..], [request] if request.contains("~/at-home.txt")), "{asked:?}\n{}", case.story());
+    case.succeeds("So be it.");
+}
+
 some!(Opencode as opencode:
     asks_writes_and_reports,
     does_what_it_was_allowed,
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
+    begins_anew_when_its_session_is_gone,
+    reads_a_message_while_it_works,
+    is_told_to_come_again_later,
     is_not_let_in,
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
 );
-some!(Qwen as qwen: does_what_it_was_allowed, is_cancelled_with_all_it_started, is_not_let_in, ends_with_its_supervisor);
+some!(Qwen as qwen:
+    does_what_it_was_allowed,
+    is_cancelled_with_all_it_started,
+    is_told_to_come_again_later,
+    is_not_let_in,
+    ends_with_its_supervisor,
+);
 some!(Pi as pi:
     asks_writes_and_reports,
     is_denied_what_it_may_not_do,
@@ -119,6 +155,8 @@ some!(Copilot as copilot:
     does_what_it_was_allowed,
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
+    begins_anew_when_its_session_is_gone,
+    is_told_to_come_again_later,
     is_not_let_in,
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
