@@ -111,6 +111,8 @@ pub struct AgentSpec {
     pub prompt: PromptVia,
     /// Set for the agent on top of the allow-list.
     pub env: BTreeMap<String, String>,
+    /// Variables of the dispatcher that it gets beside those of its preset; a name may end in `*`.
+    pub env_pass: Vec<String>,
     pub description: String,
     /// Active time after which an attempt is stopped. `None`: no limit.
     pub timeout_ms: Option<i64>,

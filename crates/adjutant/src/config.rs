@@ -4,9 +4,13 @@
 //! configuration is one TOML file, read anew for each dispatch, so that a change needs no restart.
 
 mod chats;
+mod edit;
+mod env_pass;
 mod webhooks;
 
 pub use chats::{Chats, Template, Window};
+pub use edit::{AddError, NewAgent, add_agent};
+pub use env_pass::check as check_env_pass;
 pub use webhooks::Webhook;
 
 use crate::files;
@@ -21,8 +25,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 
 /// Variables of the dispatcher that an agent gets; everything else stays behind.
 const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
@@ -61,11 +65,11 @@ pub fn text_variable(name: &str) -> Option<String> {
 }
 
 /// Returns what an agent dispatched from here is to get of this process' environment, the variables
-/// of all vendors included: the agent gets those of its own. It does not change while the process lives.
+/// of all vendors and of all declared agents included: the hub gives each agent those of its own.
 #[must_use]
 pub fn dispatch_env() -> BTreeMap<String, String> {
-    static ENV: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| env_where(|name| is_agent_variable(name) || preset::is_vendors_variable(name)));
-    ENV.clone()
+    let declared = Home::from_env().map(|home| env_pass::declared(&Config::path(&home))).unwrap_or_default();
+    env_where(|name| is_agent_variable(name) || preset::is_vendors_variable(name) || preset::passes(&declared, name))
 }
 
 /// What the name of a variable that holds a credential is made of.
@@ -77,6 +81,24 @@ const CREDENTIAL_WORDS: [&str; 8] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASS
 pub fn is_credential(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     CREDENTIAL_WORDS.iter().any(|word| upper.contains(word)) || preset::is_vendors_variable(name)
+}
+
+/// Tells whether a variable of a dispatcher is kept as a credential is: all but those that every agent gets.
+#[must_use]
+pub fn is_kept_apart(name: &str) -> bool {
+    is_credential(name) || !is_agent_variable(name)
+}
+
+/// Returns what an agent with these patterns, and without a preset, gets of this process' environment.
+#[must_use]
+pub fn env_for(patterns: &[String]) -> BTreeMap<String, String> {
+    env_where(|name| is_agent_variable(name) || preset::passes(patterns, name))
+}
+
+/// Tells whether an agent gets a variable of its dispatcher: everybody's, and those that it or its preset names.
+#[must_use]
+pub fn is_for_agent(name: &str, agent: &AgentSpec, preset: Option<&Preset>) -> bool {
+    is_agent_variable(name) || preset.is_some_and(|preset| preset.passes(name)) || preset::passes(&agent.env_pass, name)
 }
 
 /// Returns what every agent needs of this process' environment.
@@ -551,6 +573,8 @@ struct FileAgent {
     #[serde(default)]
     env: BTreeMap<String, String>,
     #[serde(default)]
+    env_pass: Vec<String>,
+    #[serde(default)]
     description: String,
     permissions: Option<String>,
     #[serde(default)]
@@ -634,11 +658,22 @@ impl Config {
             let spec = of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset);
             agents.insert(spec.name.clone(), AgentEntry { spec, source: BUILT_IN.to_owned() });
         }
+        let table: toml::Table = text.parse().unwrap_or_default();
+        let mut presets = BTreeMap::new();
+        for (name, preset) in &file.presets {
+            let field = format!("presets.{name}");
+            env_pass::check(&preset.env_pass).map_err(|problem| value(&format!("{field}.env_pass"), problem))?;
+            let said = table.get("presets").and_then(|presets| presets.get(name)?.as_table());
+            let is_said = |key: &str| said.is_some_and(|said| said.contains_key(key));
+            presets.insert(name.clone(), preset.clone().with_defaults(&is_said).complete(name));
+        }
         for (name, agent) in &file.agents {
             let field = format!("agents.{name}");
+            env_pass::check(&agent.env_pass).map_err(|problem| value(&format!("{field}.env_pass"), problem))?;
             let name = AgentName::parse(name).map_err(|error| value(&field, error.to_string()))?;
-            let declared = file.presets.get(&agent.harness).map(|preset| preset.clone().complete(&agent.harness));
-            let preset = declared.or_else(|| preset::builtin(&agent.harness));
+            let declared = presets.get(&agent.harness).cloned();
+            let any_acp = || (agent.harness == preset::ACP).then(|| preset::acp().clone());
+            let preset = declared.or_else(|| preset::builtin(&agent.harness)).or_else(any_acp);
             let harness = match (agent.harness.as_str(), &preset) {
                 (_, Some(_)) => HarnessKind::Vendor,
                 ("plain", None) => HarnessKind::Plain,
@@ -647,7 +682,7 @@ impl Config {
                     let known = preset::names().collect::<Vec<_>>().join(", ");
                     return Err(value(
                         &format!("{field}.harness"),
-                        format!("no harness {other:?}: use plain, echo, {known}, or a name under [presets]"),
+                        format!("no harness {other:?}: use acp, plain, echo, {known}, or a name under [presets]"),
                     ));
                 }
             };
@@ -682,7 +717,11 @@ impl Config {
                 args: agent.args.clone(),
                 prompt,
                 env: agent.env.clone(),
-                description: agent.description.clone(),
+                env_pass: agent.env_pass.clone(),
+                description: match (&preset, agent.description.as_str()) {
+                    (Some(preset), "") if preset.name != preset::ACP => preset.title.clone(),
+                    (_, description) => description.to_owned(),
+                },
                 timeout_ms: agent.timeout.as_deref().map(duration_ms).transpose().map_err(|problem| value(&format!("{field}.timeout"), problem))?,
                 patience_ms: duration(&format!("{field}.patience"), agent.patience.as_deref(), limits::PATIENCE_MS_DEFAULT)?,
                 stall_ms: optional(&format!("{field}.stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT)?,
@@ -744,6 +783,7 @@ fn builtin_echo() -> AgentSpec {
         args: Vec::new(),
         prompt: PromptVia::Stdin,
         env: BTreeMap::new(),
+        env_pass: Vec::new(),
         description: "Built-in scripted agent: says, asks, waits, writes, fails as its prompt tells it".to_owned(),
         timeout_ms: None,
         patience_ms: limits::PATIENCE_MS_DEFAULT,

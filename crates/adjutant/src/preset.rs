@@ -23,6 +23,7 @@ pub struct Preset {
     #[serde(default)]
     pub name: String,
     /// The product's name, for people.
+    #[serde(default)]
     pub title: String,
     pub driver: Driver,
     /// The program and what always comes first.
@@ -71,7 +72,9 @@ pub struct Preset {
     /// What a failure's text means; the first that matches counts.
     #[serde(default)]
     pub failures: Vec<FailurePattern>,
+    #[serde(default)]
     pub can: Capabilities,
+    #[serde(default)]
     pub about: About,
 }
 
@@ -406,8 +409,11 @@ pub struct Capabilities {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct About {
+    #[serde(default)]
     pub vendor: String,
+    #[serde(default)]
     pub install: String,
+    #[serde(default)]
     pub sign_in: String,
     /// Files of which one is there when somebody has signed in; never read. `~/` is the home, `$NAME/`
     /// a directory that a variable names: those count, and those of the home do not, where it is set.
@@ -500,10 +506,44 @@ impl Preset {
         serde_json::to_string(self).expect("a preset is plain data")
     }
 
+    /// Fills in what a declared preset leaves out: what any agent of its driver can, and what holds for one that
+    /// speaks ACP. `is_said` tells which keys it has.
+    #[must_use]
+    pub fn with_defaults(mut self, is_said: &dyn Fn(&str) -> bool) -> Self {
+        let like = match self.driver {
+            Driver::Acp => Some(acp()),
+            Driver::Claude | Driver::Codex | Driver::Pi => all().iter().find(|preset| preset.name == self.driver.word()),
+            Driver::Jsonl | Driver::Plain => None,
+        };
+        let Some(like) = like else { return self };
+        if !is_said("can") {
+            self.can = like.can;
+        }
+        if self.driver == Driver::Acp {
+            if !is_said("permissions") {
+                self.permissions.clone_from(&like.permissions);
+            }
+            if !is_said("failures") {
+                self.failures.clone_from(&like.failures);
+            }
+            if !is_said("about") {
+                self.about.clone_from(&like.about);
+            }
+        }
+        self
+    }
+
     /// Gives a preset its name and what its driver's protocol says anyway.
     #[must_use]
     pub fn complete(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
+        if self.title.is_empty() {
+            name.clone_into(&mut self.title);
+        }
+        // An ACP session is begun and loaded by the same program.
+        if self.driver == Driver::Acp && self.resume_args.is_empty() && self.can.resume {
+            self.resume_args.clone_from(&self.args);
+        }
         if self.driver == Driver::Acp && self.stream.rules.is_empty() {
             let protocol: Stream = toml::from_str(ACP_STREAM).expect("the built-in rules are good ones");
             let Stream { rules, end_is_stated, usage_of_session, failed_results: _, retry_notes: _, failed_messages: _, stderr_retries: _ } =
@@ -524,11 +564,17 @@ impl Preset {
     /// Tells whether the agent gets this variable of the dispatcher.
     #[must_use]
     pub fn passes(&self, name: &str) -> bool {
-        self.env_pass.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == pattern,
-        })
+        passes(&self.env_pass, name)
     }
+}
+
+/// Tells whether one of these patterns names a variable: its name, or the beginning of it and `*`.
+#[must_use]
+pub fn passes(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    })
 }
 
 /// The built-in presets, by name.
@@ -552,10 +598,22 @@ const SOURCES: &[(&str, &str)] = &[
 
 /// What every agent that speaks ACP says.
 const ACP_STREAM: &str = include_str!("harness/presets/acp.stream.toml");
+/// The harness of any agent that speaks ACP.
+pub const ACP: &str = "acp";
+/// What holds for an agent of which nothing else is known.
+const ACP_DEFAULTS: &str = include_str!("harness/presets/acp.toml");
 
 /// Returns the names of the built-in presets.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SOURCES.iter().map(|(name, _)| *name)
+}
+
+/// Returns the preset of any agent that speaks ACP, which names no program.
+#[must_use]
+pub fn acp() -> &'static Preset {
+    static DEFAULTS: LazyLock<Preset> =
+        LazyLock::new(|| toml::from_str::<Preset>(ACP_DEFAULTS).expect("the built-in defaults are good ones").complete(ACP));
+    &DEFAULTS
 }
 
 /// Reads a built-in preset.

@@ -136,6 +136,9 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     }
     let names: Vec<String> = spec.env.keys().map(|name| format!("{} = \"…\"", quoted(name))).collect();
     fields.push(("env", if names.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", names.join(", ")) }));
+    if !spec.env_pass.is_empty() {
+        fields.push(("env_pass", json!(spec.env_pass).to_string()));
+    }
     fields.push(("description", quoted(&spec.description)));
     fields.push(("permissions", quoted(spec.permissions.word())));
     fields.push(("trust_repo", spec.trust_repo.to_string()));

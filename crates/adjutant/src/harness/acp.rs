@@ -1,12 +1,17 @@
 //! The Agent Client Protocol, version 1, as its client: one session, one prompt.
 //!
 //! ```text
-//!  initialize ─ (authenticate) ─ session/new or session/load ─ (session/set_mode) ─ session/prompt ─ close
+//!  initialize ─ (authenticate) ─ session/new, load or resume ─ (set_mode, set_config_option) ─ session/prompt ─ close
 //! ```
-//! JSON-RPC is written by hand: it is four requests of ours and one of the agent's.
+//! JSON-RPC is written by hand: it is seven requests of ours and one of the agent's.
+
+pub mod handshake;
+mod modes;
 
 use super::dialogue::{Decision, Permission, Step, line, named_within};
 use super::own_tools::OwnTools;
+use adjutant_core::Permissions;
+use modes::{Change, Setting};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -15,6 +20,10 @@ use std::path::{Path, PathBuf};
 const CALLS_KEPT_MAX: usize = 256;
 /// Titles that are kept of one call.
 const TITLES_MAX: usize = 16;
+/// The protocol's code of an error that signing in would mend.
+const AUTH_REQUIRED: i64 = -32000;
+/// What a failure begins with when no mode of the agent keeps the promise of the run's profile.
+const UNSUPPORTED: &str = "unsupported profile";
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
@@ -24,7 +33,9 @@ pub struct Begin {
     pub session: Option<String>,
     /// What to say instead, in a new session, should that one be gone.
     pub anew: Option<String>,
+    /// The mode that the preset names. `None`: one is chosen among those that it lists.
     pub mode: Option<String>,
+    pub permissions: Permissions,
     pub authenticate: Option<String>,
     /// How titles of edits begin, for an agent that says it in no other way.
     pub edit_titles: Vec<String>,
@@ -107,6 +118,16 @@ impl Call {
     }
 }
 
+/// A permission that it waits for.
+#[derive(Debug, Clone)]
+struct Asked {
+    /// As it gave it.
+    id: Value,
+    options: Value,
+    /// It is about a tool of ours.
+    is_ours: bool,
+}
+
 /// What the last request of ours was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -138,8 +159,16 @@ pub struct Acp {
     prompt: String,
     session: String,
     http: bool,
-    /// Permissions that it waits for: the id as it gave it, and its options.
-    asked: BTreeMap<String, (Value, Value)>,
+    /// It goes on in a session by `session/resume`.
+    resumes: bool,
+    /// How to sign in, as it says.
+    sign_in: Vec<String>,
+    /// What it lists that can be set, as it is now.
+    settings: Vec<Setting>,
+    /// What is still to be set before the prompt.
+    changes: VecDeque<Change>,
+    /// Permissions that it waits for.
+    asked: BTreeMap<String, Asked>,
     /// Its newest tool calls by their ids, as far as they were reported.
     calls: BTreeMap<String, Call>,
     /// Their ids, the oldest first.
@@ -155,6 +184,10 @@ impl Acp {
             prompt: String::new(),
             session: String::new(),
             http: false,
+            resumes: false,
+            sign_in: Vec::new(),
+            settings: Vec::new(),
+            changes: VecDeque::new(),
             asked: BTreeMap::new(),
             calls: BTreeMap::new(),
             calls_in_order: VecDeque::new(),
@@ -170,12 +203,13 @@ impl Acp {
 
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
         prompt.clone_into(&mut self.prompt);
-        let capabilities = json!({ "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false });
-        request(
-            At::Initialize,
-            "initialize",
-            &json!({ "protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": { "name": "adjutant", "version": env!("CARGO_PKG_VERSION") } }),
-        )
+        request(At::Initialize, "initialize", &handshake::initialize_params())
+    }
+
+    /// Tells whether it has not come to its prompt yet.
+    #[must_use]
+    pub fn is_opening(&self) -> bool {
+        !matches!(self.at, At::Prompt | At::Over)
     }
 
     pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
@@ -191,16 +225,18 @@ impl Acp {
         }
         if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
             if self.at == At::Mode {
-                // It works in its own mode then, and asks for what it may not do.
-                return vec![Step::Write(self.send_prompt())];
+                return self.mode_refused(error);
             }
             if self.at == At::Session
                 && let Some(anew) = self.begin.session.as_ref().and(self.begin.anew.take())
             {
                 return self.begin_anew(anew);
             }
-            self.at = At::Over;
-            return vec![Step::Failed(describe(error)), Step::Close];
+            let why = match error["code"].as_i64() {
+                Some(AUTH_REQUIRED) => self.with_sign_in(describe(error)),
+                _ => describe(error),
+            };
+            return self.fail(why);
         }
         self.goes_on(&said["result"])
     }
@@ -208,12 +244,16 @@ impl Acp {
     fn goes_on(&mut self, result: &Value) -> Vec<Step> {
         match self.at {
             At::Initialize => {
-                let can = &result["agentCapabilities"];
-                self.http = can["mcpCapabilities"]["http"] == true;
-                if self.begin.session.is_some() && can["loadSession"] != true {
+                if let Err(why) = handshake::check_version(result) {
+                    return self.fail(why);
+                }
+                let can = handshake::Capabilities::of(result);
+                self.http = can.http;
+                self.resumes = !can.loads && can.resumes;
+                self.sign_in = handshake::sign_in(result);
+                if self.begin.session.is_some() && !can.loads && !can.resumes {
                     let Some(anew) = self.begin.anew.take() else {
-                        self.at = At::Over;
-                        return vec![Step::Failed("session not found: this version cannot load one".to_owned()), Step::Close];
+                        return self.fail("session not found: this version cannot load one".to_owned());
                     };
                     self.begin.session = None;
                     self.prompt = anew;
@@ -231,23 +271,74 @@ impl Acp {
                 if let Some(id) = result["sessionId"].as_str().or(self.begin.session.as_deref()) {
                     self.session = id.to_owned();
                 }
-                match &self.begin.mode {
-                    // Its reply comes behind everything that loading has told again.
-                    Some(mode) => {
-                        let params = json!({ "sessionId": self.session, "modeId": mode });
-                        self.at = At::Mode;
-                        vec![Step::Write(request(self.at, "session/set_mode", &params))]
-                    }
-                    None => vec![Step::Write(self.send_prompt())],
+                if self.session.is_empty() {
+                    return self.fail("it began a session and gave it no id".to_owned());
                 }
+                self.settings = modes::settings(result);
+                self.changes = match &self.begin.mode {
+                    // Its reply comes behind everything that loading has told again.
+                    Some(mode) => VecDeque::from([Change { method: "session/set_mode", params: json!({ "modeId": mode }) }]),
+                    None => match modes::choose(self.begin.permissions, &self.settings) {
+                        Ok(changes) => changes.into(),
+                        Err(why) => return self.fail(format!("{UNSUPPORTED}: {why}")),
+                    },
+                };
+                vec![Step::Write(self.next_change())]
             }
-            At::Mode => vec![Step::Write(self.send_prompt())],
+            At::Mode => {
+                // Where it says how it is set now, that counts.
+                let now = modes::settings(result);
+                if self.begin.mode.is_none() && !now.is_empty() {
+                    self.settings = now;
+                }
+                if self.changes.is_empty()
+                    && self.begin.mode.is_none()
+                    && !result["configOptions"].is_null()
+                    && let Some(mode) = self.is_unasking()
+                {
+                    return self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking"));
+                }
+                vec![Step::Write(self.next_change())]
+            }
             At::Prompt => {
                 self.at = At::Over;
                 vec![Step::Close]
             }
             At::Over => Vec::new(),
         }
+    }
+
+    /// Names the mode that it works in without asking, unless that is permitted.
+    fn is_unasking(&self) -> Option<String> {
+        if self.begin.permissions == Permissions::Full {
+            return None;
+        }
+        modes::unasking(&self.settings).map(str::to_owned)
+    }
+
+    /// Sets what is to be set next, or says the prompt.
+    fn next_change(&mut self) -> Vec<u8> {
+        let Some(Change { method, mut params }) = self.changes.pop_front() else { return self.send_prompt() };
+        self.at = At::Mode;
+        params["sessionId"] = self.session.as_str().into();
+        request(self.at, method, &params)
+    }
+
+    /// It works in its own mode then, if that is not known to work without asking.
+    fn mode_refused(&mut self, error: &Value) -> Vec<Step> {
+        match self.is_unasking() {
+            Some(mode) => self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking: {}", describe(error))),
+            None => vec![Step::Write(self.next_change())],
+        }
+    }
+
+    fn with_sign_in(&self, why: String) -> String {
+        if self.sign_in.is_empty() { why } else { format!("{why}; it signs in by {}", self.sign_in.join(", or ")) }
+    }
+
+    fn fail(&mut self, why: String) -> Vec<Step> {
+        self.at = At::Over;
+        vec![Step::Failed(why), Step::Close]
     }
 
     /// The session is gone: the whole task is told, in a new one.
@@ -271,7 +362,7 @@ impl Acp {
         match session {
             Some(session) => {
                 params["sessionId"] = session.as_str().into();
-                request(self.at, "session/load", &params)
+                request(self.at, if self.resumes { "session/resume" } else { "session/load" }, &params)
             }
             None => request(self.at, "session/new", &params),
         }
@@ -290,7 +381,7 @@ impl Acp {
             return vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))];
         }
         let (call, options) = (&said["params"]["toolCall"], &said["params"]["options"]);
-        self.asked.insert(id.to_string(), (id.clone(), options.clone()));
+        let asked = Asked { id: id.clone(), options: options.clone(), is_ours: false };
         // What it said of the call before belongs to what is decided about.
         let call = self.report(call);
         let tool = call.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned());
@@ -300,6 +391,7 @@ impl Acp {
             return self.decide(&id.to_string(), &Decision::Deny(String::new())).map(Step::Write).into_iter().collect();
         }
         let edits = self.edits(&call);
+        self.asked.insert(id.to_string(), Asked { is_ours, ..asked });
         vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_ours, edits })]
     }
 
@@ -351,15 +443,17 @@ impl Acp {
             return None;
         }
         let mut bytes = line(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }));
-        for (id, _) in std::mem::take(&mut self.asked).into_values() {
+        for Asked { id, .. } in std::mem::take(&mut self.asked).into_values() {
             bytes.extend(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } })));
         }
         Some(bytes)
     }
 
     pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let (id, options) = self.asked.remove(id)?;
+        let Asked { id, options, is_ours } = self.asked.remove(id)?;
         let wanted: &[&str] = match decision {
+            // What is allowed for good is not what was shown.
+            Decision::Allow if !is_ours && self.begin.permissions != Permissions::Full => &["allow_once"],
             Decision::Allow => &["allow_once", "allow_always"],
             Decision::Deny(_) => &["reject_once", "reject_always"],
         };
@@ -367,7 +461,10 @@ impl Acp {
         let chosen = wanted.iter().find_map(|kind| options.iter().find(|option| option["kind"] == *kind));
         let outcome = match chosen {
             Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
-            None => json!({ "outcome": "cancelled" }),
+            None => {
+                let refused = options.iter().find(|option| matches!(option["kind"].as_str(), Some("reject_once" | "reject_always")));
+                refused.map_or_else(|| json!({ "outcome": "cancelled" }), |option| json!({ "outcome": "selected", "optionId": option["optionId"] }))
+            }
         };
         Some(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": outcome } })))
     }
@@ -409,6 +506,7 @@ mod tests {
             session: session.map(str::to_owned),
             anew: None,
             mode: Some("yolo".to_owned()),
+            permissions: Permissions::Edit,
             authenticate: None,
             edit_titles: Vec::new(),
             input_in_content: false,
@@ -434,7 +532,7 @@ mod tests {
         assert_eq!(acp.answers_after(), 4);
         let opening: Value = serde_json::from_slice(&acp.opening("/quit @/etc/passwd")).expect("JSON");
         assert_eq!(opening["params"]["protocolVersion"], 1);
-        let new = written(&acp.hear(&json!({"id": 1, "result": {"agentCapabilities": {"mcpCapabilities": {"http": true}}}})));
+        let new = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": {"http": true}}}})));
         assert_eq!((&new["method"], &new["params"]["mcpServers"][0]["type"]), (&json!("session/new"), &json!("http")));
         let mode = written(&acp.hear(&json!({"id": 3, "result": {"sessionId": "s", "modes": {"availableModes": [{"id": "yolo"}]}}})));
         assert_eq!(mode["params"], json!({"sessionId": "s", "modeId": "yolo"}));
@@ -447,12 +545,12 @@ mod tests {
     fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
         let mut acp = Acp::new(begin(None));
         acp.opening("x");
-        let new = written(&acp.hear(&json!({"id": 1, "result": {}})));
+        let new = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}})));
         assert_eq!(new["params"]["mcpServers"][0], json!({"name": "adj", "command": "/adj", "args": ["mcp"], "env": []}));
         let mut acp = Acp::new(begin(Some("old")));
         acp.opening("x");
         assert!(
-            matches!(acp.hear(&json!({"id": 1, "result": {}})).as_slice(), [Step::Failed(why), Step::Close] if why.contains("session not found"))
+            matches!(acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}})).as_slice(), [Step::Failed(why), Step::Close] if why.contains("session not found"))
         );
     }
 
@@ -460,7 +558,7 @@ mod tests {
     fn a_session_that_is_gone_begins_anew_with_the_whole_task() {
         let mut acp = Acp::new(Begin { anew: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
         acp.opening("go on");
-        let load = written(&acp.hear(&json!({"id": 1, "result": {"agentCapabilities": {"loadSession": true}}})));
+        let load = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}})));
         assert_eq!((&load["method"], &load["params"]["sessionId"]), (&json!("session/load"), &json!("old")));
         let new = written(&acp.hear(&json!({"id": 3, "error": {"code": -32603, "message": "Internal error"}})));
         assert_eq!(new["method"], "session/new");

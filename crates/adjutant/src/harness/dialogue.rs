@@ -94,6 +94,12 @@ impl Dialogue {
         }
     }
 
+    /// Tells whether it has not come to its task yet.
+    #[must_use]
+    pub fn is_opening(&self) -> bool {
+        matches!(self, Self::Acp(acp) if acp.is_opening())
+    }
+
     /// The line that asks it to stop by itself.
     pub fn cancel(&mut self) -> Option<Vec<u8>> {
         match self {

@@ -2,7 +2,7 @@
 //! differs among the vendors' is data (their presets); code is here for what is said in both
 //! directions ([`dialogue`]) and for reading streams ([`stream`]).
 
-mod acp;
+pub mod acp;
 mod claude;
 mod codex;
 pub mod dialogue;

@@ -10,6 +10,7 @@ use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::preset::{Driver, Preset, PromptForm};
 use crate::process::start::SELF_EXE;
 use crate::view::codes;
+use adjutant_core::Permissions;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -58,6 +59,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
             session: order.session.clone(),
             anew: order.prompt_anew.clone(),
             mode: profile.mode.clone(),
+            permissions: Permissions::from_word(&order.permissions).unwrap_or_default(),
             authenticate: preset.acp.authenticate.clone(),
             edit_titles: preset.acp.edit_titles.clone(),
             input_in_content: preset.acp.input_in_content,

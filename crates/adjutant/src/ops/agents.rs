@@ -3,9 +3,9 @@
 
 use super::runs::checked_env;
 use super::{OpError, Ops, profiles};
-use crate::config::{AgentEntry, BUILT_IN};
+use crate::config::{AgentEntry, BUILT_IN, is_for_agent};
 use crate::link::Order;
-use crate::preset::{self, About, Capabilities, Preset, Tried, Version, VersionMin};
+use crate::preset::{About, Capabilities, Preset, Tried, Version, VersionMin};
 use crate::store::harness_word;
 use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView};
 use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
@@ -60,11 +60,11 @@ pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>,
     })
 }
 
-/// Leaves out of a dispatcher's environment what belongs to other vendors: their keys are none of
+/// Leaves out of a dispatcher's environment what belongs to other vendors and other agents: their keys are none of
 /// this agent's business.
 pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let preset = Preset::from_text(&agent.preset);
-    env.retain(|name, _| !preset::is_vendors_variable(name) || preset.as_ref().is_some_and(|preset| preset.passes(name)));
+    env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()));
     env
 }
 

@@ -1,7 +1,7 @@
-//! Asking a program something short, such as its version: bounded in time and output, and everything
-//! that it starts ends with it.
+//! Asking a program something short, such as its version, or speaking with one for a moment: bounded in time and
+//! output, and everything that it starts ends with it.
 
-use super::{Feed, Signal, Spawn, tree, watch};
+use super::{Child, Feed, Signal, Spawn, tree, watch};
 use rustix::process::{WaitId, WaitIdOptions};
 use std::ffi::OsString;
 use std::io;
@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
 /// A program and what it is asked.
@@ -42,48 +42,177 @@ const DRAIN_MAX: Duration = Duration::from_millis(200);
 /// # Errors
 /// It cannot be started; `TimedOut`: it took too long.
 pub async fn ask(probe: Probe) -> io::Result<Said> {
-    // Whatever it starts carries this mark, and is found by it.
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-    let mark = format!("probe-{}", rustix::process::getpid().as_raw_nonzero());
-    let n = ASKED.fetch_add(1, Ordering::Relaxed);
-    let mut env = probe.env;
-    env.push((OsString::from(tree::MARKER), OsString::from(format!("{mark}/{n}"))));
-    let mut argv = vec![probe.program.clone().into_os_string()];
-    argv.extend(probe.args.iter().map(OsString::from));
     let (theirs, mut ours) = pipe::pipe()?;
     let theirs = theirs.into_blocking_fd()?;
-    let child = Spawn {
-        program: &probe.program,
-        argv,
-        env,
-        cwd: Path::new("/"),
-        stdin: Feed::Null,
-        stdout: Feed::Fd(theirs.as_fd()),
-        stderr: Feed::Null,
-        inherit: Vec::new(),
-        umask: None,
-    }
-    .start()?;
+    let started = Started::start(&probe, Path::new("/"), Feed::Null, Feed::Fd(theirs.as_fd()), Feed::Null)?;
     drop(theirs);
     let mut output = Vec::new();
-    let ended = tokio::time::timeout(probe.limit, heard(&child.pidfd, &mut ours, &mut output, probe.output_bytes_max)).await;
-    let pid = child.pid;
-    tree::kill(pid);
-    // It is ours and not reaped, so nobody else can have its number.
-    if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
-        tracing::debug!(%error, "a program that was asked something has ended already");
-    }
-    watch::ended(child.pidfd.try_clone()?).await?;
-    let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
-    let left = tokio::task::spawn_blocking(move || tree::marked(&mark, n)).await.map_err(io::Error::other)?;
-    if left > 0 {
-        tracing::info!(program = %probe.program.display(), left, "a program that was asked something had left processes behind");
-    }
+    let ended = tokio::time::timeout(probe.limit, heard(&started.child.pidfd, &mut ours, &mut output, probe.output_bytes_max)).await;
+    let exit_code = started.end().await?;
     match ended {
         Ok(heard) => heard?,
-        Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {} s", probe.limit.as_secs()))),
+        Err(_) => return Err(timed_out(probe.limit)),
     }
-    Ok(Said { exit_code: status.and_then(|status| status.exit_status()), output })
+    Ok(Said { exit_code, output })
+}
+
+/// What follows from a line of a program that is spoken with.
+#[derive(Debug)]
+pub enum Reply {
+    /// This goes to its input.
+    Write(Vec<u8>),
+    Listen,
+    /// Nothing more is wanted of it.
+    Enough,
+}
+
+/// How speaking with a program came out.
+#[derive(Debug)]
+pub struct Spoken {
+    /// The last reply was [`Reply::Enough`].
+    pub is_enough: bool,
+    /// Its exit code, where it has ended by itself before there was enough.
+    pub exit_code: Option<i32>,
+    /// The beginning of its standard error.
+    pub complaint: Vec<u8>,
+}
+
+/// So much of standard error is kept, in bytes.
+const COMPLAINT_BYTES_MAX: usize = 4 * 1024;
+
+/// Starts the program in a directory, writes `opening` to its input, and gives each line of its output to `hear`
+/// until that has enough, it has ended, its time is over, or it has said more than is wanted. Then it is ended.
+///
+/// # Errors
+/// It cannot be started; `TimedOut`: it took too long; `FileTooLarge`: it said too much.
+pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Spoken> {
+    let (their_input, our_input) = std::io::pipe()?;
+    let (their_output, our_output) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
+    let (their_errors, our_errors) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
+    let feeds = [their_input.as_fd(), their_output.as_fd(), their_errors.as_fd()].map(Feed::Fd);
+    let [input, output, errors] = feeds;
+    let started = Started::start(&probe, cwd, input, output, errors)?;
+    drop((their_input, their_output, their_errors));
+    let mut pipes = Pipes {
+        input: pipe::Sender::from_owned_fd(our_input.into())?,
+        output: pipe::Receiver::from_owned_fd(our_output.into())?,
+        errors: pipe::Receiver::from_owned_fd(our_errors.into())?,
+        complaint: Vec::new(),
+    };
+    let spoken = tokio::time::timeout(probe.limit, pipes.speak(opening, probe.output_bytes_max, hear)).await;
+    let has_ended = matches!(spoken, Ok(Ok(false)));
+    if has_ended {
+        // It has closed its output: its exit code is worth a moment.
+        if tokio::time::timeout(DRAIN_MAX, watch::ended(started.child.pidfd.try_clone()?)).await.is_err() {
+            tracing::debug!("a program that was spoken with closed its output and goes on");
+        }
+    }
+    let exit_code = started.end().await?.filter(|_| has_ended);
+    let is_enough = match spoken {
+        Ok(spoken) => spoken?,
+        Err(_) => return Err(timed_out(probe.limit)),
+    };
+    Ok(Spoken { is_enough, exit_code, complaint: pipes.complaint })
+}
+
+/// The pipes of a program that is spoken with.
+struct Pipes {
+    input: pipe::Sender,
+    output: pipe::Receiver,
+    errors: pipe::Receiver,
+    complaint: Vec<u8>,
+}
+
+impl Pipes {
+    /// Tells whether there was enough, or its output has ended before.
+    async fn speak(&mut self, opening: Vec<u8>, bytes_max: usize, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<bool> {
+        let Self { input, output, errors, complaint } = self;
+        let mut to_write = opening;
+        let (mut said, mut complaints) = ([0; 4096], [0; 1024]);
+        let (mut line, mut bytes) = (Vec::new(), 0);
+        let (mut takes_input, mut complains) = (true, true);
+        loop {
+            let read = tokio::select! {
+                written = input.write(&to_write), if takes_input && !to_write.is_empty() => {
+                    match written {
+                        Ok(count) => drop(to_write.drain(..count)),
+                        // It reads no more; what it says counts.
+                        Err(_) => takes_input = false,
+                    }
+                    continue;
+                }
+                read = errors.read(&mut complaints), if complains => {
+                    let read = read?;
+                    complains = read > 0;
+                    let wanted = read.min(COMPLAINT_BYTES_MAX - complaint.len());
+                    complaint.extend_from_slice(&complaints[..wanted]);
+                    continue;
+                }
+                read = output.read(&mut said) => read?,
+            };
+            if read == 0 {
+                return Ok(false);
+            }
+            bytes += read;
+            if bytes > bytes_max {
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it said more than {bytes_max} bytes")));
+            }
+            for byte in &said[..read] {
+                if *byte != b'\n' {
+                    line.push(*byte);
+                    continue;
+                }
+                match hear(&String::from_utf8_lossy(&std::mem::take(&mut line))) {
+                    Reply::Write(bytes) => to_write.extend(bytes),
+                    Reply::Listen => {}
+                    Reply::Enough => return Ok(true),
+                }
+            }
+        }
+    }
+}
+
+fn timed_out(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {} s", limit.as_secs()))
+}
+
+/// A program that was started, and the mark by which everything that it starts is found.
+struct Started {
+    child: Child,
+    mark: String,
+    n: u32,
+    program: PathBuf,
+}
+
+impl Started {
+    fn start(probe: &Probe, cwd: &Path, stdin: Feed<'_>, stdout: Feed<'_>, stderr: Feed<'_>) -> io::Result<Self> {
+        static ASKED: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("probe-{}", rustix::process::getpid().as_raw_nonzero());
+        let n = ASKED.fetch_add(1, Ordering::Relaxed);
+        let mut env = probe.env.clone();
+        env.push((OsString::from(tree::MARKER), OsString::from(format!("{mark}/{n}"))));
+        let mut argv = vec![probe.program.clone().into_os_string()];
+        argv.extend(probe.args.iter().map(OsString::from));
+        let child = Spawn { program: &probe.program, argv, env, cwd, stdin, stdout, stderr, inherit: Vec::new(), umask: None }.start()?;
+        Ok(Self { child, mark, n, program: probe.program.clone() })
+    }
+
+    /// Ends it and everything that it has started. Returns its exit code. `None`: a signal ended it.
+    async fn end(self) -> io::Result<Option<i32>> {
+        let Self { child, mark, n, program } = self;
+        tree::kill(child.pid);
+        // It is ours and not reaped, so nobody else can have its number.
+        if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
+            tracing::debug!(%error, "a program that was asked something has ended already");
+        }
+        watch::ended(child.pidfd.try_clone()?).await?;
+        let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
+        let left = tokio::task::spawn_blocking(move || tree::marked(&mark, n)).await.map_err(io::Error::other)?;
+        if left > 0 {
+            tracing::info!(program = %program.display(), left, "a program that was asked something had left processes behind");
+        }
+        Ok(status.and_then(|status| status.exit_status()))
+    }
 }
 
 /// Reads until there is enough, or the program has ended and what it wrote is there.
@@ -158,6 +287,36 @@ mod tests {
             let end = async { tokio::time::timeout(Duration::from_secs(30), watch::ended(pidfd)).await };
             runtime.block_on(end).expect("it ends").expect("it can be watched");
         }
+    }
+
+    fn spoken(script: &str, limit: Duration, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Spoken> {
+        let probe = Probe {
+            program: PathBuf::from("/bin/sh"),
+            args: vec!["-c".to_owned(), script.to_owned()],
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            limit,
+            output_bytes_max: 10_000,
+        };
+        let speak = converse(probe, Path::new("/tmp"), b"first\n".to_vec(), hear);
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(speak)
+    }
+
+    #[test]
+    fn conversation_goes_on_until_there_is_enough() {
+        let mut lines = Vec::new();
+        let script = "read a; echo \"got $a\"; read b; echo \"got $b in $PWD\"; echo oops >&2; sleep 600";
+        let said = spoken(script, Duration::from_secs(30), &mut |line| {
+            lines.push(line.to_owned());
+            if lines.len() == 1 { Reply::Write(b"second\n".to_vec()) } else { Reply::Enough }
+        });
+        assert!(said.is_ok_and(|said| said.is_enough && said.exit_code.is_none()));
+        assert_eq!(lines, ["got first", "got second in /tmp"]);
+        let ended = spoken("echo why >&2; exit 3", Duration::from_secs(30), &mut |_| Reply::Listen).expect("it was started");
+        assert_eq!((ended.is_enough, ended.exit_code, ended.complaint.as_slice()), (false, Some(3), b"why\n".as_slice()));
+        let error = spoken("sleep 600", Duration::from_millis(200), &mut |_| Reply::Listen).expect_err("it says nothing");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let error = spoken("while :; do echo flood; done", Duration::from_secs(30), &mut |_| Reply::Listen).expect_err("it says too much");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

@@ -44,6 +44,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         args: vec!["-v".to_owned()],
         prompt: PromptVia::Stdin,
         env: BTreeMap::from([("A".to_owned(), "1".to_owned())]),
+        env_pass: vec!["MY_KEY".to_owned()],
         description: "d".to_owned(),
         timeout_ms: Some(5),
         patience_ms: 300_000,

@@ -1,4 +1,5 @@
-//! Credentials of a dispatcher's environment: vendors' keys, tokens and the like. They are not in the database,
+//! Credentials of a dispatcher's environment: vendors' keys, tokens and everything else that only some agents get.
+//! They are not in the database,
 //! where they would stay in freed pages and in its log, but in files of their own, 0600, that are removed as soon
 //! as no run and no turn of a chat that goes on by itself needs them.
 //!
@@ -6,7 +7,7 @@
 //! by the next sweep: at the end of an attempt, and at a hub's start.
 
 use super::StoreError;
-use crate::config::{Home, is_credential};
+use crate::config::{Home, is_credential, is_kept_apart};
 use crate::files;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ pub struct DispatchEnv {
 
 impl DispatchEnv {
     pub(super) fn new(mut variables: BTreeMap<String, String>, credentials: Option<String>) -> Self {
-        variables.retain(|name, _| !is_credential(name));
+        variables.retain(|name, _| !is_kept_apart(name));
         Self { variables, credentials }
     }
 
@@ -103,7 +104,7 @@ impl Vault {
 
     /// Splits an environment: its credentials go into a file, if there are any. Blocks.
     pub(super) fn keep(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
-        let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_credential(name));
+        let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_kept_apart(name));
         if secret.is_empty() {
             return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), vault: self, is_durable: true });
         }

@@ -31,7 +31,7 @@ fn home() -> TestHome {
     };
     let (command, vendor) = (program("agent", AGENT), program("vendor", VENDOR));
     let config = format!(
-        "[agents.own]\nharness = \"plain\"\ncommand = [{command:?}]\n[agents.vendor]\nharness = \"claude\"\ncommand = [{vendor:?}]\n\
+        "[agents.own]\nharness = \"plain\"\ncommand = [{command:?}]\nenv_pass = [\"CANARY_TOKEN\"]\n[agents.vendor]\nharness = \"claude\"\ncommand = [{vendor:?}]\n\
          [agents.configured]\nharness = \"plain\"\ncommand = [{command:?}]\nenv = {{ ANTHROPIC_API_KEY = \"canary-configured\" }}\n"
     );
     std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");

@@ -78,6 +78,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "hub",
             "guard",
             "supervisor",
+            "harness",
             "echo",
             "ops",
             "failpoint",

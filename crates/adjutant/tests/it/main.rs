@@ -6,6 +6,7 @@
     reason = "tests start processes, set environments, say what they leave behind, and may die of a broken fixture"
 )]
 
+mod acp;
 mod agents;
 mod approvals;
 mod attention;

@@ -1,5 +1,6 @@
-//! `adj agents`: which there are, everything about one, and trying one out.
+//! `adj agents`: which there are, everything about one, trying one out, and adding one.
 
+mod add;
 mod trial;
 
 use super::args::{AgentsArgs, AgentsWhat};
@@ -17,6 +18,7 @@ use crate::view::{AgentList, AgentView, ListAgents, codes};
 pub async fn agents(args: &AgentsArgs, cx: &Context) -> Ended {
     match (&args.what, &args.name) {
         (Some(AgentsWhat::Test(test)), _) => trial::test(test, cx).await,
+        (Some(AgentsWhat::Add(new)), _) => add::add(new, cx).await,
         (None, Some(name)) => show(name, cx).await,
         (None, None) => list(cx).await,
     }
@@ -119,7 +121,12 @@ fn remarks(agent: &AgentView) -> Vec<String> {
         remarks.push(version.as_ref().map_or_else(|| note.clone(), |version| format!("{version} is {note}")));
     }
     if agent.documented_only {
-        remarks.push("from its documentation: never started in a test; adj agents test says what works".to_owned());
+        let known = if agent.source == crate::config::BUILT_IN {
+            "from its documentation: never started in a test"
+        } else {
+            "its protocol is known, the agent is not"
+        };
+        remarks.push(format!("{known}; adj agents test says what works"));
     }
     if let Some(sign_in) = agent.sign_in.as_ref().filter(|sign_in| !sign_in.found) {
         remarks.push(format!("nobody seems to be signed in: {}", sign_in.how));
@@ -136,7 +143,8 @@ async fn show(name: &str, cx: &Context) -> Ended {
     }
     let config = super::setup::load(&cx.home)?;
     let preset = preset_of(&config, name);
-    let mut lines: Vec<(&str, String)> = vec![("agent", format!("{} – {}", agent.name, agent.description))];
+    let title = [agent.name.as_str(), agent.description.as_str()].iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join(" – ");
+    let mut lines: Vec<(&str, String)> = vec![("agent", title)];
     let declared = if agent.source == crate::config::BUILT_IN { "built in".to_owned() } else { format!("declared in {}", agent.source) };
     lines.push(("driven by", format!("{} ({declared})", agent.harness)));
     lines.push(match (&agent.program, agent.found) {
@@ -148,7 +156,11 @@ async fn show(name: &str, cx: &Context) -> Ended {
         if !agent.found {
             lines.push(("install", preset.about.install.clone()));
         }
-        lines.push(("version", version(&agent)));
+        if agent.versions_tried.is_some() || !preset.about.version_args.is_empty() {
+            lines.push(("version", version(&agent)));
+        } else {
+            lines.push(("version", "not asked, and not tried: adj agents test says what works".to_owned()));
+        }
     }
     if let Some(sign_in) = &agent.sign_in {
         lines.push((
@@ -176,7 +188,7 @@ async fn show(name: &str, cx: &Context) -> Ended {
     }
     if let Some((_, entry)) = config.agents.iter().find(|(agent, _)| agent.as_str() == name) {
         // The others are said above, in more words.
-        let shown = ["args", "env", "permissions", "trust_repo", "timeout", "patience", "stall", "grace"];
+        let shown = ["args", "env", "env_pass", "permissions", "trust_repo", "timeout", "patience", "stall", "grace"];
         lines.extend(super::setup::settings(entry).into_iter().filter(|(field, _)| shown.contains(field)));
     }
     for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
@@ -228,7 +240,15 @@ fn told_by(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String)> {
         ("read", profile("read", &preset.permissions.read)),
         ("edit", profile("edit", &preset.permissions.edit)),
         ("full", profile("full", &preset.permissions.full)),
-        ("directory", format!("{}: {}", about.directory_files.join(", "), plain(&about.directory))),
+        (
+            "directory",
+            [about.directory_files.join(", "), plain(&about.directory)]
+                .iter()
+                .filter(|text| !text.is_empty())
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(": "),
+        ),
         ("variables", preset.env_pass.join(" ")),
     ];
     lines.extend(about.notes.iter().map(|note| ("note", plain(note))));

@@ -1,0 +1,62 @@
+//! Which variables of a dispatcher a declared agent or preset gets: `env_pass`.
+
+use super::FILE_BYTES_MAX;
+use crate::files;
+use std::path::Path;
+
+/// Shortest beginning of names that may be passed by `*`.
+const BEGINNING_CHARS_MIN: usize = 2;
+/// Most patterns of a file that count.
+const PATTERNS_MAX: usize = 200;
+/// Variables that make every program do something else before it begins.
+const LOADERS: [&str; 2] = ["LD_", "DYLD_"];
+
+/// Checks patterns: names of variables, the last character of one may be `*`.
+///
+/// # Errors
+/// Which one cannot be used, and why.
+pub fn check(patterns: &[String]) -> Result<(), String> {
+    patterns.iter().try_for_each(|pattern| check_one(pattern))
+}
+
+fn check_one(pattern: &str) -> Result<(), String> {
+    let (name, is_beginning) = pattern.strip_suffix('*').map_or((pattern, false), |name| (name, true));
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !is_name || is_beginning && name.len() < BEGINNING_CHARS_MIN {
+        return Err(format!("{pattern:?} is no variable: write a name such as MY_KEY, or the beginning of names such as MY_*"));
+    }
+    if name.starts_with("ADJ_") || is_beginning && "ADJ_".starts_with(name) {
+        return Err(format!("{pattern:?} is adj's own: an agent gets none of those"));
+    }
+    if LOADERS.iter().any(|loader| name.starts_with(loader) || is_beginning && loader.starts_with(name)) {
+        return Err(format!("{pattern:?} would load code into every program: set it by env = {{ … }} if that is meant"));
+    }
+    Ok(())
+}
+
+/// Reads the patterns of all agents and presets that a configuration file declares. A file that cannot be used passes
+/// nothing; what is wrong with it is told by whoever loads it.
+pub(super) fn declared(path: &Path) -> Vec<String> {
+    let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else { return Vec::new() };
+    let table: toml::Table = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let declared = ["agents", "presets"].iter().filter_map(|section| table.get(*section)?.as_table()).flat_map(toml::Table::values);
+    let patterns = declared.filter_map(|entry| entry.get("env_pass")?.as_array()).flatten().filter_map(toml::Value::as_str);
+    patterns.filter(|pattern| check_one(pattern).is_ok()).take(PATTERNS_MAX).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_their_beginnings_pass_and_nothing_dangerous() {
+        for pattern in ["MY_KEY", "_x", "OPENAI_*", "LDAP_PASSWORD", "ADJUST"] {
+            assert_eq!(check(&[pattern.to_owned()]), Ok(()), "{pattern}");
+        }
+        for pattern in
+            ["", "*", "A*", "1X", "MY KEY", "X=1", "A*B", "ADJ_HOME", "ADJ_*", "AD*", "LD_PRELOAD", "LD*", "LD_*", "DYLD_INSERT_LIBRARIES", "é"]
+        {
+            assert!(check(&[pattern.to_owned()]).is_err(), "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What an ACP agent says about itself before it works: read here for a run, and for whoever adds an agent.
+
+use super::modes;
+use adjutant_core::Permissions;
+use serde_json::{Value, json};
+
+/// The version of the protocol that is spoken here.
+const PROTOCOL_VERSION: u64 = 1;
+/// Most ways to sign in, and longest text of one, that are told.
+const SIGN_IN_MAX: usize = 8;
+const TEXT_BYTES_MAX: usize = 200;
+
+/// Says who we are and what we can.
+#[must_use]
+pub fn initialize_params() -> Value {
+    let capabilities = json!({
+        "fs": { "readTextFile": false, "writeTextFile": false },
+        "terminal": false,
+        "session": { "configOptions": { "boolean": {} } },
+    });
+    json!({
+        "protocolVersion": PROTOCOL_VERSION,
+        "clientCapabilities": capabilities,
+        "clientInfo": { "name": "adjutant", "version": env!("CARGO_PKG_VERSION") },
+    })
+}
+
+/// Refuses an agent that speaks another version.
+///
+/// # Errors
+/// Which one it speaks.
+pub(super) fn check_version(initialized: &Value) -> Result<(), String> {
+    match initialized["protocolVersion"].as_u64() {
+        Some(PROTOCOL_VERSION) => Ok(()),
+        Some(other) => Err(format!("it speaks version {other} of the Agent Client Protocol, and adj version {PROTOCOL_VERSION}")),
+        None => Err("it does not say which version of the Agent Client Protocol it speaks".to_owned()),
+    }
+}
+
+/// What matters of its capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// MCP servers over HTTP.
+    pub http: bool,
+    /// `session/load`.
+    pub loads: bool,
+    /// `session/resume`.
+    pub resumes: bool,
+}
+
+impl Capabilities {
+    pub(super) fn of(initialized: &Value) -> Self {
+        let can = &initialized["agentCapabilities"];
+        Self {
+            http: can["mcpCapabilities"]["http"] == true,
+            loads: can["loadSession"] == true,
+            resumes: can["sessionCapabilities"]["resume"].is_object(),
+        }
+    }
+}
+
+/// Says how to sign in, one text for each way that the agent offers.
+pub(super) fn sign_in(initialized: &Value) -> Vec<String> {
+    let methods = initialized["authMethods"].as_array().map(Vec::as_slice).unwrap_or_default();
+    methods.iter().take(SIGN_IN_MAX).filter_map(way).collect()
+}
+
+fn way(method: &Value) -> Option<String> {
+    let text = |field: &str| method[field].as_str().map(|text| short(text)).filter(|text| !text.is_empty());
+    let name = text("name").or_else(|| text("id"))?;
+    let arguments: Vec<String> = method["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(short).collect();
+    let how = match (text("type").as_deref(), text("description")) {
+        (Some("terminal"), _) if !arguments.is_empty() => format!(" (in a terminal: its program with {})", arguments.join(" ")),
+        (_, Some(description)) if description != name => format!(" ({description})"),
+        _ => String::new(),
+    };
+    Some(format!("{name}{how}"))
+}
+
+/// One line, not too long: it is told to people.
+fn short(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    crate::text::head(&line, TEXT_BYTES_MAX).to_owned()
+}
+
+/// What an agent says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Offer {
+    pub name: Option<String>,
+    pub version: Option<String>,
+    pub http: bool,
+    pub sse: bool,
+    pub loads: bool,
+    pub resumes: bool,
+    pub sign_in: Vec<String>,
+    /// The ids of its modes, the one that it begins in first.
+    pub modes: Vec<String>,
+    /// The mode for each profile, or why there is none.
+    pub profiles: Vec<(Permissions, Result<Option<String>, String>)>,
+}
+
+/// How far an agent has come that is only to say what it offers.
+#[derive(Debug)]
+pub struct Handshake {
+    cwd: String,
+    offer: Offer,
+    has_initialized: bool,
+}
+
+/// What follows from a line of it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This goes to its input.
+    Write(Vec<u8>),
+    /// Nothing follows.
+    Listen,
+    Done,
+    /// It is none, or cannot be used so.
+    Failed(String),
+}
+
+impl Handshake {
+    /// Begins one whose session works in a directory.
+    #[must_use]
+    pub fn new(cwd: &str) -> (Self, Vec<u8>) {
+        let opening = request(1, "initialize", &initialize_params());
+        (Self { cwd: cwd.to_owned(), offer: Offer::default(), has_initialized: false }, opening)
+    }
+
+    /// Takes a line of its standard output.
+    pub fn hear(&mut self, line: &str) -> Next {
+        // What is no message is a remark: some greet before they speak the protocol.
+        let Ok(said) = serde_json::from_str::<Value>(line) else { return Next::Listen };
+        let expected = if self.has_initialized { 3 } else { 1 };
+        if said.get("method").is_some() || said["id"].as_u64() != Some(expected) {
+            return Next::Listen;
+        }
+        if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
+            let why = super::describe(error);
+            let ways = if self.offer.sign_in.is_empty() { String::new() } else { format!("; it signs in by {}", self.offer.sign_in.join(", or ")) };
+            return Next::Failed(format!("it refuses {}: {why}{ways}", if self.has_initialized { "to begin a session" } else { "to begin" }));
+        }
+        let result = &said["result"];
+        if self.has_initialized {
+            return self.begun(result);
+        }
+        if let Err(why) = check_version(result) {
+            return Next::Failed(why);
+        }
+        self.has_initialized = true;
+        let Capabilities { http, loads, resumes } = Capabilities::of(result);
+        let text = |field: &str| result["agentInfo"][field].as_str().map(short);
+        self.offer = Offer {
+            name: text("title").or_else(|| text("name")),
+            version: text("version"),
+            http,
+            sse: result["agentCapabilities"]["mcpCapabilities"]["sse"] == true,
+            loads,
+            resumes,
+            sign_in: sign_in(result),
+            ..Offer::default()
+        };
+        Next::Write(request(3, "session/new", &json!({ "cwd": self.cwd, "mcpServers": [] })))
+    }
+
+    fn begun(&mut self, result: &Value) -> Next {
+        if result["sessionId"].as_str().is_none_or(str::is_empty) {
+            return Next::Failed("it began a session and gave it no id".to_owned());
+        }
+        let settings = modes::settings(result);
+        self.offer.modes = modes::ids(&settings).into_iter().map(short).collect();
+        self.offer.profiles =
+            Permissions::ALL.map(|permissions| (permissions, modes::mode_for(permissions, &settings).map(|id| id.map(short)))).into();
+        Next::Done
+    }
+
+    /// Returns what it said.
+    #[must_use]
+    pub fn into_offer(self) -> Offer {
+        self.offer
+    }
+}
+
+fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
+    super::line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hear(handshake: &mut Handshake, said: Value) -> Next {
+        handshake.hear(&said.to_string())
+    }
+
+    #[test]
+    fn offer_has_what_the_agent_says() {
+        let (mut handshake, opening) = Handshake::new("/tmp/x");
+        let opening: Value = serde_json::from_slice(&opening).expect("JSON");
+        assert_eq!((&opening["method"], &opening["params"]["protocolVersion"]), (&json!("initialize"), &json!(1)));
+        assert_eq!(handshake.hear("Welcome to my agent"), Next::Listen);
+        let initialized = json!({"id": 1, "result": {
+            "protocolVersion": 1, "agentInfo": {"name": "my-agent", "version": "1.2\n3"},
+            "agentCapabilities": {"loadSession": true, "mcpCapabilities": {"http": true}, "sessionCapabilities": {"resume": {}}},
+            "authMethods": [{"id": "login", "name": "Log in", "description": "with a browser"}, {"id": "t", "type": "terminal", "name": "Terminal", "args": ["--login"]}]}});
+        let Next::Write(new) = hear(&mut handshake, initialized) else { panic!("a session is next") };
+        assert_eq!(serde_json::from_slice::<Value>(&new).expect("JSON")["params"]["cwd"], "/tmp/x");
+        assert_eq!(hear(&mut handshake, json!({"method": "session/update", "params": {}})), Next::Listen);
+        let modes = json!({"currentModeId": "auto", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "auto", "name": "Auto"}]});
+        assert_eq!(hear(&mut handshake, json!({"id": 3, "result": {"sessionId": "s", "modes": modes}})), Next::Done);
+        let offer = handshake.into_offer();
+        assert_eq!((offer.name.as_deref(), offer.version.as_deref()), (Some("my-agent"), Some("1.2 3")));
+        assert_eq!((offer.http, offer.sse, offer.loads, offer.resumes), (true, false, true, true));
+        assert_eq!(offer.sign_in, ["Log in (with a browser)", "Terminal (in a terminal: its program with --login)"]);
+        assert_eq!(offer.modes, ["auto", "ask"]);
+        assert_eq!(offer.profiles[1], (Permissions::Edit, Ok(Some("ask".to_owned()))));
+        assert_eq!(offer.profiles[2], (Permissions::Full, Ok(Some("auto".to_owned()))));
+    }
+
+    #[test]
+    fn another_version_and_a_missing_sign_in_are_failures() {
+        let failed = |said: &[Value]| {
+            let (mut handshake, _) = Handshake::new("/");
+            match said.iter().map(|said| hear(&mut handshake, said.clone())).last() {
+                Some(Next::Failed(why)) => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(failed(&[json!({"id": 1, "result": {"protocolVersion": 2}})]).contains("version 2"));
+        assert!(failed(&[json!({"id": 1, "result": {}})]).contains("does not say"));
+        let initialized = json!({"id": 1, "result": {"protocolVersion": 1, "authMethods": [{"id": "key", "name": "API key"}]}});
+        let refused = json!({"id": 3, "error": {"code": -32000, "message": "Authentication required"}});
+        let why = failed(&[initialized, refused]);
+        assert!(why.contains("Authentication required") && why.ends_with("it signs in by API key"), "{why}");
+    }
+}

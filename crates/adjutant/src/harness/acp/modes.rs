@@ -1,0 +1,421 @@
+//! Which of its session modes an ACP agent is put into: never one that is known, named or described as one
+//! that does not ask, unless everything is permitted. Pure: what the agent lists in, what to change out.
+
+use adjutant_core::Permissions;
+use serde_json::{Value, json};
+
+/// Most settings of an agent, and choices of a setting, that are looked at.
+const SETTINGS_MAX: usize = 64;
+const CHOICES_MAX: usize = 64;
+/// Longest name or description that is looked at, in bytes.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// One thing that a client can set, such as the session's mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    by: By,
+    /// It is the session's mode, not something beside it.
+    is_mode: bool,
+    current: Option<usize>,
+    choices: Vec<Choice>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum By {
+    /// `session/set_mode`.
+    Mode,
+    /// `session/set_config_option`, of a select with this id.
+    Select(String),
+    /// The same, of a switch.
+    Switch(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Choice {
+    id: String,
+    nature: Nature,
+}
+
+/// What is known of a mode by its id, name and description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// It does things without asking that a profile would have it ask for.
+    Unasking,
+    /// It asks.
+    Asking,
+    /// It plans or reads, and may hide tools.
+    Restricted,
+    Unknown,
+}
+
+/// A request of ours that changes a setting, without the session's id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    pub method: &'static str,
+    pub params: Value,
+}
+
+/// Words that a mode has in its id or name when it does not ask. Each is a whole word of it.
+const UNASKING_WORDS: &[&str] = &[
+    "yolo",
+    "bypass",
+    "danger",
+    "dangerous",
+    "dangerously",
+    "unrestricted",
+    "unattended",
+    "autonomous",
+    "autonomously",
+    "unsafe",
+    "never",
+    "skip",
+    "full",
+    "unlimited",
+    "god",
+    "smart",
+];
+/// The same, with the words of an id or a name put together.
+const UNASKING_RUNS: &[&str] = &[
+    "bypasspermission",
+    "fullaccess",
+    "acceptedit",
+    "acceptall",
+    "allowall",
+    "approveall",
+    "trustall",
+    "dontask",
+    "noask",
+    "noconfirm",
+    "noapproval",
+    "workspacewrite",
+];
+/// What a description says of a mode that does not ask.
+const UNASKING_PHRASES: &[&str] = &[
+    "without asking",
+    "without approval",
+    "without confirm",
+    "without permission",
+    "without prompt",
+    "no approval",
+    "no confirmation",
+    "no permission",
+    "never ask",
+    "not ask",
+    "n't ask",
+    "not prompt",
+    "n't prompt",
+    "full tool access",
+    "full access",
+    "auto-approv",
+    "auto approv",
+    "auto-accept",
+    "automatically",
+    "autonomous",
+    "bypass",
+    "unrestricted",
+    "all tools are allowed",
+];
+const ASKING_WORDS: &[&str] =
+    &["ask", "asks", "default", "manual", "approve", "approval", "confirm", "prompt", "interactive", "supervised", "request", "review"];
+const ASKING_PHRASES: &[&str] = &[
+    "request permission",
+    "requests permission",
+    "prompts for",
+    "asks for",
+    "asks before",
+    "ask before",
+    "approval required",
+    "requires approval",
+    "require approval",
+    "permission before",
+];
+const RESTRICTED_WORDS: &[&str] = &["plan", "planning", "architect", "chat", "readonly", "read"];
+
+/// Says what kind of mode an id, a name and a description name.
+#[must_use]
+pub fn nature(id: &str, name: &str, description: &str) -> Nature {
+    // Some use addresses as ids: what counts stands at their end.
+    let words_of_id = words(id.rsplit(['#', '/']).next().unwrap_or(id));
+    let words_of_name = words(name);
+    let says = |known: &[&str]| words_of_id.iter().chain(&words_of_name).any(|word| known.contains(&word.as_str()));
+    let description = description.to_lowercase();
+    let describes = |phrases: &[&str]| phrases.iter().any(|phrase| description.contains(phrase));
+    let is_automatic = words_of_id.iter().chain(&words_of_name).any(|word| word.starts_with("auto"));
+    let runs = [words_of_id.concat(), words_of_name.concat()];
+    let has_run = UNASKING_RUNS.iter().any(|run| runs.iter().any(|text| text.contains(run)));
+    if is_automatic || has_run || says(UNASKING_WORDS) || describes(UNASKING_PHRASES) {
+        Nature::Unasking
+    } else if says(RESTRICTED_WORDS) && !describes(ASKING_PHRASES) {
+        Nature::Restricted
+    } else if says(ASKING_WORDS) || describes(ASKING_PHRASES) {
+        Nature::Asking
+    } else {
+        Nature::Unknown
+    }
+}
+
+/// Returns the words of a name, in lower case: `acceptEdits` has two, and so has `accept-edits`.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut was_lower = false;
+    for c in text.chars() {
+        if !c.is_alphanumeric() || c.is_uppercase() && was_lower {
+            words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
+        }
+        if c.is_alphanumeric() {
+            word.extend(c.to_lowercase());
+        }
+        was_lower = c.is_lowercase() || c.is_numeric();
+    }
+    words.extend((!word.is_empty()).then_some(word));
+    words
+}
+
+/// Reads what the answer to `session/new`, `session/load` or `session/resume` lists.
+#[must_use]
+pub fn settings(result: &Value) -> Vec<Setting> {
+    let modes = mode_setting(&result["modes"]);
+    let has_modes = modes.is_some();
+    let options = result["configOptions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let beside = options.iter().take(SETTINGS_MAX).filter_map(option_setting).filter(|setting| !(setting.is_mode && has_modes));
+    modes.into_iter().chain(beside).collect()
+}
+
+fn mode_setting(modes: &Value) -> Option<Setting> {
+    let list = modes["availableModes"].as_array()?;
+    let choices: Vec<Choice> = list.iter().take(CHOICES_MAX).filter_map(|mode| choice(mode, "id")).collect();
+    let current = modes["currentModeId"].as_str().and_then(|id| choices.iter().position(|choice| choice.id == id));
+    (!choices.is_empty()).then_some(Setting { by: By::Mode, is_mode: true, current, choices })
+}
+
+fn choice(value: &Value, id: &str) -> Option<Choice> {
+    let text = |field: &str| value[field].as_str().filter(|text| text.len() <= TEXT_BYTES_MAX).unwrap_or_default();
+    let id = value[id].as_str().filter(|id| id.len() <= TEXT_BYTES_MAX)?;
+    Some(Choice { id: id.to_owned(), nature: nature(id, text("name"), text("description")) })
+}
+
+fn option_setting(option: &Value) -> Option<Setting> {
+    let id = option["id"].as_str().filter(|id| id.len() <= TEXT_BYTES_MAX)?;
+    let name = option["name"].as_str().unwrap_or_default();
+    let about = || [words(id), words(name)].concat();
+    let is_mode = option["category"] == "mode" || option["category"].is_null() && id == "mode";
+    if option["type"] == "boolean" {
+        // On, it is what its name says.
+        let on = Choice { id: "true".to_owned(), nature: nature(id, name, option["description"].as_str().unwrap_or_default()) };
+        let off = Choice { id: "false".to_owned(), nature: Nature::Unknown };
+        let current = usize::from(option["currentValue"] == true);
+        return Some(Setting { by: By::Switch(id.to_owned()), is_mode: false, current: Some(current), choices: vec![off, on] });
+    }
+    let is_about_leave =
+        || about().iter().any(|word| ["mode", "permission", "permissions", "approval", "approvals", "sandbox", "autonomy"].contains(&word.as_str()));
+    if !is_mode && !is_about_leave() {
+        return None;
+    }
+    let list = option["options"].as_array()?;
+    // Options may come in groups.
+    let flat = list.iter().flat_map(|entry| entry["options"].as_array().map_or(std::slice::from_ref(entry), Vec::as_slice));
+    let choices: Vec<Choice> = flat.take(CHOICES_MAX).filter_map(|entry| choice(entry, "value")).collect();
+    let current = option["currentValue"].as_str().and_then(|id| choices.iter().position(|choice| choice.id == id));
+    (!choices.is_empty()).then_some(Setting { by: By::Select(id.to_owned()), is_mode, current, choices })
+}
+
+/// Decides what has to be changed for a profile.
+///
+/// # Errors
+/// No mode of the agent asks: why not, for people.
+pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Change>, String> {
+    let mut changes = Vec::new();
+    for setting in settings {
+        match setting.best(permissions) {
+            Some(at) if Some(at) == setting.current => {}
+            Some(at) => changes.push(setting.change(at)),
+            None => {
+                let ids: Vec<&str> = setting.choices.iter().map(|choice| choice.id.as_str()).take(8).collect();
+                return Err(format!("each of its modes works without asking ({}), so it is only used with --permissions full", ids.join(", ")));
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// Names the first setting that does not ask, as the agent says it is now.
+#[must_use]
+pub fn unasking(settings: &[Setting]) -> Option<&str> {
+    settings
+        .iter()
+        .find_map(|setting| setting.choices.get(setting.current?).filter(|choice| choice.nature == Nature::Unasking))
+        .map(|c| c.id.as_str())
+}
+
+/// Returns the ids of the session's modes, the one that it is in first.
+#[must_use]
+pub fn ids(settings: &[Setting]) -> Vec<&str> {
+    let Some(setting) = settings.iter().find(|setting| setting.is_mode) else { return Vec::new() };
+    let current = setting.current.and_then(|at| setting.choices.get(at));
+    let others = setting.choices.iter().filter(|choice| Some(*choice) != current);
+    current.into_iter().chain(others).map(|choice| choice.id.as_str()).collect()
+}
+
+/// Returns the mode that it is put into, or stays in, for a profile. `None`: it has none.
+///
+/// # Errors
+/// As [`choose`].
+pub fn mode_for(permissions: Permissions, settings: &[Setting]) -> Result<Option<&str>, String> {
+    choose(permissions, settings)?;
+    let Some(setting) = settings.iter().find(|setting| setting.is_mode) else { return Ok(None) };
+    Ok(setting.best(permissions).map(|at| setting.choices[at].id.as_str()))
+}
+
+impl Setting {
+    fn best(&self, permissions: Permissions) -> Option<usize> {
+        let first = |nature: Nature| self.choices.iter().position(|choice| choice.nature == nature);
+        let current = self.current.map(|at| (at, self.choices[at].nature));
+        if permissions == Permissions::Full {
+            // Everything is permitted when it asks; a mode without tools would be in its way.
+            return match current {
+                Some((at, Nature::Restricted)) if self.is_mode => first(Nature::Asking).or(first(Nature::Unknown)).or(Some(at)),
+                Some((at, _)) => Some(at),
+                None => first(Nature::Asking).or(first(Nature::Unknown)).or(Some(0)),
+            };
+        }
+        match current {
+            Some((at, Nature::Asking)) => Some(at),
+            // What is beside the mode stays as it is, unless it is known to be wrong.
+            Some((at, Nature::Unknown | Nature::Restricted)) if !self.is_mode => Some(at),
+            Some((at, Nature::Unknown)) => first(Nature::Asking).or(Some(at)),
+            Some((at, Nature::Restricted)) if permissions == Permissions::Read => first(Nature::Asking).or(Some(at)),
+            _ => first(Nature::Asking).or(first(Nature::Unknown)).or(first(Nature::Restricted)),
+        }
+    }
+
+    fn change(&self, at: usize) -> Change {
+        let id = &self.choices[at].id;
+        let (method, params) = match &self.by {
+            By::Mode => ("session/set_mode", json!({ "modeId": id })),
+            By::Select(config) => ("session/set_config_option", json!({ "configId": config, "value": id })),
+            By::Switch(config) => ("session/set_config_option", json!({ "configId": config, "type": "boolean", "value": id == "true" })),
+        };
+        Change { method, params }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modes(current: &str, all: &[(&str, &str, &str)]) -> Value {
+        let list: Vec<Value> = all.iter().map(|(id, name, description)| json!({"id": id, "name": name, "description": description})).collect();
+        json!({"modes": {"currentModeId": current, "availableModes": list}})
+    }
+
+    fn chosen(permissions: Permissions, result: &Value) -> Result<Option<String>, String> {
+        let changes = choose(permissions, &settings(result))?;
+        Ok(changes.first().map(|change| change.params["modeId"].as_str().or(change.params["value"].as_str()).expect("an id").to_owned()))
+    }
+
+    #[test]
+    fn modes_of_known_agents_have_their_nature() {
+        for (id, name, description) in [
+            ("yolo", "YOLO", ""),
+            ("bypassPermissions", "Bypass Permissions", ""),
+            ("acceptEdits", "Accept Edits", ""),
+            ("autoEdit", "Auto Edit", "Auto-approve edit tools"),
+            ("auto-edit", "Auto Edit", ""),
+            ("auto", "Default", "Edits and runs commands in the workspace"),
+            ("full-access", "Full Access", ""),
+            ("smart_approve", "smart_approve", ""),
+            ("https://agentclientprotocol.com/protocol/session-modes#autopilot", "Autopilot", ""),
+            ("dontAsk", "Don't Ask", ""),
+            ("code", "Code", "Write and modify code with full tool access"),
+            ("run", "Run", "Executes commands without asking"),
+            ("x", "Never ask", ""),
+        ] {
+            assert_eq!(nature(id, name, description), Nature::Unasking, "{id}");
+        }
+        for (id, name, description) in [
+            ("default", "Default", "Prompts for approval"),
+            ("approve", "approve", ""),
+            ("ask", "Ask", "Request permission before making any changes"),
+            ("read-only", "Read Only", "Reads files; approval required to edit files or run commands"),
+            ("manual", "Manual", ""),
+        ] {
+            assert_eq!(nature(id, name, description), Nature::Asking, "{id}");
+        }
+        for id in ["plan", "architect", "chat", "planMode"] {
+            assert_eq!(nature(id, id, ""), Nature::Restricted, "{id}");
+        }
+        for id in ["build", "agent", "https://agentclientprotocol.com/protocol/session-modes#agent", "code"] {
+            assert_eq!(nature(id, id, ""), Nature::Unknown, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_asks_is_kept_or_chosen() {
+        use Permissions::{Edit, Full, Read};
+        let gemini =
+            |current| modes(current, &[("default", "Default", ""), ("autoEdit", "Auto Edit", ""), ("yolo", "YOLO", ""), ("plan", "Plan", "")]);
+        for permissions in [Read, Edit] {
+            assert_eq!(chosen(permissions, &gemini("default")), Ok(None));
+            for current in ["autoEdit", "yolo", "no such mode"] {
+                assert_eq!(chosen(permissions, &gemini(current)).as_ref().map(Option::as_deref), Ok(Some("default")), "{current}");
+            }
+        }
+        assert_eq!(chosen(Full, &gemini("yolo")), Ok(None));
+        assert_eq!(chosen(Full, &gemini("plan")).as_ref().map(Option::as_deref), Ok(Some("default")));
+        let opencode = modes("build", &[("build", "build", ""), ("plan", "plan", "")]);
+        assert_eq!((chosen(Read, &opencode), chosen(Edit, &opencode)), (Ok(None), Ok(None)));
+        let documented = modes(
+            "code",
+            &[
+                ("ask", "Ask", "Request permission before making any changes"),
+                ("architect", "Architect", ""),
+                ("code", "Code", "Write and modify code with full tool access"),
+            ],
+        );
+        assert_eq!(chosen(Edit, &documented).as_ref().map(Option::as_deref), Ok(Some("ask")));
+        assert_eq!((chosen(Edit, &json!({})), chosen(Edit, &json!({"modes": null, "configOptions": null}))), (Ok(None), Ok(None)));
+    }
+
+    #[test]
+    fn an_agent_without_a_mode_that_asks_is_refused_unless_everything_is_permitted() {
+        let reckless = modes("yolo", &[("yolo", "YOLO", ""), ("auto", "Auto", "")]);
+        assert!(chosen(Permissions::Edit, &reckless).is_err_and(|why| why.contains("yolo, auto")));
+        assert_eq!(chosen(Permissions::Full, &reckless), Ok(None));
+        let with_plan = modes("yolo", &[("yolo", "YOLO", ""), ("plan", "Plan", "")]);
+        assert_eq!(chosen(Permissions::Read, &with_plan).as_ref().map(Option::as_deref), Ok(Some("plan")));
+    }
+
+    #[test]
+    fn options_are_modes_too() {
+        let select = |id: &str, category: Option<&str>, current: &str, options: Value| json!({"id": id, "name": id, "category": category, "type": "select", "currentValue": current, "options": options});
+        let values = json!([{"value": "auto", "name": "Auto"}, {"value": "ask", "name": "Ask"}]);
+        let result = json!({"configOptions": [select("mode", Some("mode"), "auto", values.clone())]});
+        let changes = choose(Permissions::Edit, &settings(&result)).expect("one asks");
+        assert_eq!(changes, [Change { method: "session/set_config_option", params: json!({"configId": "mode", "value": "ask"}) }]);
+        // In groups, and beside the mode.
+        let grouped = json!([{"group": "g", "name": "G", "options": values}]);
+        let result = json!({"configOptions": [select("approval_policy", None, "auto", grouped)]});
+        assert_eq!(chosen(Permissions::Edit, &result).as_ref().map(Option::as_deref), Ok(Some("ask")));
+        // A model's name is nobody's permission.
+        let model = json!({"configOptions": [select("model", Some("model"), "auto", json!([{"value": "auto", "name": "Auto"}]))]});
+        assert_eq!(chosen(Permissions::Edit, &model), Ok(None));
+        let switch = |on: bool| json!({"configOptions": [{"id": "auto_approve", "name": "Auto-approve", "type": "boolean", "currentValue": on}]});
+        let changes = choose(Permissions::Read, &settings(&switch(true))).expect("it can be turned off");
+        assert_eq!(changes[0].params, json!({"configId": "auto_approve", "type": "boolean", "value": false}));
+        assert_eq!(choose(Permissions::Read, &settings(&switch(false))), Ok(Vec::new()));
+        assert_eq!(choose(Permissions::Full, &settings(&switch(true))), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn garbage_in_the_lists_is_passed_over() {
+        for result in [
+            json!({"modes": {"availableModes": "x"}}),
+            json!({"modes": {"availableModes": [1, {"id": 2}, {}]}}),
+            json!({"modes": [], "configOptions": {}}),
+            json!({"configOptions": [1, {"id": "mode"}, {"id": "mode", "options": 3}, {"id": "mode", "options": [[1]]}]}),
+        ] {
+            assert_eq!(choose(Permissions::Edit, &settings(&result)), Ok(Vec::new()), "{result}");
+        }
+    }
+}
