@@ -54,7 +54,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, m
             "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent (search for it where tools are not all listed). It returns when the answer is there. \
              If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
              - You cannot go on: call stop_work with what is done, what is not, and what you need. Then end.\n\
-             - list_chats shows who else works for your parent; send_message to=NAME reaches one of them.\n\
+             - list_chats shows who else works for your parent; send_chat_message to=NAME reaches one of them.\n\
              - Tell how far you are with update_subagent_status (status running), and report at the end \
              (status success, partial_success or failed, with summary and deliverables).\n"
                 .to_owned()

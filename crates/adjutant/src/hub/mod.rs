@@ -221,6 +221,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::drop_credentials(Arc::clone(&hub)));
     loops.spawn(work::index(Arc::clone(&hub)));
     loops.spawn(webhooks::deliver(Arc::clone(&hub)));
+    loops.spawn(versions::ask_unknown(Arc::clone(&hub)));
 
     let (mut socket, listener, renewed) = Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());

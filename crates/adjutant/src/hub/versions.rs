@@ -1,5 +1,6 @@
 //! What programs say that their versions are. They are asked once: what they said holds for as long
-//! as the program's file stays the same, also for the next hub (a file of the home keeps it). A program
+//! as the program's file stays the same, also for the next hub (a file of the home keeps it). A list of
+//! agents says what is known and waits for nothing: [`ask_unknown`] asks for the rest. A program
 //! that its preset holds to a version is not started before that is known, or cannot be found out.
 
 use super::router::Shared;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// How long a program may take to say its version: some need seconds to start.
@@ -35,6 +37,9 @@ struct Known {
     stamp: Stamp,
     /// `None`: it was asked and did not say; only its start takes that for an answer.
     said: Option<String>,
+    /// Why it did not say.
+    #[serde(skip)]
+    problem: Option<String>,
 }
 
 /// The versions that are known.
@@ -46,11 +51,20 @@ pub(super) struct Versions {
     known: Mutex<Option<BTreeMap<PathBuf, Known>>>,
     /// Held while programs are asked, so that each is asked once.
     asking: tokio::sync::Mutex<()>,
+    /// Programs that are to be asked when there is time; at most [`KEPT_MAX`].
+    wanted: Mutex<BTreeMap<PathBuf, Asking>>,
+    is_wanted: Notify,
 }
 
 impl Versions {
     pub(super) fn new(home: &Home) -> Self {
-        Self { path: home.versions(), known: Mutex::new(None), asking: tokio::sync::Mutex::new(()) }
+        Self {
+            path: home.versions(),
+            known: Mutex::new(None),
+            asking: tokio::sync::Mutex::new(()),
+            wanted: Mutex::default(),
+            is_wanted: Notify::new(),
+        }
     }
 
     /// Says why an attempt's program must not be started: it is older than its preset allows. Asks it
@@ -68,6 +82,25 @@ impl Versions {
             tracing::info!(program = %program.display(), "it does not say its version, and is started all the same");
         }
         crate::ops::too_old(order, &said.ok()?)
+    }
+
+    /// Says what is known of these programs, and has the others asked. `None`: it is being asked.
+    fn known_or_wanted(&self, asking: Vec<Asking>) -> BTreeMap<PathBuf, Option<VersionSaid>> {
+        let mut found = BTreeMap::new();
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        for asking in asking {
+            let program = asking.program.clone();
+            let known = self.known_of(&program).map(|Known { said, problem, .. }| said.ok_or_else(|| problem.unwrap_or_default()));
+            // Who did not say it may say it now.
+            if !matches!(known, Some(Ok(_))) && wanted.len() < KEPT_MAX {
+                wanted.insert(program.clone(), asking);
+            }
+            found.insert(program, known);
+        }
+        if !wanted.is_empty() {
+            self.is_wanted.notify_one();
+        }
+        found
     }
 
     /// Finds out what each of these programs says, asking those side by side that have not said it.
@@ -94,7 +127,7 @@ impl Versions {
             let Ok((program, stamp, said)) = done else { continue };
             // Of a file that was changed meanwhile nobody knows which of the two has spoken.
             if let Some(stamp) = stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)) {
-                news.push((program.clone(), Known { stamp, said: said.as_ref().ok().cloned() }));
+                news.push((program.clone(), Known { stamp, said: said.as_ref().ok().cloned(), problem: said.as_ref().err().cloned() }));
             }
             found.insert(program, said);
         }
@@ -148,12 +181,26 @@ impl Versions {
     }
 }
 
-/// Lists the agents with their programs' versions.
+/// Asks programs for their versions whenever a list has shown some without.
+pub(super) async fn ask_unknown(hub: Shared) {
+    loop {
+        hub.versions.is_wanted.notified().await;
+        let wanted = std::mem::take(&mut *hub.versions.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+        hub.versions.of(wanted.into_values().collect()).await;
+    }
+}
+
+/// Lists the agents with the versions that are known.
 pub(super) async fn list_agents(hub: &Shared, who: &Principal, call: &ListAgents) -> Result<AgentList, OpError> {
     let (mut list, asking) = hub.ops.list_agents(who, call)?;
-    if !asking.is_empty() {
-        crate::ops::tell_versions(&mut list, &hub.versions.of(asking).await);
+    if asking.is_empty() {
+        return Ok(list);
     }
+    let awaited = call.await_version_of.as_ref().and_then(|name| list.agents.iter().find(|agent| agent.name == *name)?.program.clone());
+    let (awaited, others): (Vec<_>, Vec<_>) = asking.into_iter().partition(|asking| asking.program.to_str() == awaited.as_deref());
+    let mut said = hub.versions.known_or_wanted(others);
+    said.extend(hub.versions.of(awaited).await.into_iter().map(|(program, said)| (program, Some(said))));
+    crate::ops::tell_versions(&mut list, &said);
     Ok(list)
 }
 

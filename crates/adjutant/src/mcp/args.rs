@@ -96,12 +96,8 @@ impl Param {
             Kind::Bool => json!({"type": "boolean"}),
             Kind::Word(words) => json!({"type": "string", "enum": words}),
             Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            Kind::Answers => json!({"type": "array", "items": {"type": "object", "properties": {
-                "message_id": {"type": "string"}, "answer": {"type": "string"}, "decision": {"type": "string", "enum": DECISIONS},
-                "reason": {"type": "string"}}, "required": ["message_id"]}}),
-            Kind::Changes => json!({"type": "object", "properties": {"prompt": {"type": "string"}, "agent": {"type": "string"},
-                "cwd": {"type": "string"}, "priority": {"type": "string"}}}),
-            Kind::Questions => json!({"type": "array", "items": {"type": "object"}}),
+            Kind::Answers | Kind::Questions => json!({"type": "array", "items": {"type": "object"}}),
+            Kind::Changes => json!({"type": "object"}),
         };
         if !self.about.is_empty() {
             schema["description"] = json!(self.about);

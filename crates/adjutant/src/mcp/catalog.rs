@@ -3,7 +3,7 @@
 //!
 //! The two lists depend on the role alone, never on a connection or on state. Descriptions begin
 //! with when to use the tool and end with what comes next. Budgets in tokens (o200k) over names,
-//! descriptions and arguments: parent 1,800, worker 1,200, with room for tools to come.
+//! descriptions and arguments, with the JSON that clients put around them: parent 1,800, worker 1,200.
 
 use super::args::{Args, DECISIONS, Kind, Listing, Param, input_schema};
 use super::caller::Caller;
@@ -73,12 +73,12 @@ const CHAT_ID: Param = Param::new("chat_id", Kind::Integer).original("chatId");
 const START_CHAT: ToolRow = ToolRow {
     name: "start_chat",
     title: "Start a chat",
-    about: "Use to open a lasting conversation that others can join. An agent among the participants answers every message.",
+    about: "Opens a lasting conversation that others can join. An agent among the participants answers every message.",
     params: &[
         Param::new("title", Kind::Text).required(),
         Param::new("participants", Kind::Texts).about("Agents, runs, person, parent"),
         Param::new("template", Kind::Text).about("review, debugging, planning"),
-        Param::new("branch_from", Kind::Text).about("Goes on from chat or message: 3, 3.17"),
+        Param::new("branch_from", Kind::Text).about("Chat or message: 3, 3.17"),
         Param::new("private", Kind::Bool).compat_only(),
         LABEL,
     ],
@@ -96,7 +96,7 @@ const LIST_CHATS: ToolRow = ToolRow {
     params: &[
         Param::new("query", Kind::Text),
         Param::new("status", Kind::Word(&["active", "archived", "all"])),
-        Param::new("limit", Kind::Integer),
+        Param::new("limit", Kind::Integer).compat_only(),
         Param::new("wait_s", Kind::Integer).compat_only(),
         LABEL,
     ],
@@ -111,7 +111,7 @@ const SHOW_CHAT: ToolRow = ToolRow {
     name: "show_chat",
     title: "Read a chat",
     about: "Use to read a chat's newest messages, or those after one; with wait_s it waits for news.",
-    params: &[CHAT_ID.required(), Param::new("after", Kind::Integer), Param::new("limit", Kind::Integer), WAIT, LABEL],
+    params: &[CHAT_ID.required(), Param::new("after", Kind::Integer), Param::new("limit", Kind::Integer).compat_only(), WAIT, LABEL],
     actions: &[Action::ReadChat],
     effect: Effect::WritesOnce,
     core: false,
@@ -120,7 +120,7 @@ const SHOW_CHAT: ToolRow = ToolRow {
 };
 
 const SEND_MESSAGE: ToolRow = ToolRow {
-    name: "send_message",
+    name: "send_chat_message",
     title: "Send a message",
     about: "Use to say something in a chat, or to one agent, run, person or the parent; @name addresses somebody. Returns the answers of agents that answer it.",
     params: &[
@@ -134,7 +134,7 @@ const SEND_MESSAGE: ToolRow = ToolRow {
         Param::new("expect", Kind::Integer).about("Version that key must be at"),
         Param::new("archive", Kind::Bool).compat_only().about("Puts the chat away, or takes it back; for parents"),
         WAIT,
-        KEY,
+        KEY.compat_only(),
         LABEL,
         Param::new("include_history", Kind::Bool).original("includeHistory").compat_only().about("Always true"),
         Param::new("model", Kind::Text).compat_only().about("Not taken: the agent's configuration says it"),
@@ -153,32 +153,82 @@ const SEND_MESSAGE: ToolRow = ToolRow {
     run: |server, caller, args| Box::pin(chats::send_message(server, caller, args)),
 };
 
+/// The chats as a worker's list has them: it is told less about them, and can do the same.
+const START_CHAT_OF_WORKER: ToolRow = ToolRow {
+    about: "Opens a lasting conversation. An agent among the participants answers every message.",
+    params: &[
+        Param::new("title", Kind::Text).required(),
+        Param::new("participants", Kind::Texts),
+        Param::new("template", Kind::Text).compat_only(),
+        Param::new("branch_from", Kind::Text).compat_only(),
+        Param::new("private", Kind::Bool).compat_only(),
+        LABEL,
+    ],
+    ..START_CHAT
+};
+
+const LIST_CHATS_OF_WORKER: ToolRow = ToolRow {
+    about: "Finds chats, what is unread, and the runs of your team; with query, what was said.",
+    params: &[
+        Param::new("query", Kind::Text),
+        Param::new("status", Kind::Word(&["active", "archived", "all"])).compat_only(),
+        Param::new("limit", Kind::Integer).compat_only(),
+        Param::new("wait_s", Kind::Integer).compat_only(),
+        LABEL,
+    ],
+    ..LIST_CHATS
+};
+
+const SHOW_CHAT_OF_WORKER: ToolRow = ToolRow { about: "Reads a chat's newest messages, or those after one; wait_s waits for news.", ..SHOW_CHAT };
+
+const SEND_MESSAGE_OF_WORKER: ToolRow = ToolRow {
+    about: "Says something in a chat, or to one agent, run, person or your parent; returns the answers of agents.",
+    params: &[
+        CHAT_ID,
+        Param::new("to", Kind::Texts).about("Names; or board: notes by key"),
+        Param::new("message", Kind::Text).also(&["prompt"]),
+        Param::new("reply_to", Kind::Text).compat_only(),
+        Param::new("edit_of", Kind::Text).compat_only().about("Number of a message of yours"),
+        Param::new("pin", Kind::Bool).compat_only(),
+        Param::new("key", Kind::Text),
+        Param::new("expect", Kind::Integer).about("Version that key must be at"),
+        Param::new("archive", Kind::Bool).compat_only().about("Puts the chat away, or takes it back; for parents"),
+        WAIT,
+        KEY.compat_only(),
+        LABEL,
+        Param::new("include_history", Kind::Bool).original("includeHistory").compat_only().about("Always true"),
+        Param::new("model", Kind::Text).compat_only().about("Not taken: the agent's configuration says it"),
+    ],
+    ..SEND_MESSAGE
+};
+
 /// The tools of a parent.
 pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "run_subagent",
         title: "Start a sub-agent",
-        about: "Use to hand a task to another coding agent, which works on it in the background. It sees nothing of this conversation, so the prompt must stand alone. Start all independent tasks first, then call wait_for_subagents.",
+        about: "Use to hand a task to another coding agent, which works in the background. It sees nothing of this conversation, so the prompt must stand alone. Start all independent tasks first, then call wait_for_subagents.",
         params: &[
-            Param::new("agent", Kind::Text).required().about("From list_agents"),
+            Param::new("agent", Kind::Text).required().about("From list_coding_agents"),
             Param::new("prompt", Kind::Text).original("input").required(),
             Param::new("cwd", Kind::Text).about("Default: this project"),
-            Param::new("name", Kind::Text).about("Short name for the run"),
+            Param::new("name", Kind::Text).about("Of the run"),
             Param::new("timeout_s", Kind::Integer).about("Limit on active time"),
-            Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about("What it may do unasked; default: the agent's"),
+            Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about("What it may do unasked"),
             Param::new("criteria", Kind::Text).about("What success means"),
-            Param::new("accept", Kind::Texts).about("Command (argv) that checks the work at the end"),
-            WAIT.about("Wait this long for its first question or end; default 0"),
-            KEY,
+            Param::new("accept", Kind::Texts).about("Command (argv) that checks the work"),
+            WAIT.about("For its first question or end; default 0"),
+            KEY.compat_only(),
         ],
         actions: &[Action::Dispatch],
         effect: Effect::Adds,
         core: true,
         output: &[
             ("run_id", "string", true),
-            ("runId", "string", true),
             ("name", "string", true),
             ("status", "string", true),
+            ("pending", "array", false),
+            ("hint", "string", false),
             ("next", "string", true),
         ],
         run: |server, caller, args| Box::pin(parent::run_subagent(server, caller, args)),
@@ -189,8 +239,7 @@ pub const PARENT: [ToolRow; 13] = [
         about: "Use after starting runs, instead of polling: returns when a run asks something, goes silent, stops or finishes. Without run_ids it covers all live runs. Answer questions with reply_subagent, then call this again with its cursor.",
         params: &[
             Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
-            Param::new("until", Kind::Word(&["attention", "any", "all"]))
-                .about("attention (default): a question, an end, a silent run. any, all: ends"),
+            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): a question, an end, silence"),
             Param::new("cursor", Kind::Text).about("From the last wait"),
             WAIT,
         ],
@@ -199,10 +248,10 @@ pub const PARENT: [ToolRow; 13] = [
         core: true,
         output: &[
             ("outcome", "string", true),
-            ("needs", "array", true),
-            ("stopped", "array", true),
-            ("ended", "array", true),
-            ("working", "array", true),
+            ("needs", "array", false),
+            ("stopped", "array", false),
+            ("ended", "array", false),
+            ("working", "array", false),
             ("cursor", "string", true),
             ("next", "string", true),
         ],
@@ -211,7 +260,7 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "check_subagent_status",
         title: "Look at sub-agents",
-        about: "Use for the details of one run: state, result, times, open questions. Without run_id: a line for each run. To wait for a change call wait_for_subagents.",
+        about: "Use for the details of one run: state, result, times, open questions. Without run_id: a line for each run. To wait call wait_for_subagents.",
         params: &[
             RUN,
             Param::new("history", Kind::Bool).compat_only().about("Its events, oldest first: signals, requests, stops"),
@@ -232,12 +281,12 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "get_subagent_logs",
         title: "Read a sub-agent's log",
-        about: "Use to see what a run's agent has said. Returns the last part, or what follows `after`. To page on pass the returned `next_after`.",
+        about: "Use to see what a run's agent said: the last part, or what follows `after` (the `next_after` returned before).",
         params: &[
             RUN.required(),
             Param::new("after", Kind::Integer),
             Param::new("grep", Kind::Text).about("Only lines with this text"),
-            Param::new("max_chars", Kind::Integer).about("Default 6000"),
+            Param::new("max_chars", Kind::Integer),
         ],
         actions: &[Action::Logs],
         effect: Effect::Reads,
@@ -256,7 +305,7 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "get_pending_questions",
         title: "List open questions",
-        about: "Use to see what needs you: what your runs ask or want approved, oldest first, stopped runs, messages. With message_id: that one in full. Answer with reply_subagent.",
+        about: "Use to see what needs you: questions and approvals, oldest first, stopped runs, messages. With message_id: that one in full. Answer with reply_subagent.",
         params: &[RUN, MESSAGE_ID, Param::new("after", Kind::Text).compat_only()],
         actions: &[Action::ListRequests, Action::ReadAnswer],
         effect: Effect::Reads,
@@ -265,7 +314,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("questions", "array", true),
             ("runs", "array", false),
             ("mentions", "array", false),
-            ("more", "integer", true),
+            ("more", "integer", false),
             ("next", "string", true),
         ],
         run: |server, caller, args| Box::pin(parent::get_pending_questions(server, caller, args)),
@@ -273,15 +322,15 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "reply_subagent",
         title: "Answer a sub-agent",
-        about: "Use to answer a question, or decide an approval or delegation, as soon as you can: the run is waiting. Each takes one answer; give several at once in answers. Then call wait_for_subagents again.",
+        about: "Use to answer a question, or decide an approval or delegation, at once: the run is waiting. Each takes one answer. Then call wait_for_subagents again.",
         params: &[
             RUN,
-            MESSAGE_ID.about("Such as Q12; not needed if the run has one open question"),
-            Param::new("answer", Kind::Text).also(&["message"]).about("To a question"),
-            Param::new("decision", Kind::Word(DECISIONS)).about("About an approval or delegation"),
+            MESSAGE_ID.about("Such as Q12; not needed if run_id has one open question"),
+            Param::new("answer", Kind::Text).also(&["message"]),
+            Param::new("decision", Kind::Word(DECISIONS)),
             Param::new("reason", Kind::Text).about("Needed to deny"),
-            Param::new("changes", Kind::Changes).about("Approve a delegation otherwise than asked"),
-            Param::new("answers", Kind::Answers),
+            Param::new("changes", Kind::Changes).about("Approve a delegation with another prompt, agent, cwd or priority"),
+            Param::new("answers", Kind::Answers).about("Several: {message_id, answer or decision, reason}"),
         ],
         actions: &[Action::Answer],
         effect: Effect::WritesOnce,
@@ -298,13 +347,13 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "steer_subagent",
         title: "Steer a sub-agent",
-        about: "Use to change a run's course: message tells its agent something, stop and resume (text: how its blocker was resolved) halt it and go on, cancel ends it, retry starts an ended one anew. Then call wait_for_subagents.",
+        about: "Use to change a run's course: message tells its agent something, stop halts it, resume goes on (text: how its blocker was resolved), cancel ends it, retry starts an ended one anew. Then call wait_for_subagents.",
         params: &[
             RUN.required(),
             Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),
-            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, the resolution, the reason, or a new prompt"),
-            Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"])).about("For resume after an error"),
-            Param::new("next_step", Kind::Text).about("For resume"),
+            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("Message, resolution, reason or new prompt"),
+            Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"])).about("Resume after an error"),
+            Param::new("next_step", Kind::Text),
         ],
         actions: &[Action::Message, Action::Pause, Action::Resume, Action::Cancel, Action::Retry],
         effect: Effect::Ends,
@@ -315,7 +364,7 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "update_subagent_status",
         title: "Annotate a sub-agent",
-        about: "Use to record your verdict on a run, for instance after checking its work. It is a remark: it never ends or revives a run. To end one call steer_subagent.",
+        about: "Use to record your verdict on a run after checking its work: a remark, which never ends or revives it.",
         params: &[RUN.required(), STATUS, Param::new("summary", Kind::Text)],
         actions: &[Action::Annotate],
         effect: Effect::WritesOnce,
@@ -324,14 +373,14 @@ pub const PARENT: [ToolRow; 13] = [
         run: |server, caller, args| Box::pin(parent::update_subagent_status(server, caller, args)),
     },
     ToolRow {
-        name: "list_agents",
-        title: "List agents",
-        about: "Use before the first run_subagent to see which agents there are and what each is for. Pass a name to run_subagent as agent.",
+        name: "list_coding_agents",
+        title: "List coding agents",
+        about: "Use before the first run_subagent to see which agents there are and what each is for.",
         params: &[],
         actions: &[Action::ListAgents],
         effect: Effect::Reads,
-        core: false,
-        output: &[("agents", "array", true), ("warnings", "array", true), ("next", "string", true)],
+        core: true,
+        output: &[("agents", "array", true), ("versions_pending", "array", false), ("warnings", "array", false), ("next", "string", true)],
         run: |server, caller, args| Box::pin(parent::list_agents(server, caller, args)),
     },
     START_CHAT,
@@ -345,15 +394,15 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "ask_parent",
         title: "Ask the parent",
-        about: "Use when you need a decision or a fact that only your parent has. Waits for the answer and returns it. If it returns pending, call check_answer with its message_id.",
+        about: "Use when you need a decision or a fact that only your parent has. Returns the answer; if pending, call check_answer with its message_id.",
         params: &[
             Param::new("question", Kind::Text),
-            Param::new("questions", Kind::Questions).about("Several: {question, options}"),
-            Param::new("context", Kind::Text).about("What you know and have tried"),
+            Param::new("questions", Kind::Questions).about("{question, options}"),
+            Param::new("context", Kind::Text),
             Param::new("options", Kind::Texts),
-            Param::new("default", Kind::Text).about("Counts as the answer if none comes in time"),
+            Param::new("default", Kind::Text).about("Counts if no answer comes"),
             Param::new("expires_s", Kind::Integer).compat_only(),
-            Param::new("blocking", Kind::Bool).about("false: you can go on without it for now"),
+            Param::new("blocking", Kind::Bool).about("false: go on meanwhile"),
             Param::new("question_id", Kind::Text).compat_only().about("What you call it"),
             Param::new("reason", Kind::Text).compat_only(),
             Param::new("blocked_at", Kind::Text).compat_only(),
@@ -380,17 +429,17 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "request_approval",
         title: "Ask for approval",
-        about: "Use before anything destructive, costly or outward. Waits for the decision: go on only when approved, and only with what you showed. If it returns pending, call check_answer.",
+        about: "Use before anything destructive, costly or outward. Go on only when approved, with exactly what you showed; if pending, call check_answer.",
         params: &[
             Param::new("action", Kind::Text).required(),
-            Param::new("preview", Kind::Text).about("Exactly what: command, diff, text"),
+            Param::new("preview", Kind::Text).about("Command, diff, text"),
             Param::new("risk", Kind::Text),
             Param::new("context", Kind::Text).compat_only(),
             Param::new("blocking", Kind::Bool).compat_only(),
-            Param::new("options", Kind::Texts),
+            Param::new("options", Kind::Texts).compat_only(),
             Param::new("default", Kind::Word(DECISIONS)).compat_only(),
             Param::new("expires_s", Kind::Integer).compat_only(),
-            WAIT,
+            WAIT.compat_only(),
             KEY.compat_only(),
             OWN_RUN,
         ],
@@ -411,19 +460,19 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "delegate_work",
         title: "Delegate",
-        about: "Use to hand a separate task to another agent, if your parent approves. Waits for that; with blocks_current_work for the result. If it returns pending, call check_answer.",
+        about: "Use to hand a separate task to another agent, if your parent approves; with blocks_current_work it waits for the result. If pending, call check_answer.",
         params: &[
             Param::new("new_task_description", Kind::Text).also(&["task", "prompt"]).required().about("Must stand alone"),
             Param::new("independence", Kind::Word(&["can_proceed_parallel", "blocks_current_work", "optional"])),
             Param::new("context_required", Kind::Text),
-            Param::new("coordination", Kind::Text),
+            Param::new("coordination", Kind::Text).compat_only(),
             Param::new("reason", Kind::Text).original("delegation_reason"),
-            Param::new("agent", Kind::Text).about("Default: yours"),
+            Param::new("agent", Kind::Text),
             Param::new("directory", Kind::Text).also(&["cwd"]),
             Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
             Param::new("estimated_duration", Kind::Text).compat_only(),
             Param::new("expires_s", Kind::Integer).compat_only(),
-            WAIT,
+            WAIT.compat_only(),
             KEY.compat_only(),
             OWN_RUN,
         ],
@@ -447,7 +496,7 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "check_answer",
         title: "Get an answer",
-        about: "Use to get the answer to an earlier question or request; waits until it is there. Answers stay readable. If it stalls, go on with your best assumption or check again later.",
+        about: "Waits for the answer to an earlier question or request. If it stalls, go on with your best assumption or check again later.",
         params: &[MESSAGE_ID.required(), WAIT, OWN_RUN],
         actions: &[Action::ReadAnswer],
         effect: Effect::WritesOnce,
@@ -477,11 +526,11 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "stop_work",
         title: "Stop",
-        about: "Use when you cannot go on: says why and leaves a checkpoint, from which you are started again once it is resolved. Then end your turn.",
+        about: "Use when you cannot go on: leaves a checkpoint, from which you are started again. Then end your turn.",
         params: &[
             Param::new("stop_reason", Kind::Word(&["blocker", "error", "completion"])).required(),
             Param::new("details", Kind::Text).required(),
-            Param::new("blocker_type", Kind::Text).about("missing_info, external_dependency, error or resource_limit"),
+            Param::new("blocker_type", Kind::Text),
             Param::new("completed_work", Kind::Text).also(&["completed"]),
             Param::new("blocked_work", Kind::Text).also(&["blocked"]),
             Param::new("state_snapshot", Kind::Text).also(&["state"]),
@@ -498,17 +547,17 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "update_subagent_status",
         title: "Report",
-        about: "Use to report progress (running, with percent, eta or summary) and once at the end your result, with a summary and the files you made. The report is checked. After it end your turn.",
+        about: "Use to report progress (running, with percent, eta, summary) and at the end your result, with summary and deliverables. It is checked. Then end your turn.",
         params: &[
             STATUS,
             Param::new("summary", Kind::Text).also(&["note"]),
             Param::new("percent", Kind::Integer),
             Param::new("eta", Kind::Text),
-            Param::new("deliverables", Kind::Texts).about("Paths"),
+            Param::new("deliverables", Kind::Texts),
             Param::new("metrics_achieved", Kind::Text).also(&["tests"]),
             Param::new("issues_encountered", Kind::Text),
             Param::new("recommendations", Kind::Text).also(&["next_steps"]),
-            Param::new("total_duration", Kind::Text),
+            Param::new("total_duration", Kind::Text).compat_only(),
             OWN_RUN,
         ],
         actions: &[Action::Report],
@@ -517,10 +566,10 @@ pub const WORKER: [ToolRow; 11] = [
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
         run: |server, caller, args| Box::pin(worker::update_subagent_status(server, caller, args)),
     },
-    START_CHAT,
-    LIST_CHATS,
-    SHOW_CHAT,
-    SEND_MESSAGE,
+    START_CHAT_OF_WORKER,
+    LIST_CHATS_OF_WORKER,
+    SHOW_CHAT_OF_WORKER,
+    SEND_MESSAGE_OF_WORKER,
 ];
 
 /// Tools that a role can call always, listed only under `--compat`: a worker's other tools bring
@@ -528,7 +577,7 @@ pub const WORKER: [ToolRow; 11] = [
 pub const UNLISTED: [(Role, &str); 1] = [(Role::Worker, "check_subagent_status")];
 
 /// Other names that tools go by: accepted always, listed under `--compat`.
-pub const ALIASES: [(&str, &str); 10] = [
+pub const ALIASES: [(&str, &str); 12] = [
     ("check_status", "check_subagent_status"),
     ("check_message_status", "check_answer"),
     ("get_logs", "get_subagent_logs"),
@@ -536,9 +585,12 @@ pub const ALIASES: [(&str, &str); 10] = [
     ("start-chat", "start_chat"),
     ("list-chats", "list_chats"),
     ("show-chat", "show_chat"),
-    ("send-message", "send_message"),
-    ("ask_gemini", "send_message"),
-    ("ask-gemini", "send_message"),
+    ("send-message", "send_chat_message"),
+    ("ask_gemini", "send_chat_message"),
+    ("ask-gemini", "send_chat_message"),
+    // Their names until clients had tools of these names themselves.
+    ("list_agents", "list_coding_agents"),
+    ("send_message", "send_chat_message"),
 ];
 
 /// Arguments that the original protocol spells in another way for one tool, by the tool's listed name.
@@ -673,16 +725,18 @@ mod tests {
 
     const ROLES: [(Role, usize, usize); 2] = [(Role::Parent, 1_800, 14), (Role::Worker, 1_200, 10)];
 
+    /// As a client without additions of its own sends them; `tests/it/vendors/offered.rs` counts what real ones send.
     #[test]
     fn the_lists_keep_to_their_budgets() {
         let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");
         for (role, tokens_max, tools_max) in ROLES {
             let list = list(role, false, &[]);
             assert!(list.len() <= tools_max);
-            let visible: String = list
+            let sent: Vec<Value> = list
                 .iter()
-                .map(|tool| format!("{}\n{}\n{}\n", tool.name, tool.description.as_deref().unwrap_or_default(), tool.schema_as_json_value()))
+                .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema_as_json_value()}))
                 .collect();
+            let visible = json!(sent).to_string();
             let tokens = bpe.encode_ordinary(&visible).len();
             println!("{role:?}: {} tools, {tokens} of {tokens_max} tokens", list.len());
             assert!(tokens <= tokens_max, "{role:?}: {tokens} tokens");
@@ -725,7 +779,25 @@ mod tests {
     }
 
     #[test]
+    fn tools_of_the_first_steps_are_always_loaded() {
+        let loaded = |role| -> Vec<String> {
+            let is_loaded = |tool: &Tool| tool.meta.as_ref().is_some_and(|meta| meta.get("anthropic/alwaysLoad") == Some(&json!(true)));
+            list(role, false, &[]).into_iter().filter(is_loaded).map(|tool| tool.name.into_owned()).collect()
+        };
+        assert_eq!(loaded(Role::Parent), ["run_subagent", "wait_for_subagents", "reply_subagent", "list_coding_agents"]);
+        assert!(loaded(Role::Worker).contains(&"ask_parent".to_owned()));
+    }
+
+    #[test]
     fn other_names_lead_to_the_same_tools() {
+        for (role, old, new) in [
+            (Role::Parent, "list_agents", "list_coding_agents"),
+            (Role::Parent, "send_message", "send_chat_message"),
+            (Role::Worker, "send_message", "send_chat_message"),
+        ] {
+            assert_eq!(find(role, old).map(|row| row.name), Some(new));
+            assert!(list(role, false, &[]).iter().all(|tool| tool.name != old), "{old} is listed");
+        }
         assert_eq!(find(Role::Worker, "check_message_status").map(|row| row.name), Some("check_answer"));
         assert_eq!(find(Role::Parent, "run_subagent_constructor").map(|row| row.name), Some("run_subagent"));
         assert_eq!(find(Role::Parent, "run_subagent_").map(|row| row.name), None);

@@ -187,7 +187,7 @@ pub(super) async fn start_chat(server: &Server, _caller: &Caller, args: Args) ->
         "message": message,
     }))
     .line(format!("{message}; participants: {}", line(&names.join(", "), 1_000)));
-    done(shown.next(format!("send_message chat_id={}", chat.chat_id)))
+    done(shown.next(format!("send_chat_message chat_id={}", chat.chat_id)))
 }
 
 pub(super) async fn list_chats(server: &Server, caller: &Caller, args: Args) -> Ended {
@@ -211,9 +211,9 @@ pub(super) async fn list_chats(server: &Server, caller: &Caller, args: Args) -> 
     let unread = list.chats.iter().find(|chat| chat.mentioned).or_else(|| list.chats.iter().find(|chat| chat.unread > 0));
     match (unread, list.chats.first()) {
         (Some(chat), _) => done(shown.next(format!("show_chat chat_id={}", chat.chat_id))),
-        (None, Some(_)) => done(shown.next("show_chat or send_message with a chat_id; list_chats wait_s=… waits for a message to you")),
+        (None, Some(_)) => done(shown.next("show_chat or send_chat_message with a chat_id; list_chats wait_s=… waits for a message to you")),
         (None, None) if !list.team.is_empty() => {
-            done(shown.line("no chats yet").next("send_message to=NAME; list_chats wait_s=… waits for a message to you"))
+            done(shown.line("no chats yet").next("send_chat_message to=NAME; list_chats wait_s=… waits for a message to you"))
         }
         (None, None) => done(shown.line("no chats yet").next("start_chat title=…")),
     }
@@ -316,8 +316,8 @@ pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> E
         shown = shown.line(format!("{} earlier ones are unread: after={} shows them", unread_text(page.unread_before), page.read_to));
     }
     done(shown.next(match page.more {
-        0 if first > 1 && args.integer("after").is_none() => format!("send_message chat_id={id}; after=0 shows it from the beginning"),
-        0 => format!("send_message chat_id={id}, or show_chat after={} wait_s=… waits for news", page.cursor),
+        0 if first > 1 && args.integer("after").is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
+        0 => format!("send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for news", page.cursor),
         more => format!("show_chat chat_id={id} after={} for {more} more", page.cursor),
     }))
 }
@@ -401,7 +401,7 @@ async fn archive(server: &Server, args: &Args, archived: bool) -> Ended {
     let what = if archived { "archived" } else { "active again" };
     let shown = Shown::new(json!({"chat_id": chat.chat_id, "message_id": "", "seq": chat.last_seq, "status": chat.status}));
     let shown = shown.line(format!("chat {} {} is {what}", chat.chat_id, quoted(&chat.title, 200)));
-    done(shown.next(if archived { "list_chats status=archived still finds it" } else { "send_message or show_chat" }))
+    done(shown.next(if archived { "list_chats status=archived still finds it" } else { "send_chat_message or show_chat" }))
 }
 
 /// Refuses what the original tools could be told and ours cannot.

@@ -32,6 +32,8 @@ const MENTIONS_MAX: usize = 5;
 const WAITED_MAX: usize = 7;
 /// The word for the state of a run that can be resumed.
 const STOPPED: &str = "stopped";
+/// Most characters of a task in a list.
+const TASK_CHARS: usize = 80;
 const LOG_CHARS_DEFAULT: u64 = 6_000;
 const LOG_CHARS_MAX: u64 = 40_000;
 const WAIT_AGAIN: &str = "wait_for_subagents";
@@ -78,17 +80,19 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
         }
         server.will_tell(told_run(&run));
     }
-    let mut shown = Shown::new(show::run_full(&run)).with("runId", run.run_id.as_str());
-    if server.compat() {
-        shown = shown.with("agentName", run.agent.as_str());
-    }
-    shown = shown.line(format!("started {}, run_id {}", show::run_line(&run), line(&run.run_id, 60)));
+    let mut shown = if server.compat() {
+        Shown::new(show::run_full(&run)).with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str())
+    } else {
+        Shown::new(started(&run))
+    };
+    shown = shown.line(format!("started {}", show::run_line(&run)));
     if !run.shares_directory_with.is_empty() {
         let others = line(&run.shares_directory_with.join(", "), 300);
-        shown = shown.line(format!("it shares its directory with {others}: keep their files apart"));
+        shown = shown.with("shares_directory_with", others.as_str()).line(format!("it shares its directory with {others}: keep their files apart"));
     }
     if dispatch.criteria.is_none() && dispatch.accept.is_empty() {
-        shown = shown.line("hint: it has no criteria or accept, so nothing says what success means");
+        let hint = "no criteria or accept says what success is";
+        shown = shown.with("hint", hint).line(format!("hint: {hint}"));
     }
     shown = shown.lines(show::request_lines(&run));
     if !run.pending.is_empty() {
@@ -101,7 +105,20 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
     if is_stopped(&run) {
         return done(shown.lines(show::attention_line(&run)).next(resume_hint(&run)));
     }
-    done(shown.next("start what else is independent of it, then wait_for_subagents"))
+    done(shown.next("start other independent runs, then wait_for_subagents"))
+}
+
+/// What a start says of its run: its agent is the one that was asked for.
+fn started(run: &RunView) -> Value {
+    let mut data = show::run_brief(run, RESULT_CHARS);
+    if let Some(data) = data.as_object_mut() {
+        data.shift_remove("agent");
+        data.shift_remove("open_questions");
+        if !run.pending.is_empty() {
+            data.insert("pending".to_owned(), run.pending.iter().take(show::QUESTIONS_MAX).map(show::request_brief).collect());
+        }
+    }
+    data
 }
 
 /// Resolves a directory against the parent's own.
@@ -191,20 +208,28 @@ impl fmt::Display for Cursor {
 /// Shows what a wait found that began at a cursor: the first few in detail, the others by name.
 #[must_use]
 pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
-    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working, cursor: _ } = waited;
+    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working: underway, cursor: _ } = waited;
+    // Those that wait for an answer are in `needs`.
+    let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
+    let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
     let cursor = Cursor::after(from, waited).to_string();
     let (needs_told, stopped_told, ended_told, working_told) = (first(needs), first(stopped), first(ended), first(working));
     let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
     let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
     let brief = |runs: &[RunView]| runs.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>();
-    let mut shown = Shown::new(json!({
-        "outcome": outcome,
-        "needs": needs_told.iter().map(show::request_brief).collect::<Vec<_>>(),
-        "stopped": brief(stopped_told),
-        "ended": brief(ended_told),
-        "working": brief(working_told),
-        "cursor": cursor,
-    }));
+    let all = [
+        ("needs", needs_told.iter().map(show::request_brief).collect()),
+        ("stopped", brief(stopped_told)),
+        ("ended", brief(ended_told)),
+        ("working", brief(working_told)),
+    ];
+    let mut shown = Shown::new(json!({"outcome": outcome}));
+    for (name, told) in all {
+        if !told.is_empty() {
+            shown = shown.with(name, told);
+        }
+    }
+    shown = shown.with("cursor", cursor.as_str());
     shown = also(shown.lines(needs_told.iter().map(show::request_line)), "needs_more", "more questions", numbers);
     shown = also(shown.lines(stopped_told.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
     if *stopped_more > 0 {
@@ -223,7 +248,7 @@ pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
     let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
     // A stop that was told before comes after what has happened since.
-    let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && working.is_empty()));
+    let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && underway.is_empty()));
     let paused = ended_told.iter().find(|run| run.state == STOPPED);
     let next = match (outcome.as_str(), to_resume.or(paused)) {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
@@ -245,7 +270,7 @@ pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         _ if ended.is_empty() && working_told.iter().any(|run| run.overdue_since.is_some()) => {
             format!("look how far the overdue run is (check_subagent_status, get_subagent_logs); {again}")
         }
-        _ if working.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
+        _ if underway.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
         _ => format!("check what ended; for the others {again}"),
     };
     shown.next(next)
@@ -335,19 +360,25 @@ async fn metadata(server: &Server, run: &RunView) -> Result<Value, Refusal> {
     Ok(crate::view::metadata(run, &list.requests))
 }
 
+/// What a list of runs says of one.
+fn listed(run: &RunView) -> Value {
+    let mut data = show::run_brief(run, RESULT_CHARS_LISTED);
+    data["task"] = json!(cut(&run.task, TASK_CHARS));
+    data
+}
+
 async fn list_runs(server: &Server) -> Ended {
     let list = server.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
-    let mut shown =
-        Shown::new(json!({"runs": list.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(), "more": list.more}));
+    let mut shown = Shown::new(json!({"runs": list.runs.iter().map(listed).collect::<Vec<_>>()}));
     shown = shown.lines(list.runs.iter().map(|run| {
         let asks = if run.pending_total == 0 { String::new() } else { format!(", {}", count(run.pending_total, "open question", "open questions")) };
         format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
     }));
     if list.more > 0 {
-        shown = shown.line(format!("… {}", count(list.more, "older run", "older runs")));
+        shown = shown.with("more", list.more).line(format!("… {}", count(list.more, "older run", "older runs")));
     }
     if list.runs.is_empty() {
-        return done(shown.line("no runs yet").next("list_agents, then run_subagent"));
+        return done(shown.line("no runs yet").next("list_coding_agents, then run_subagent"));
     }
     let attention = server.client().call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?;
     let live = list.runs.iter().any(|run| run.outcome.is_none() && !is_stopped(run));
@@ -401,13 +432,18 @@ pub(super) async fn get_pending_questions(server: &Server, _caller: &Caller, arg
     let list = server.client().call(&call).await?;
     let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = &list;
     let brief = |run: &RunView| show::run_brief(run, RESULT_CHARS_LISTED);
-    let mut shown = Shown::new(json!({
-        "questions": requests.iter().map(show::request_brief).collect::<Vec<_>>(),
-        "more": requests_more,
-        "runs": runs.iter().map(brief).collect::<Vec<_>>(),
-        "runs_more": runs_more,
-    }))
-    .lines(requests.iter().map(show::request_line));
+    let question = |request: &RequestView| if server.compat() { show::request_full(request) } else { show::request_brief(request) };
+    let mut shown =
+        Shown::new(json!({"questions": requests.iter().map(question).collect::<Vec<_>>()})).lines(requests.iter().map(show::request_line));
+    if *requests_more > 0 {
+        shown = shown.with("more", *requests_more);
+    }
+    if !runs.is_empty() {
+        shown = shown.with("runs", runs.iter().map(brief).collect::<Vec<_>>());
+    }
+    if *runs_more > 0 {
+        shown = shown.with("runs_more", *runs_more);
+    }
     if let (Some(last), true) = (requests.last(), *requests_more > 0) {
         shown = shown.line(format!("… {requests_more} more questions: get_pending_questions after={}", line(&last.number, 24)));
     }
@@ -438,7 +474,7 @@ pub(super) async fn get_pending_questions(server: &Server, _caller: &Caller, arg
 
 async fn one_question(server: &Server, message_id: String) -> Ended {
     let request = server.client().call(&ReadRequest { message_id, wait_ms: 0 }).await?;
-    let mut data = show::request_brief(&request);
+    let mut data = show::request_full(&request);
     data["question"] = json!(request.question);
     if let Some(context) = &request.context {
         data["context"] = json!(context);
@@ -449,7 +485,9 @@ async fn one_question(server: &Server, message_id: String) -> Ended {
     if let Some(preview) = &request.preview {
         data["preview"] = json!(preview);
     }
-    let mut shown = Shown::new(json!({"questions": [data], "more": 0})).line(show::request_line(&request));
+    let (id, asked, expires) = (line(&request.message_id, 60), line(&request.asked_at, 40), line(&request.expires_at, 40));
+    let mut shown = Shown::new(json!({"questions": [data]})).line(show::request_line(&request));
+    shown = shown.line(format!("message_id {id}, asked at {asked}, expires at {expires}"));
     let said = request.clarification.iter().flat_map(show::clarification_parts).map(|(_, text)| Some(text));
     let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(said);
     for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
@@ -483,17 +521,7 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
     let mut shown = Shown::new(json!({
         "success": true,
         "message": message,
-        "requests": answered.requests.iter().map(|request| json!({
-            "message_id": request.message_id,
-            "number": request.number,
-            "run_id": request.run_id,
-            "status": request.status,
-            "answer": request.answer.as_deref().map(|answer| cut(answer, RESULT_CHARS_LISTED)),
-            "option": request.option_chosen(),
-            "decision": request.decision,
-            "child": request.child,
-            "child_name": request.child_name,
-        })).collect::<Vec<_>>(),
+        "requests": answered.requests.iter().map(answered_brief).collect::<Vec<_>>(),
         "runs": answered.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(),
     }))
     .line(message)
@@ -512,6 +540,23 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
         Some(run) => resume_hint(run),
         None => WAIT_AGAIN.to_owned(),
     }))
+}
+
+/// What was recorded about a request.
+fn answered_brief(request: &RequestView) -> Value {
+    let mut brief = json!({"message_id": request.number, "status": request.status});
+    let fields = [
+        ("answer", request.answer.as_deref().map(|answer| json!(cut(answer, RESULT_CHARS_LISTED)))),
+        ("option", request.option_chosen().map(Value::from)),
+        ("decision", request.decision.as_deref().map(Value::from)),
+        ("child_name", request.child_name.as_deref().map(Value::from)),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            brief[name] = value;
+        }
+    }
+    brief
 }
 
 pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
@@ -553,14 +598,13 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
         }
         _ => {
             let run = server.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
-            let told = format!("started {}, run_id {}", show::run_line(&run), line(&run.run_id, 60));
-            done(steered(&run, &action).line(told).next(WAIT_AGAIN))
+            done(steered(&run, &action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
         }
     }
 }
 
 fn steered(run: &RunView, action: &str) -> Shown {
-    Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action).with("runId", run.run_id.as_str())
+    Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action)
 }
 
 pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
@@ -578,27 +622,42 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
 }
 
 pub(super) async fn list_agents(server: &Server, _caller: &Caller, _args: Args) -> Ended {
-    let list = server.client().call(&ListAgents { env: config::dispatch_env(), versions: true, all: false }).await?;
-    let shown = Shown::new(json!({
-        "agents": list.agents.iter().map(|agent| json!({
-            "name": agent.name,
-            "description": cut(&agent.description, 300),
-            "usable": agent.found,
-            "problem": agent.problem,
-            "version": agent.version,
-            "signed_in": agent.sign_in.as_ref().map(|sign_in| sign_in.found),
-            "can": agent.can,
-        })).collect::<Vec<_>>(),
-        "warnings": list.warnings,
-    }))
-    .lines(list.agents.iter().map(agent_line))
-    .lines(list.warnings.iter().map(|warning| format!("warning: {}", line(warning, 300))));
+    let list = server.client().call(&ListAgents { env: config::dispatch_env(), versions: true, ..ListAgents::default() }).await?;
+    let mut shown = Shown::new(json!({"agents": list.agents.iter().map(agent_brief).collect::<Vec<_>>()})).lines(list.agents.iter().map(agent_line));
+    let unasked: Vec<&str> = list.agents.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
+    if !unasked.is_empty() {
+        let told = format!("versions not known yet: {} (a later call has them)", line(&unasked.join(", "), 600));
+        shown = shown.with("versions_pending", unasked).line(told);
+    }
+    if !list.warnings.is_empty() {
+        let warnings: Vec<String> = list.warnings.iter().map(|warning| line(warning, 300)).collect();
+        shown = shown.lines(warnings.iter().map(|warning| format!("warning: {warning}"))).with("warnings", warnings);
+    }
     let signed_in = list.agents.iter().find(|agent| agent.found && agent.sign_in.as_ref().is_some_and(|sign_in| sign_in.found));
     done(match signed_in {
         Some(agent) => shown.next(format!("run_subagent agent={} prompt=…", line(&agent.name, 60))),
         None if list.agents.iter().any(|agent| agent.found) => shown.next("run_subagent with the name of one that suits"),
         None => shown.next("no agent can be used: install one, or ask the user"),
     })
+}
+
+/// What the line about an agent says, in fields.
+fn agent_brief(agent: &AgentView) -> Value {
+    let mut brief = json!({"name": agent.name, "description": cut(&agent.description, 300)});
+    let fields = [
+        ("usable", (!agent.found).then(|| json!(false))),
+        ("problem", agent.problem.as_deref().map(|problem| json!(cut(problem, 200)))),
+        ("version", agent.version.as_deref().map(Value::from)),
+        ("signed_in", agent.sign_in.as_ref().map(|sign_in| json!(sign_in.found))),
+        ("sign_in", agent.sign_in.as_ref().filter(|sign_in| agent.found && !sign_in.found).map(|sign_in| json!(cut(&sign_in.how, 150)))),
+        ("tried", agent.documented_only.then(|| json!(false))),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            brief[name] = value;
+        }
+    }
+    brief
 }
 
 fn agent_line(agent: &AgentView) -> String {

@@ -49,7 +49,7 @@ fn in_tools(code: &str, hint: String) -> String {
     }
     let hint = match code {
         codes::NOT_FOUND => "check the id: check_subagent_status and get_pending_questions list yours; a run sees only its own",
-        codes::AGENT_NOT_FOUND => "list_agents names the agents, and says which are found",
+        codes::AGENT_NOT_FOUND => "list_coding_agents names the agents, and says which are found",
         codes::RUN_FINISHED => "a finished run never changes; steer_subagent with action retry makes a new one of it",
         _ => return hint,
     };

@@ -38,7 +38,7 @@ const LOOKS_MAX: usize = 1_024;
 pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 const PARENT_INSTRUCTIONS: &str = "Hands tasks to other coding agents, which work in the background while you go on.\n\
-Loop: list_agents once; run_subagent for each independent task (they run side by side; the prompt must stand alone); then wait_for_subagents. \
+Loop: list_coding_agents once; run_subagent for each independent task (they run side by side; the prompt must stand alone); then wait_for_subagents. \
 It returns when a run asks, stops or ends: answer at once with reply_subagent (the run stands still until you do) and wait again with the cursor, until nothing is working. \
 Never poll with check_subagent_status and never sleep: waiting costs nothing.\n\
 A finished run is a claim: look at its result, and at the files it changed, before you build on it; get_subagent_logs shows what it did. \

@@ -25,7 +25,6 @@ const CHECKPOINT_CHARS: usize = 600;
 pub const QUESTIONS_MAX: usize = 10;
 /// Most files that are named.
 const FILES_MAX: usize = 50;
-const TASK_CHARS: usize = 100;
 
 /// A tool's result.
 #[derive(Debug, Clone)]
@@ -168,7 +167,7 @@ fn reported(run: &RunView) -> String {
     run.report.as_ref().map(|report| format!(", reports {} ({})", line(&report.status, 40), line(&report.verdict, 40))).unwrap_or_default()
 }
 
-/// Writes what a list says of a run, with at most so many characters of its result.
+/// Writes what a list says of a run, with at most so many characters of its result: what its line says, and its id.
 #[must_use]
 pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     let mut brief = Map::new();
@@ -176,22 +175,21 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     brief.insert("name".into(), json!(run.name));
     brief.insert("agent".into(), json!(run.agent));
     brief.insert("status".into(), json!(run.status));
-    brief.insert("task".into(), json!(cut(&run.task, TASK_CHARS)));
-    brief.insert("open_questions".into(), json!(run.pending_total));
     let mut add = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             brief.insert(name.to_owned(), value);
         }
     };
+    add("open_questions", (run.pending_total > 0).then(|| json!(run.pending_total)));
     add("reason", run.reason.as_ref().map(|reason| json!(cut(reason, 300))));
     add("attention", run.attention.as_ref().map(attention_brief));
-    add("exit_code", run.exit_code.map(Value::from));
+    add("exit_code", run.exit_code.filter(|code| *code != 0).map(Value::from));
     add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, result_chars))));
     // A report says it all, and so does a stop; without one the last words have to do.
     let says_it_all = run.summary.is_some() || run.attention.as_ref().is_some_and(AttentionView::is_stop);
     add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
     add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
-    add("acceptance", run.acceptance.as_ref().map(|acceptance| json!({"passed": acceptance.passed, "exit_code": acceptance.exit_code})));
+    add("acceptance", run.acceptance.as_ref().map(acceptance_brief));
     let left = run.checkpoint.as_ref().filter(|_| run.state == "stopped");
     add(
         "checkpoint",
@@ -200,16 +198,26 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
     add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
     add("overdue_since", run.overdue_since.as_deref().map(Value::from));
-    add("percent", run.percent.map(Value::from));
-    add("progress", run.progress.as_ref().map(|progress| json!(cut(progress, 120))));
+    add("percent", run.percent.filter(|_| run.outcome.is_none()).map(Value::from));
+    add("progress", run.progress.as_ref().filter(|_| run.outcome.is_none()).map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));
-    add("ended_at", run.ended_at.as_deref().map(Value::from));
+    Value::Object(brief)
+}
+
+fn acceptance_brief(acceptance: &AcceptanceView) -> Value {
+    let mut brief = Map::new();
+    let fields = [("passed", acceptance.passed.map(Value::from)), ("exit_code", acceptance.exit_code.map(Value::from))];
+    brief.extend(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     Value::Object(brief)
 }
 
 fn attention_brief(attention: &AttentionView) -> Value {
     let AttentionView { kind, why, details, needs, is_new } = attention;
-    json!({"kind": kind, "why": why, "details": cut(details, 600), "needs": needs.as_ref().map(|needs| cut(needs, 600)), "is_new": is_new})
+    let mut brief = json!({"kind": kind, "why": why, "details": cut(details, 600), "is_new": is_new});
+    if let Some(needs) = needs {
+        brief["needs"] = json!(cut(needs, 600));
+    }
+    brief
 }
 
 /// Writes everything about a run.
@@ -219,7 +227,7 @@ pub fn run_full(run: &RunView) -> Value {
     if let Some(attention) = &run.attention {
         data["attention"] = attention_brief(attention);
     }
-    data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_brief).collect();
+    data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_full).collect();
     if let Some(checkpoint) = &run.checkpoint {
         data["checkpoint"] = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, RESULT_CHARS)))).collect();
         data["checkpoint"]["changed_files"] = json!(first(&checkpoint.changed_files));
@@ -434,14 +442,8 @@ pub fn request_line(request: &RequestView) -> String {
         _ => "asks",
     };
     let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
-    let mut out = format!(
-        "{} {wants} {}{own} (message_id {}, {}): {}",
-        line(&request.run_name, 60),
-        line(&request.number, 24),
-        line(&request.message_id, 60),
-        line(&request.asked_at, 40),
-        quoted(&request.question, QUESTION_CHARS)
-    );
+    let number = line(&request.number, 24);
+    let mut out = format!("{} {wants} {number}{own}: {}", line(&request.run_name, 60), quoted(&request.question, QUESTION_CHARS));
     if let Some(group) = &request.group {
         out.push_str(&format!(" ({} of {} asked together)", group.place, group.size));
     }
@@ -505,10 +507,34 @@ pub fn request_lines(run: &RunView) -> Vec<String> {
     lines
 }
 
-/// Writes what a list says of a request.
+/// Writes what a list says of a request: what its line says, and what its run's id is. Its number is its id.
 #[must_use]
 pub fn request_brief(request: &RequestView) -> Value {
     let mut brief = json!({
+        "message_id": request.number,
+        "run_id": request.run_id,
+        "run_name": request.run_name,
+        "question": cut(&request.question, QUESTION_CHARS),
+    });
+    if request.kind != "question" {
+        brief["kind"] = json!(request.kind);
+    }
+    if !request.blocking {
+        brief["blocking"] = json!(false);
+    }
+    if request.status != "pending" {
+        brief["status"] = json!(request.status);
+    }
+    if request.default.is_some() {
+        brief["expires_at"] = json!(request.expires_at);
+    }
+    with_details(brief, request)
+}
+
+/// Writes all of a request.
+#[must_use]
+pub fn request_full(request: &RequestView) -> Value {
+    let full = json!({
         "message_id": request.message_id,
         "number": request.number,
         "run_id": request.run_id,
@@ -520,6 +546,11 @@ pub fn request_brief(request: &RequestView) -> Value {
         "blocking": request.blocking,
         "status": request.status,
     });
+    with_details(full, request)
+}
+
+/// Adds what not every request has.
+fn with_details(mut brief: Value, request: &RequestView) -> Value {
     if let Some(context) = &request.context {
         brief["context"] = json!(cut(context, QUESTION_CHARS));
     }

@@ -124,6 +124,7 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
         program: found.as_ref().ok().and_then(Option::as_ref).map(|path| path.display().to_string()),
         source: entry.source.clone(),
         version: None,
+        version_pending: false,
         version_note: None,
         versions_tried: about.and_then(|about| about.tried()).map(|tried| tried.to_string()),
         version_min: about
@@ -202,14 +203,18 @@ fn sign_in(about: &About, own: &BTreeMap<String, String>, env: &BTreeMap<String,
     Some(SignInView { found: by.is_some(), by, how: about.sign_in.clone() })
 }
 
-/// Puts what programs said about their versions into a list.
-pub fn tell_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, VersionSaid>) {
+/// Puts what programs said about their versions into a list. `None`: one that is being asked.
+pub fn tell_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<VersionSaid>>) {
     for agent in &mut list.agents {
         let Some(said) = agent.program.as_ref().and_then(|program| said.get(Path::new(program))) else { continue };
         // A program without a preset was not asked; another agent's answer is none about how this one is driven.
         if agent.can.is_none() {
             continue;
         }
+        let Some(said) = said else {
+            agent.version_pending = true;
+            continue;
+        };
         let version = said.as_ref().map(|said| Version::find(said));
         let tried = agent.versions_tried.as_deref().and_then(Tried::parse);
         (agent.version, agent.version_note) = match version {

@@ -100,7 +100,9 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
     match denied {
         Denied::NotFound { what: "run", .. } => (codes::NOT_FOUND, hint("see the runs: adj ps -a")),
         Denied::NotFound { what: "chat", .. } => (codes::NOT_FOUND, hint("see the chats: list_chats, or adj chat ls")),
-        Denied::NotFound { what: "participant", .. } => (codes::NOT_FOUND, hint("an agent (list_agents, adj agents), a run of yours, or person")),
+        Denied::NotFound { what: "participant", .. } => {
+            (codes::NOT_FOUND, hint("an agent (list_coding_agents, adj agents), a run of yours, or person"))
+        }
         Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("see the chat: show_chat, or adj chat show")),
         Denied::NotFound { .. } => (codes::NOT_FOUND, hint("see what is open: adj inbox")),
         Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("write one of these in full")),

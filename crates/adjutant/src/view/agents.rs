@@ -12,9 +12,12 @@ pub struct ListAgents {
     /// tells whether somebody is signed in. Empty: the hub's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Programs are asked for their versions, unless those are known.
+    /// The versions that are known come along; the other programs are asked for theirs, which is not waited for.
     #[serde(default)]
     pub versions: bool,
+    /// The version of this agent is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub await_version_of: Option<String>,
     /// Built-in agents whose program is not there are listed too.
     #[serde(default)]
     pub all: bool,
@@ -50,6 +53,9 @@ pub struct AgentView {
     /// As the program says it. Nothing where it was not asked, or did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Its program is being asked for it: a later list has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub version_pending: bool,
     /// What is to be said about that version, or why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_note: Option<String>,

@@ -5,9 +5,11 @@ use crate::support::{Ran, TestHome};
 use adjutant::preset;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Makes a program of a shell script.
 fn program(path: &Path, script: &str) {
@@ -34,9 +36,7 @@ impl Here {
     }
 
     fn agent(&self, name: &str) -> Value {
-        let agents = self.adj(&["--json", "agents"]).data();
-        let agents = agents.as_array().expect("a list").clone();
-        agents.into_iter().find(|agent| agent["name"] == name).unwrap_or_else(|| panic!("no agent {name}"))
+        self.adj(&["--json", "agents", name]).data()
     }
 
     fn lines(&self, file: &str) -> usize {
@@ -221,16 +221,74 @@ fn models_are_told_shortly_which_agents_there_are() {
     );
     std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
     let mut session = Session::open(&home.home.dir, &home.work(), &[], true);
-    let result = session.tool("list_agents", json!({}));
+    let first = session.tool("list_coding_agents", json!({}));
+    assert!(text(&first).contains("reviewer: Reviews"), "{first}");
+    let result = home.until("the versions are known", || {
+        let result = session.tool("list_coding_agents", json!({}));
+        result["structuredContent"]["versions_pending"].is_null().then_some(result)
+    });
     let lines: Vec<&str> = text(&result).lines().collect();
     assert!(lines.contains(&"reviewer: Reviews 2.1.329"), "{lines:?}");
+    assert_eq!(lines.last(), Some(&"next: run_subagent agent=reviewer prompt=…"), "one that is signed in");
     assert!(
         lines.iter().any(|line| line.starts_with("guest: Guesses 2.1.329 [") && line.ends_with("never tried; permissions: only full]")),
         "{lines:?}"
     );
     let agents = result["structuredContent"]["agents"].as_array().expect("a list").clone();
     let reviewer = agents.iter().find(|agent| agent["name"] == "reviewer").expect("it is listed");
-    assert_eq!((&reviewer["version"], &reviewer["signed_in"], &reviewer["can"]["resume"]), (&json!("2.1.329"), &json!(true), &json!(true)));
+    assert_eq!((&reviewer["version"], &reviewer["signed_in"]), (&json!("2.1.329"), &json!(true)));
+    let guest = agents.iter().find(|agent| agent["name"] == "guest").expect("it is listed");
+    assert_eq!((&guest["tried"], &guest["signed_in"], guest["sign_in"].is_string()), (&json!(false), &json!(false), true), "{guest}");
+    // The name that it had is understood.
+    assert_eq!(session.tool("list_agents", json!({})), result);
+    std::fs::remove_file(home.home.dir.join("config.toml")).expect("it is there");
+    let nobody = session.done("list_coding_agents", json!({}));
+    assert_eq!(nobody["next"], "run_subagent with the name of one that suits", "none is signed in: {nobody}");
+}
+
+/// Programs that take their time to say their versions.
+fn slow_programs(here: &Here) {
+    for name in ["claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "pi", "aider", "amp", "droid", "crush"] {
+        let script = format!("echo x >> {}/asked\nread -r _ < {0}/gate\necho {name} 1.2.3", here.bin.display());
+        program(&here.bin.join(name), &script);
+    }
+    let made = Command::new("mkfifo").arg(here.bin.join("gate")).status().expect("mkfifo runs");
+    assert!(made.success());
+}
+
+#[test]
+fn list_of_twelve_agents_waits_for_no_version_and_says_which_are_unknown() {
+    let here = Here::new();
+    slow_programs(&here);
+    // The hub's own start is not the list's.
+    here.adj(&["ps"]);
+    let list = || {
+        let began = Instant::now();
+        let list = here.adj(&["--json", "agents"]).data();
+        let took = began.elapsed();
+        println!("adj agents took {took:?}");
+        (list, took)
+    };
+    let (cold, took) = list();
+    let found: Vec<&Value> = cold.as_array().expect("a list").iter().filter(|agent| agent["found"] == true && agent["harness"] != "echo").collect();
+    assert_eq!(found.len(), 12, "{cold}");
+    // None of them can have said it: they wait for the gate.
+    assert!(found.iter().all(|agent| agent["version_pending"] == true && agent["version"].is_null()), "{cold}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let table = here.adj(&["agents"]);
+    assert!(table.out.contains("asking") && table.err.contains("versions not known yet: ") && table.err.contains("adj agents NAME"), "{table:?}");
+    // Held open to the end, so that no reader finds it closed.
+    let mut gate = std::fs::OpenOptions::new().read(true).write(true).open(here.bin.join("gate")).expect("the gate opens");
+    gate.write_all("x\n".repeat(100).as_bytes()).expect("the gate takes it");
+    let warm = here.home.until("all versions are known", || {
+        let (list, _) = list();
+        list.as_array()?.iter().all(|agent| agent["version_pending"].is_null()).then_some(list)
+    });
+    assert!(warm.as_array().expect("a list").iter().filter(|agent| agent["version"] == "1.2.3").count() == 12, "{warm}");
+    assert_eq!(here.lines("asked"), 12, "each was asked once");
+    let (_, took) = list();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    drop(gate);
 }
 
 fn verdicts(ran: &Ran) -> Vec<(String, String)> {

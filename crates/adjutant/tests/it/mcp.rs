@@ -184,11 +184,11 @@ const PARENT_TOOLS: [&str; 13] = [
     "reply_subagent",
     "steer_subagent",
     "update_subagent_status",
-    "list_agents",
+    "list_coding_agents",
     "start_chat",
     "list_chats",
     "show_chat",
-    "send_message",
+    "send_chat_message",
 ];
 
 fn names(list: &Value) -> Vec<&str> {
@@ -366,6 +366,100 @@ fn a_model_that_does_as_it_is_told_never_repeats_a_call() {
     }
     let refused = session.tool("wait_for_subagents", json!({"cursor": "soon"}));
     assert!(refused["isError"] == true && text(&refused).contains("is no cursor"), "{refused}");
+}
+
+/// The tokens (o200k) of a result as clients show it to their models: the text, the structured content, both.
+fn tokens_of(result: &Value) -> [u64; 3] {
+    let (text, data) = (text(result).to_owned(), result["structuredContent"].to_string());
+    let both = format!("{text}\n{data}");
+    let counts = adjutant::tokens::count(&[text, data, both]).expect("counted");
+    [counts[0], counts[1], counts[2]]
+}
+
+#[test]
+fn results_are_lean_in_every_form_that_a_client_shows() {
+    const START_TOKENS_MAX: u64 = 110;
+    const WAIT_TOKENS_MAX: u64 = 140;
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let started = session
+        .tool("run_subagent", json!({"agent": "echo", "prompt": "---\nask \"Which colour should the button have?\" [options: red|green]\ndone ok"}));
+    let run = run_of(&started["structuredContent"]);
+    let waited = session.tool("wait_for_subagents", json!({"wait_s": 30}));
+    let (start, wait) = (tokens_of(&started), tokens_of(&waited));
+    println!("a start {start:?}, a wait with one question {wait:?} (text, structured, both)\n{started}\n{waited}");
+    assert!(start.iter().all(|tokens| *tokens <= START_TOKENS_MAX), "{start:?}: {started}");
+    assert!(wait.iter().all(|tokens| *tokens <= WAIT_TOKENS_MAX), "{wait:?}: {waited}");
+    // What a program needs.
+    let (started, waited) = (&started["structuredContent"], &waited["structuredContent"]);
+    assert!(started["name"].is_string() && started["status"] == "starting" && started["next"].is_string(), "{started}");
+    let question = &waited["needs"][0];
+    assert_eq!((&question["message_id"], &question["run_id"]), (&json!("Q1"), &json!(run)), "{waited}");
+    assert_eq!((&question["question"], &question["options"]), (&json!("Which colour should the button have?"), &json!(["red", "green"])));
+    assert!(waited["outcome"] == "event" && waited["cursor"].is_string() && waited["next"].is_string(), "{waited}");
+    for absent in ["stopped", "ended", "working"] {
+        assert!(waited.get(absent).is_none(), "{absent} is empty: {waited}");
+    }
+    // All of it is a call away, under the id that was given.
+    let whole = session.done("get_pending_questions", json!({"message_id": "Q1"}));
+    let whole = &whole["questions"][0];
+    for field in ["message_id", "number", "timestamp", "expires_at", "kind", "blocking", "status"] {
+        assert!(!whole[field].is_null(), "{field}: {whole}");
+    }
+    let whole = session.done("check_subagent_status", json!({"run_id": run}));
+    for field in ["created_at", "cwd", "task", "attempt", "log_path", "pending"] {
+        assert!(!whole[field].is_null(), "{field}: {whole}");
+    }
+    session.done("reply_subagent", json!({"message_id": question["message_id"], "answer": "green"}));
+}
+
+/// Every result has what its tool's schema requires, and nothing of another type.
+#[test]
+fn structured_results_are_as_their_schemas_say() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let list = session.request("tools/list", json!({}));
+    let schemas: Vec<(String, Value)> = list["result"]["tools"]
+        .as_array()
+        .expect("tools")
+        .iter()
+        .map(|tool| (tool["name"].as_str().expect("a name").to_owned(), tool["outputSchema"].clone()))
+        .collect();
+    let checked = |session: &mut Session, tool: &str, arguments: Value| {
+        let data = session.done(tool, arguments);
+        let schema = &schemas.iter().find(|(name, _)| name == tool).expect("listed").1;
+        for name in schema["required"].as_array().expect("a list") {
+            assert!(!data[name.as_str().expect("a name")].is_null(), "{tool}: no {name} in {data}");
+        }
+        for (name, of) in schema["properties"].as_object().expect("properties") {
+            let value = &data[name];
+            let fits = match of["type"].as_str() {
+                _ if value.is_null() => true,
+                Some("string") => value.is_string(),
+                Some("array") => value.is_array(),
+                Some("integer") => value.is_i64(),
+                Some("boolean") => value.is_boolean(),
+                _ => true,
+            };
+            assert!(fits, "{tool}: {name} is {value}, not {of}");
+        }
+        data
+    };
+    checked(&mut session, "list_coding_agents", json!({}));
+    let started =
+        checked(&mut session, "run_subagent", json!({"agent": "echo", "prompt": "---\nask \"Which?\"\ndone ok", "name": "asks", "wait_s": 30}));
+    assert_eq!(started["pending"][0]["message_id"], "Q1", "{started}");
+    checked(&mut session, "wait_for_subagents", json!({"wait_s": 30}));
+    checked(&mut session, "get_pending_questions", json!({}));
+    checked(&mut session, "get_pending_questions", json!({"message_id": "Q1"}));
+    checked(&mut session, "check_subagent_status", json!({}));
+    checked(&mut session, "check_subagent_status", json!({"run_id": "asks"}));
+    checked(&mut session, "reply_subagent", json!({"message_id": "Q1", "answer": "this"}));
+    home.finished("asks");
+    checked(&mut session, "wait_for_subagents", json!({"run_ids": ["asks"]}));
+    checked(&mut session, "get_subagent_logs", json!({"run_id": "asks"}));
+    checked(&mut session, "update_subagent_status", json!({"run_id": "asks", "status": "success"}));
+    checked(&mut session, "steer_subagent", json!({"run_id": "asks", "action": "retry"}));
 }
 
 #[test]
@@ -603,7 +697,7 @@ fn a_wait_is_kept_as_a_task_that_outlives_its_connection() {
     assert!(text(&ended["result"]).contains("Ready?"));
     // What is there already needs no Task.
     let at_once = session.tool("wait_for_subagents", json!({"run_ids": [run]}));
-    assert_eq!(at_once["structuredContent"]["needs"][0]["number"], "Q1");
+    assert_eq!(at_once["structuredContent"]["needs"][0]["message_id"], "Q1");
 
     session.done("reply_subagent", json!({"message_id": "Q1", "answer": "yes"}));
     let hanging = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nhang"})));

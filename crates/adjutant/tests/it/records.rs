@@ -128,7 +128,7 @@ fn dispatch_without_criteria_gets_a_hint() {
         args.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         session.tool("run_subagent", args)["content"][0]["text"].as_str().expect("a text").to_owned()
     };
-    assert!(started(json!({})).contains("hint: it has no criteria"));
+    assert!(started(json!({})).contains("hint: no criteria or accept says what success is"));
     for measured in [json!({"criteria": "it says x"}), json!({"accept": ["true"]})] {
         assert!(!started(measured.clone()).contains("hint:"), "{measured}");
     }

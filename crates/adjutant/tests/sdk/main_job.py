@@ -69,10 +69,10 @@ async def main_job(adj, home, project, mode):
         check(client.server_info.name == "adjutant", "the server says who it is")
         check(client.instructions, "the server says how it is used")
         tools = [tool.name for tool in (await client.list_tools()).tools]
-        for tool in ["run_subagent", "wait_for_subagents", "reply_subagent", "list_agents"]:
+        for tool in ["run_subagent", "wait_for_subagents", "reply_subagent", "list_coding_agents"]:
             check(tool in tools, f"{tool} is listed")
-        agents = await done(client, "list_agents", {})
-        check(any(agent["name"] == "echo" and agent["usable"] for agent in agents["agents"]), f"echo is there: {agents}")
+        agents = await done(client, "list_coding_agents", {})
+        check(any(agent["name"] == "echo" and agent.get("usable", True) for agent in agents["agents"]), f"echo is there: {agents}")
 
         script = '---\nsay hello\nask "Which colour?" options: red|blue\nsay thanks\ndone painted it'
         run = await done(client, "run_subagent", {"agent": "echo", "prompt": "Paint it.\n" + script})
@@ -90,11 +90,11 @@ async def main_job(adj, home, project, mode):
         check(status["status"] == "waiting_parent_reply", f"it waits: {status}")
         pending = await done(client, "get_pending_questions", {"run_id": run_id})
         check([entry["message_id"] for entry in pending["questions"]] == [question["message_id"]], f"one question: {pending}")
-        replied = await done(client, "reply_subagent", {"message_id": question["number"], "answer": "blue\nnext: nothing"})
+        replied = await done(client, "reply_subagent", {"message_id": question["message_id"], "answer": "blue\nnext: nothing"})
         check(replied["success"], f"answered: {replied}")
         await refused(client, "reply_subagent", {"message_id": question["message_id"], "answer": "red"}, "already_answered")
 
-        waited = await wait(client, run_id, lambda waited: waited["ended"], until="all")
+        waited = await wait(client, run_id, lambda waited: waited.get("ended"), until="all")
         ended = waited["ended"][0]
         check(ended["status"] in ("success", "completed"), f"it succeeded: {ended}")
         check(ended["summary"] == "painted it", f"it reported: {ended}")
@@ -126,7 +126,7 @@ async def worker_over_http(adj, home, project, mode):
             tools = [tool.name for tool in (await worker.list_tools()).tools]
             check("ask_parent" in tools and "reply_subagent" not in tools, f"a worker's tools: {tools}")
             asking = asyncio.create_task(done(worker, "ask_parent", {"question": "Over HTTP?"}))
-            waited = await wait(parent, run["run_id"], lambda waited: waited["needs"])
+            waited = await wait(parent, run["run_id"], lambda waited: waited.get("needs"))
             answer = {"answers": [{"message_id": waited["needs"][0]["message_id"], "answer": "yes"}]}
             await done(parent, "reply_subagent", answer)
             asked = await asking
@@ -136,7 +136,7 @@ async def worker_over_http(adj, home, project, mode):
             await done(worker, "update_subagent_status", {"status": "running", "percent": 50, "summary": "half"})
             await refused(worker, "check_subagent_status", {"run_id": "somebody-else"}, "not_found")
         await done(parent, "steer_subagent", {"run_id": run["run_id"], "action": "cancel"})
-        waited = await wait(parent, run["run_id"], lambda waited: waited["ended"], until="all")
+        waited = await wait(parent, run["run_id"], lambda waited: waited.get("ended"), until="all")
         check(waited["ended"][0]["status"] == "cancelled", f"it was cancelled: {waited}")
     print(f"worker over HTTP by {mode}: {time.monotonic() - began:.2f} s")
 
@@ -172,7 +172,7 @@ async def kept_as_task(adj, home, project):
         check(len(tasks.created) == 1, "the wait became a Task")
         created = tasks.created[0]
         check(created.get("status") == "working" and created.get("taskId"), f"a Task: {created}")
-        await wait(client, run["run_id"], lambda waited: waited["ended"], until="all", wait_s=0)
+        await wait(client, run["run_id"], lambda waited: waited.get("ended"), until="all", wait_s=0)
     print("a wait kept as a Task")
 
 

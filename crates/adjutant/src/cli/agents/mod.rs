@@ -24,13 +24,14 @@ pub async fn agents(args: &AgentsArgs, cx: &Context) -> Ended {
     }
 }
 
-async fn listed(cx: &Context) -> Result<AgentList, Stop> {
-    Ok(cx.hub.call(&ListAgents { env: dispatch_env(), versions: true, all: true }).await?)
+/// Lists all agents; the version of the one that is named is waited for.
+async fn listed(cx: &Context, name: Option<&str>) -> Result<AgentList, Stop> {
+    Ok(cx.hub.call(&ListAgents { env: dispatch_env(), versions: true, all: true, await_version_of: name.map(ToOwned::to_owned) }).await?)
 }
 
 /// Finds an agent among all.
 async fn one(name: &str, cx: &Context) -> Result<AgentView, Stop> {
-    let list = listed(cx).await?;
+    let list = listed(cx, Some(name)).await?;
     let known: Vec<String> = list.agents.iter().map(|agent| agent.name.clone()).collect();
     list.agents.into_iter().find(|agent| agent.name == name).ok_or_else(|| {
         let message = format!("no agent {name:?} is configured or built in; there are: {}", known.join(", "));
@@ -39,7 +40,7 @@ async fn one(name: &str, cx: &Context) -> Result<AgentView, Stop> {
 }
 
 async fn list(cx: &Context) -> Ended {
-    let list = listed(cx).await?;
+    let list = listed(cx, None).await?;
     if cx.out.json {
         cx.out.list(&list.agents, 0, &list.warnings)?;
         return Ok(Exit::Done);
@@ -64,6 +65,10 @@ async fn list(cx: &Context) -> Ended {
             cx.out.say(&format!("{}: {}", text::line(&agent.name), text::line(&remark)))?;
         }
     }
+    let asked: Vec<&str> = here.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
+    if !asked.is_empty() {
+        cx.out.say(&format!("versions not known yet: {} (adj agents NAME waits for one)", text::line(&asked.join(", "))))?;
+    }
     if !absent.is_empty() {
         let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
         cx.out.say(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
@@ -81,6 +86,7 @@ fn row(agent: &AgentView) -> Vec<Cell> {
         (_, false) => painted("✗ missing", Style::Bad),
         (Some(version), true) => plain(version),
         (None, true) if agent.harness == "echo" => plain("built in"),
+        (None, true) if agent.version_pending => painted("asking", Style::Dim),
         (None, true) => painted("unknown", Style::Dim),
     };
     let signed_in = match &agent.sign_in {

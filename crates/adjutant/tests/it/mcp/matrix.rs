@@ -38,7 +38,7 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
             ["message", "stop", "resume", "cancel", "retry"].iter().map(|action| json!({"run_id": run, "action": action, "text": "x"})).collect()
         }
         "update_subagent_status" => vec![json!({"run_id": run, "status": "running", "summary": "x"})],
-        "list_agents" => vec![json!({})],
+        "list_coding_agents" => vec![json!({})],
         // It stops nobody: a run that is done goes on to its end.
         "stop_work" => vec![json!({"stop_reason": "completion", "details": "x", "run_id": run})],
         "ask_parent" => vec![json!({"question": "?", "wait_s": 0, "blocking": false, "run_id": run})],
@@ -49,7 +49,7 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         "list_chats" => vec![json!({})],
         // The first chat is the worker's own, and its owner sees it, too.
         "show_chat" => vec![json!({"chat_id": 1})],
-        "send_message" => vec![json!({"chat_id": 1, "message": "x"})],
+        "send_chat_message" => vec![json!({"chat_id": 1, "message": "x"})],
         other => panic!("{other} is a tool without a place in this matrix"),
     };
     assert!(arguments.len() >= row.actions.len(), "{}: a rule that is not exercised", row.name);
