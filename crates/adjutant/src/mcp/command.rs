@@ -22,6 +22,17 @@ Options:
       --ephemeral          Keep everything in memory, until its hub ends
       --max-wait <SECONDS> Longest that one call may block; default: as the client is known to allow
   -h, --help               Print help
+
+Connect an agent:
+  claude mcp add adjutant -s user -- adj mcp
+  codex mcp add adjutant -- adj mcp
+  gemini mcp add -s user adjutant adj mcp
+  opencode mcp add adjutant -- adj mcp
+  copilot mcp add adjutant -- adj mcp
+  goose session --with-extension \"adj mcp\"
+  qwen mcp add adjutant adj mcp       (and \"alwaysLoadTools\": true in its entry of ~/.qwen/settings.json)
+  Kimi Code (~/.kimi-code/mcp.json), Cursor (~/.cursor/mcp.json):
+    {\"mcpServers\": {\"adjutant\": {\"command\": \"adj\", \"args\": [\"mcp\"]}}}
 ";
 
 /// Runs `adj mcp` with the arguments behind that word.

@@ -21,6 +21,12 @@ pub fn block(heading: &str, language: &str) -> &'static str {
     block.split_once("```").expect("the block ends").0
 }
 
+/// The entry for clients that have a file of servers.
+pub fn file_of_servers() -> &'static str {
+    let start = README.find("{\"mcpServers\"").expect("an entry");
+    README[start..].split('`').next().expect("the entry ends")
+}
+
 /// The examples for a shell, each with what its comment says.
 fn examples() -> Vec<(&'static str, &'static str)> {
     let lines = block("Or use it from a shell", "sh").lines();
@@ -76,6 +82,17 @@ fn as_in_the_examples() -> TestHome {
     home.start("brave-otter", "tool request_approval {\"action\":\"push\",\"preview\":\"git push\",\"risk\":\"low\",\"wait_s\":60}\nsay pushed");
     home.until("the second asks", || home.inbox(&[]).as_array().is_some_and(|all| all.len() == 2).then_some(()));
     home
+}
+
+#[test]
+fn help_has_the_lines_that_connect_an_agent() {
+    let home = TestHome::new();
+    let help = fine(&home, "adj mcp --help").out;
+    for line in block("Connect your agent", "sh").lines() {
+        let line = line.split("  # ").next().and_then(|line| line.split(" && ").next()).expect("a command").trim();
+        assert!(help.lines().any(|of_help| of_help.trim_start().starts_with(line)), "{line}: {help}");
+    }
+    assert!(help.contains(file_of_servers()), "{help}");
 }
 
 #[test]

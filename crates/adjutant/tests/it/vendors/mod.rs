@@ -8,9 +8,11 @@ mod chat;
 mod connect;
 mod driven;
 mod failures;
+mod offered;
 mod profiles;
 mod prompts;
 mod recorded;
+mod silence;
 mod trial;
 mod user;
 
@@ -55,9 +57,9 @@ impl Cli {
 }
 
 /// How many of the CLIs run at a time: each takes 150 to 300 MB, and seconds to start.
-const AT_ONCE: usize = 2;
+const AT_ONCE: isize = 2;
 
-static FREE: Mutex<usize> = Mutex::new(AT_ONCE);
+static FREE: Mutex<isize> = Mutex::new(AT_ONCE);
 static FREED: Condvar = Condvar::new();
 
 /// The right to start CLIs, and where they are.
@@ -69,14 +71,28 @@ pub struct Turnstile {
 impl Turnstile {
     /// Waits for its turn. `None`: they are not installed, and the test has said so.
     pub fn enter() -> Option<Self> {
-        let Some(bin) = std::env::var_os("ADJ_CLIS").map(PathBuf::from) else {
-            skip("ADJ_CLIS names no directory with the vendors' CLIs; run .ci/clis");
-            return None;
-        };
+        let bin = installed()?;
         let free = FREE.lock().expect("nobody panics while holding it");
-        *FREED.wait_while(free, |free| *free == 0).expect("nobody panics while holding it") -= 1;
+        *FREED.wait_while(free, |free| *free <= 0).expect("nobody panics while holding it") -= 1;
         Some(Self { bin })
     }
+}
+
+impl Turnstile {
+    /// Takes a turn without waiting, for CLIs that are idle beside each other; those that wait, wait longer.
+    pub fn beside() -> Option<Self> {
+        let bin = installed()?;
+        *FREE.lock().expect("nobody panics while holding it") -= 1;
+        Some(Self { bin })
+    }
+}
+
+fn installed() -> Option<PathBuf> {
+    let bin = std::env::var_os("ADJ_CLIS").map(PathBuf::from);
+    if bin.is_none() {
+        skip("ADJ_CLIS names no directory with the vendors' CLIs; run .ci/clis");
+    }
+    bin
 }
 
 impl Drop for Turnstile {

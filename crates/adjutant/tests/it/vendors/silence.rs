@@ -1,0 +1,41 @@
+//! A parent that waits while nothing happens: one call for as long as that lasts, cut by no limit of its client, and no
+//! token spent meanwhile.
+
+use super::connect::Connected;
+use super::{Cli, Turnstile};
+use crate::model::Turn;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Beyond every limit of a client that progress renews, and below those that nothing renews.
+const SILENCE: Duration = Duration::from_secs(190);
+
+fn waits_in_one_call(cli: Cli) {
+    let Some(clis) = Turnstile::beside() else { return };
+    // Codex hands on no variable that it is not told of.
+    let connected = Connected::with(cli, clis, |line, home| {
+        line.replace("codex mcp add adjutant", &format!("codex mcp add adjutant --env ADJ_HOME={}", home.home.dir.display()))
+    });
+    let script = format!("---\nsleep {}\ndone at last", SILENCE.as_secs());
+    let began = Instant::now();
+    let seen = connected.plays([
+        Turn::call("run_subagent", json!({ "agent": "echo", "name": "quiet", "prompt": script })),
+        Turn::call("wait_for_subagents", json!({})),
+        Turn::say("That is all."),
+    ]);
+    let took = began.elapsed();
+    println!("{cli:?}: {} requests to the model, {took:.1?} from its start to its end", seen.len());
+    // A start, one wait, and what came of it: the model is not asked while the parent waits.
+    assert_eq!(seen.len(), 3, "{}", connected.told());
+    assert!(seen[2].last_result().contains("quiet") && seen[2].last_result().contains("at last"), "{}", connected.told());
+    assert!(took >= SILENCE, "{took:?}");
+}
+
+#[test]
+#[ignore = "takes 190 s and seven CLIs beside each other"]
+fn wait_of_190_s_is_one_call_and_costs_no_token() {
+    let all = [Cli::Claude, Cli::Codex, Cli::Gemini, Cli::Goose, Cli::Opencode, Cli::Copilot, Cli::Qwen];
+    let waiting = all.map(|cli| (cli, std::thread::spawn(move || waits_in_one_call(cli))));
+    let failed: Vec<Cli> = waiting.into_iter().filter_map(|(cli, thread)| thread.join().is_err().then_some(cli)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
