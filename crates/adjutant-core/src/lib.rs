@@ -25,6 +25,7 @@ pub mod resume;
 pub mod run;
 pub mod signal;
 pub mod steady;
+pub mod subagent;
 pub mod time;
 pub mod tree;
 pub mod webhook;

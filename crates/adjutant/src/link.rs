@@ -189,6 +189,8 @@ pub enum FactKind {
     Retrying { cause: String, words: String, tries: u32, for_ms: i64 },
     /// Progress after that.
     Recovered {},
+    /// The sub-agents that its CLI has started by itself, as far as they are known, and how many more there were.
+    Subagents(SubagentsText),
     /// The agent has ended, and what it left behind is about to be looked at. Should the supervisor die
     /// over that, `end` (an `Ended`) is how the attempt ended.
     AgentEnded { end: Box<FactKind> },
@@ -213,6 +215,28 @@ pub enum FactKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<UsageText>,
     },
+}
+
+/// The sub-agents of a CLI's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubagentsText {
+    pub all: Vec<SubagentText>,
+    /// There were more than those.
+    #[serde(default)]
+    pub more: u64,
+}
+
+/// A sub-agent of a CLI's own. What is not known is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubagentText {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
 }
 
 /// What was seen of what an attempt left behind.

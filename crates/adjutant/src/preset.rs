@@ -227,6 +227,10 @@ pub struct Stream {
     /// It states success all the same when its model could not be used: what the whole last message is then.
     #[serde(default)]
     pub failed_messages: Vec<Ends>,
+    /// Where a line names the session or sub-agent that it belongs to. One that names another than the run's own
+    /// is a sub-agent's: its words, results and end are not the run's.
+    #[serde(default)]
+    pub speaker: Option<String>,
     /// Lines of standard error about a failed try that it repeats.
     #[serde(default)]
     pub stderr_retries: Vec<StderrRetry>,
@@ -326,6 +330,9 @@ pub struct Rule {
     /// What went wrong, for people; kept for the case that the work fails.
     #[serde(default)]
     pub error: Option<String>,
+    /// What the line says of a sub-agent of the CLI's own.
+    #[serde(default)]
+    pub subagent: Option<SubagentPaths>,
     /// What went wrong with a try that the CLI repeats, for people: one or several paths, separated by blanks.
     #[serde(default)]
     pub retry: Option<String>,
@@ -344,6 +351,24 @@ pub struct Rule {
     /// The driver has to see this line.
     #[serde(default)]
     pub listen: bool,
+}
+
+/// What a line says of a sub-agent of the CLI's own.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubagentPaths {
+    pub id: String,
+    /// It begins with this line; otherwise a line about one that is not known says nothing.
+    #[serde(default)]
+    pub begins: bool,
+    #[serde(default)]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub about: Option<String>,
+    #[serde(default)]
+    pub state: Option<String>,
+    #[serde(default)]
+    pub tokens: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -546,8 +571,16 @@ impl Preset {
         }
         if self.driver == Driver::Acp && self.stream.rules.is_empty() {
             let protocol: Stream = toml::from_str(ACP_STREAM).expect("the built-in rules are good ones");
-            let Stream { rules, end_is_stated, usage_of_session, failed_results: _, retry_notes: _, failed_messages: _, stderr_retries: _ } =
-                protocol;
+            let Stream {
+                rules,
+                end_is_stated,
+                usage_of_session,
+                failed_results: _,
+                retry_notes: _,
+                failed_messages: _,
+                stderr_retries: _,
+                speaker: _,
+            } = protocol;
             self.stream = Stream { rules, end_is_stated, usage_of_session, ..self.stream };
         }
         self

@@ -10,7 +10,7 @@ use super::{decide, state};
 use crate::text;
 use crate::view::{
     AcceptanceView, CheckpointView, ClarificationView, DelegationView, EventView, GetRun, ListAttention, ListRuns, ReadEvents, ReportView,
-    RequestView, RunView, Wait,
+    RequestView, RunView, SubagentView, Wait,
 };
 use std::fmt::Write as _;
 
@@ -169,6 +169,12 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("owner", Some(&run.owner))?;
     field("child of", run.parent_name.as_deref().or(run.parent.as_deref()))?;
     field("children", Some(&run.children.join(", ")))?;
+    for subagent in &run.subagents {
+        field("sub-agent", Some(&subagent_line(subagent)))?;
+    }
+    if run.subagents_more > 0 {
+        field("sub-agents", Some(&format!("{} more", run.subagents_more)))?;
+    }
     field("retry of", run.retry_of.as_deref())?;
     field("created", when(&Some(run.created_at.clone())).as_deref())?;
     field("started", when(&run.started_at).as_deref())?;
@@ -474,4 +480,15 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), Stop> {
         cx.out.line(&line)?;
     }
     Ok(())
+}
+/// Writes what is known of a sub-agent of the CLI's own.
+fn subagent_line(subagent: &SubagentView) -> String {
+    let SubagentView { kind, about, state, tokens } = subagent;
+    let name = match (about, kind) {
+        (Some(about), Some(kind)) => format!("{about} ({kind})"),
+        (Some(name), None) | (None, Some(name)) => name.clone(),
+        (None, None) => "unnamed".to_owned(),
+    };
+    let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
+    [Some(name), state.clone(), tokens].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -3,6 +3,7 @@
 use super::age;
 use super::exit::Exit;
 use super::style::Style;
+use crate::text;
 use crate::view::{AttentionView, RunView};
 use adjutant_core::Cause;
 use jiff::Timestamp;
@@ -44,7 +45,10 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
             made(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
         }
         ("running", _) if run.overdue_since.is_some() => made("● overdue".to_owned(), Style::Attention, 2),
-        ("running", _) => made("● working".to_owned(), Style::Good, 2),
+        ("running", _) => match run.subagents.iter().filter(|one| one.is_running()).count() {
+            0 => made("● working".to_owned(), Style::Good, 2),
+            number => made(format!("● working, {}", text::count(number as u64, "sub-agent", "sub-agents")), Style::Good, 2),
+        },
         ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => match &run.attention {
             Some(attention) => made(format!("■ stopped: {}", stop_word(&attention.why)), Style::Attention, 0),

@@ -14,6 +14,8 @@ pub struct Claude {
     given: BTreeSet<String>,
     /// What it waits for a decision about: the input that it is to go on with.
     asked: BTreeMap<String, Value>,
+    /// Sub-agents of its own work in the background.
+    has_subagents: bool,
     own_tools: OwnTools,
     cwd: PathBuf,
 }
@@ -39,8 +41,14 @@ impl Claude {
             Some("system") if matches!(said["error_status"].as_u64(), Some(401 | 403)) => {
                 vec![Step::Failed(format!("{} (HTTP status {})", said["error"].as_str().unwrap_or("refused"), said["error_status"]))]
             }
-            // With a message under way there is another turn, and another result.
-            Some("result") if self.given.is_empty() => vec![Step::Close],
+            Some("system") if said["subtype"] == "background_tasks_changed" => {
+                let tasks = said["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+                self.has_subagents = tasks.iter().any(|task| task["task_type"] == "local_agent");
+                Vec::new()
+            }
+            // With a message under way there is another turn, and another result. So there is when a sub-agent
+            // that works behind it has ended.
+            Some("result") if self.given.is_empty() && !self.has_subagents => vec![Step::Close],
             _ => Vec::new(),
         }
     }
@@ -149,6 +157,20 @@ mod tests {
         let result = json!({"type": "result", "subtype": "success"});
         assert_eq!(claude.hear(&result), []);
         assert_eq!(claude.hear(&json!({"type": "user", "isReplay": true, "uuid": "m1"})), [Step::Delivered("m1".to_owned())]);
+        assert_eq!(claude.hear(&result), [Step::Close]);
+    }
+
+    #[test]
+    fn its_input_stays_open_while_its_sub_agents_work() {
+        let mut claude = Claude::default();
+        let tasks = |kinds: &[&str]| {
+            let tasks: Vec<Value> = kinds.iter().map(|kind| json!({"task_id": "t", "task_type": kind})).collect();
+            json!({"type": "system", "subtype": "background_tasks_changed", "tasks": tasks})
+        };
+        let result = json!({"type": "result", "subtype": "success"});
+        assert_eq!(claude.hear(&tasks(&["local_agent", "local_bash"])), []);
+        assert_eq!(claude.hear(&result), []);
+        assert_eq!(claude.hear(&tasks(&["local_bash"])), []);
         assert_eq!(claude.hear(&result), [Step::Close]);
     }
 

@@ -63,7 +63,8 @@ impl Codex {
         let params = &said["params"];
         match said["method"].as_str() {
             Some(method) if !said["id"].is_null() => self.asked(method, &said["id"], params),
-            Some("turn/completed") => self.turn_ended(),
+            // Its sub-agents have threads of their own.
+            Some("turn/completed") if params["threadId"].as_str().is_none_or(|thread| thread == self.thread) => self.turn_ended(),
             Some("item/started") if params["item"]["type"] == "fileChange" => {
                 self.changes.insert(text(&params["item"]["id"]), params["item"]["changes"].clone());
                 Vec::new()
@@ -255,7 +256,8 @@ mod tests {
         assert_eq!(steer["params"]["input"][0]["text"], "A message from person:\n/exit");
         let read = json!({"method": "item/completed", "params": {"item": {"type": "userMessage", "clientId": "m1"}}});
         assert_eq!(codex.hear(&read), [Step::Delivered("m1".to_owned())]);
-        assert_eq!(codex.hear(&json!({"method": "turn/completed", "params": {}})), [Step::Close]);
+        assert_eq!(codex.hear(&json!({"method": "turn/completed", "params": {"threadId": "of a sub-agent"}})), []);
+        assert_eq!(codex.hear(&json!({"method": "turn/completed", "params": {"threadId": "t"}})), [Step::Close]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Reading what an agent writes, one JSON object a line: a preset's rules say what a line means.
 //! Pure: a line in, what was said out. What no rule knows is passed over, never an error.
 
-use crate::preset::{End, Rule, Stream, UsagePaths};
+use crate::preset::{End, Rule, Stream, SubagentPaths, UsagePaths};
 use crate::text;
 use adjutant_core::Cause;
+use adjutant_core::subagent::{RUNNING, Subagent};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -36,6 +37,13 @@ pub enum Said<'a> {
     Result(Cow<'a, str>),
     /// Something went wrong.
     Error(Cow<'a, str>),
+    /// The session or sub-agent that the line belongs to. Said before everything else.
+    Speaker(Cow<'a, str>),
+    /// Something of a sub-agent of the CLI's own.
+    Subagent {
+        told: Subagent,
+        begins: bool,
+    },
     /// A try failed that the CLI repeats.
     Retry {
         words: String,
@@ -65,7 +73,10 @@ pub struct Usage {
 
 /// Rules, ready to be used.
 #[derive(Debug)]
-pub struct Rules(Vec<Prepared>);
+pub struct Rules {
+    all: Vec<Prepared>,
+    speaker: Option<Path>,
+}
 
 #[derive(Debug)]
 struct Prepared {
@@ -81,12 +92,23 @@ struct Prepared {
     output: Option<Path>,
     result: Option<Path>,
     error: Option<Path>,
+    subagent: Option<SubagentPrepared>,
     retry: Vec<Path>,
     retry_cause: Option<Cause>,
     again: Option<Path>,
     usage: Option<UsagePrepared>,
     end: Option<End>,
     listen: bool,
+}
+
+#[derive(Debug)]
+struct SubagentPrepared {
+    id: Path,
+    begins: bool,
+    kind: Option<Path>,
+    about: Option<Path>,
+    state: Option<Path>,
+    tokens: Option<Path>,
 }
 
 #[derive(Debug)]
@@ -116,13 +138,13 @@ impl Rules {
     /// Prepares a preset's rules.
     #[must_use]
     pub fn new(stream: &Stream) -> Self {
-        Self(stream.rules.iter().map(Prepared::new).collect())
+        Self { all: stream.rules.iter().map(Prepared::new).collect(), speaker: stream.speaker.as_deref().map(Path::new) }
     }
 
     /// Rules by which nothing means anything.
     #[must_use]
     pub fn none() -> Self {
-        Self(Vec::new())
+        Self { all: Vec::new(), speaker: None }
     }
 
     /// Says what a line means. `false`: it is no JSON object.
@@ -135,7 +157,10 @@ impl Rules {
         if line.fields().is_none() {
             return false;
         }
-        for rule in &self.0 {
+        if let Some(id) = self.speaker.as_ref().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
+            said(Said::Speaker(id));
+        }
+        for rule in &self.all {
             if !rule.when.iter().all(|(path, wanted)| wanted.is_met(path.find(&line, &line))) {
                 continue;
             }
@@ -173,6 +198,7 @@ impl Prepared {
             output: path(&rule.output),
             result: path(&rule.result),
             error: path(&rule.error),
+            subagent: rule.subagent.as_ref().map(SubagentPrepared::new),
             retry: rule.retry.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect(),
             retry_cause: rule.retry_cause.as_deref().and_then(Cause::from_word),
             again: path(&rule.again),
@@ -203,6 +229,15 @@ impl Prepared {
         }
         if let Some(error) = short(&self.error) {
             said(Said::Error(error));
+        }
+        if let Some(SubagentPrepared { id, begins, kind, about, state, tokens }) = &self.subagent
+            && let Some(id) = id.find(at, line).and_then(|node| node.text(SHOWN_BYTES_MAX))
+        {
+            let text = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX).map(Cow::into_owned);
+            let state = text(state).or_else(|| begins.then(|| RUNNING.to_owned()));
+            let tokens = tokens.as_ref().and_then(|path| path.find(at, line)?.number()).map(|number| whole_number(Some(number)));
+            let told = Subagent { id: id.into_owned(), kind: text(kind), about: text(about), state, tokens };
+            said(Said::Subagent { told, begins: *begins });
         }
         if !self.retry.is_empty() {
             let parts = self.retry.iter().filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
@@ -241,6 +276,14 @@ impl Prepared {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens; what is absurd becomes the nearest bound")]
 fn whole_number(number: Option<f64>) -> u64 {
     number.unwrap_or(0.0) as u64
+}
+
+impl SubagentPrepared {
+    fn new(paths: &SubagentPaths) -> Self {
+        let SubagentPaths { id, begins, kind, about, state, tokens } = paths;
+        let path = |text: &Option<String>| text.as_deref().map(Path::new);
+        Self { id: Path::new(id), begins: *begins, kind: path(kind), about: path(about), state: path(state), tokens: path(tokens) }
+    }
 }
 
 impl UsagePrepared {

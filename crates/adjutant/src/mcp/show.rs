@@ -122,6 +122,10 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
+    let subagents = run.subagents.iter().filter(|one| one.is_running()).count();
+    if subagents > 0 {
+        out.push_str(&format!(", {} of its own at work", count(subagents as u64, "sub-agent", "sub-agents")));
+    }
     if let Some(since) = &run.overdue_since {
         out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));
     }

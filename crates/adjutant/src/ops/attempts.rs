@@ -488,6 +488,10 @@ fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<
             let cause = Cause::from_word(&cause).unwrap_or(Cause::Agent);
             return tx.set_retrying(&run, &Retrying { cause, words, tries, for_ms }, by);
         }
+        FactKind::Subagents(all) => {
+            let kept = serde_json::to_string(&all).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            return tx.set_subagents(&run, &kept);
+        }
         FactKind::Recovered {} => return tx.set_recovered(&run, by),
         FactKind::AgentEnded { end } => {
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;

@@ -2,6 +2,7 @@
 
 use crate::clock::{self, rfc3339};
 use crate::config::Home;
+use crate::link::{SubagentText, SubagentsText};
 use crate::logs;
 use crate::store::Connection;
 use crate::store::{
@@ -10,10 +11,11 @@ use crate::store::{
 };
 use crate::view::{
     ChangesView, CheckpointView, ClarificationView, DelegationView, EventView, GroupView, IgnoredView, MessageView, RequestView, RetryingView,
-    RunView, UsageView,
+    RunView, SubagentView, UsageView,
 };
 use adjutant_core::run::status_word;
 use adjutant_core::signal::{Checkpoint, Clarification, Delegation};
+use adjutant_core::subagent;
 use adjutant_core::{Changes, Decision, Exit, Failure, Matter, Outcome, Permissions, RequestState, RunState, StopReason, Time};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -83,6 +85,7 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
         (reason, detail) => reason.or_else(|| detail.clone()),
     };
+    let subagents: SubagentsText = run.subagents.as_deref().and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default();
     let logs = logs::log_paths(&home.dir, &run.id.to_string(), run.attempt.0);
     let log_paths: Vec<String> = logs.iter().map(|path| path.display().to_string()).collect();
     RunView {
@@ -105,6 +108,8 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         },
         silent_since: time(run.silent_since()),
         retrying: run.is_retrying().map(retrying),
+        subagents: subagents.all.into_iter().map(|one| subagent(one, run.state.is_live())).collect(),
+        subagents_more: subagents.more,
         note: run.note.clone(),
         exit_code: match run.exit {
             Some(Exit::Code(code)) => Some(code),
@@ -162,6 +167,13 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
         cursor: run.last_seq.0,
         messages: Vec::new(),
     }
+}
+
+/// What became of one that worked when the run ended was not seen.
+fn subagent(of: SubagentText, is_live: bool) -> SubagentView {
+    let SubagentText { kind, about, state, tokens } = of;
+    let state = state.filter(|state| is_live || state != subagent::RUNNING);
+    SubagentView { kind, about, state, tokens }
 }
 
 fn retrying(since: &RetryingSince) -> RetryingView {

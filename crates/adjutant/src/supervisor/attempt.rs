@@ -15,11 +15,12 @@ use super::worker::{Line, Seen, Worker};
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::{Decision, Dialogue, Step};
-use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders};
+use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders, SubagentText, SubagentsText};
 use crate::signal::Found;
 use crate::view::MessageView;
 use adjutant_core::StopReason;
 use adjutant_core::condition::{Retries, Retrying};
+use adjutant_core::subagent::Subagent;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -40,6 +41,8 @@ const SIGNALS_AHEAD_MAX: usize = 16;
 const SIGNALS_MAX: u32 = 2_000;
 /// At most one fact about output in this time.
 const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
+/// At most one fact about the CLI's own sub-agents in this time.
+const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
 /// How long an agent that has said its last word may take to end by itself, before it is asked to,
 /// and then until it is killed.
 const FINISH_MAX: Duration = Duration::from_millis(1500);
@@ -76,6 +79,9 @@ pub struct Attempt {
     pulse: Arc<Pulse>,
     stall: Stall,
     retries: Retries,
+    /// What is known of the CLI's own sub-agents and not stated yet, and when it may be.
+    subagents: Option<FactKind>,
+    state_subagents_at: Instant,
     /// What the times of `retries` count from.
     began: Instant,
     /// Somebody else has to decide something first.
@@ -137,6 +143,7 @@ enum Event {
     FinishDue,
     StallDue,
     RetriesDue,
+    SubagentsDue,
     Felt,
 }
 
@@ -169,6 +176,8 @@ impl Attempt {
             pulse,
             stall: Stall::watch(order.stall_ms, Instant::now()),
             retries: Retries::default(),
+            subagents: None,
+            state_subagents_at: Instant::now(),
             began: Instant::now(),
             waiting: false,
         }
@@ -217,6 +226,7 @@ impl Attempt {
                 tracing::warn!(%error, "the whole answer cannot be kept; its end is in the result");
             }
         }
+        self.state_subagents();
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
@@ -255,6 +265,7 @@ impl Attempt {
     async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> Event {
         let limit_at = if self.stop.is_asked() { None } else { self.clock.limit_at() };
         let retries_due = self.retries_due();
+        let subagents_due = self.subagents.as_ref().map(|_| self.state_subagents_at);
         let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
         let output_came = async {
             taken.await;
@@ -277,6 +288,7 @@ impl Attempt {
             () = until(self.finish.due()) => Event::FinishDue,
             () = until(self.stall.due()) => Event::StallDue,
             () = until(retries_due) => Event::RetriesDue,
+            () = until(subagents_due) => Event::SubagentsDue,
             () = self.pulse.felt(), if self.stall.is_stalled() => Event::Felt,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
             () = output_came => Event::OutputCame(*bytes.borrow_and_update()),
@@ -302,6 +314,7 @@ impl Attempt {
             },
             Event::StallDue => self.look_for_stall(),
             Event::RetriesDue => self.state_retries(),
+            Event::SubagentsDue => self.state_subagents(),
             Event::Felt => {
                 if self.stall.hear(self.pulse.silent_since(), Instant::now()) {
                     self.journal.state(FactKind::Stirred {});
@@ -343,6 +356,14 @@ impl Attempt {
     fn retries_due(&self) -> Option<Instant> {
         let due_ms = self.retries.due_ms().filter(|_| !self.stop.is_asked())?;
         Some(self.began + Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)))
+    }
+
+    /// States what is known of the CLI's own sub-agents.
+    fn state_subagents(&mut self) {
+        if let Some(fact) = self.subagents.take() {
+            self.journal.state(fact);
+            self.state_subagents_at = Instant::now() + SUBAGENTS_FACT_EVERY;
+        }
     }
 
     fn began_ms(&self) -> i64 {
@@ -429,6 +450,10 @@ impl Attempt {
             Heard::Told(Told::Retry { words, cause }) => {
                 let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
                 self.retries.note_failed_try(cause, &words, self.began_ms());
+            }
+            Heard::Told(Told::Subagents(all, more)) => {
+                let text = |Subagent { id: _, kind, about, state, tokens }| SubagentText { kind, about, state, tokens };
+                self.subagents = Some(FactKind::Subagents(SubagentsText { all: all.into_iter().map(text).collect(), more }));
             }
             Heard::Told(Told::Progress) => {
                 if self.retries.note_progress() {

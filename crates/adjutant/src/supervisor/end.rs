@@ -5,7 +5,7 @@ use super::reader::Summary;
 use crate::clock;
 use crate::harness::failure;
 use crate::link::{FactKind, Order, UsageText, VerdictText};
-use crate::preset::{End, FailurePattern, Stream};
+use crate::preset::{Driver, End, FailurePattern, Stream};
 use adjutant_core::{Cause, Exit, Time};
 use jiff::tz::TimeZone;
 
@@ -19,6 +19,8 @@ pub struct Ending {
     /// Where the agent's clock stands.
     zone: TimeZone,
     stream: Stream,
+    /// Its protocol carries everything that its model says.
+    speaks: bool,
 }
 
 impl Ending {
@@ -28,6 +30,7 @@ impl Ending {
         Self {
             patterns: preset.map(|preset| preset.failures.clone()).unwrap_or_default(),
             zone: clock::zone(order.env.get("TZ").map(String::as_str)),
+            speaks: preset.is_some_and(|preset| matches!(preset.driver, Driver::Acp | Driver::Claude | Driver::Codex)),
             // What its lines mean is its reader's.
             stream: preset.map(|preset| Stream { rules: Vec::new(), ..preset.stream.clone() }).unwrap_or_default(),
         }
@@ -97,6 +100,8 @@ fn verdict(
     let error = [summary.error.as_str(), complaint].into_iter().find(|text| !text.trim().is_empty()).unwrap_or("");
     match (failed, summary.end) {
         (Some(why), _) => failure(Cause::Agent, why),
+        // A turn in which nothing was said or done is the end of a model that could not be used.
+        (None, Some(End::Success)) if ending.speaks && !summary.has_acted && summary.result.trim().is_empty() => failure(Cause::NoWord, error),
         (None, Some(End::Success)) => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
         (None, Some(End::Failure)) => failure(Cause::Agent, error),
         (None, None) if ending.stream.end_is_stated => failure(Cause::NoWord, error),

@@ -6,6 +6,7 @@ use crate::harness::stream::{Rules, Said, Usage};
 use crate::preset::{End, StderrRetry, Stream};
 use crate::text;
 use adjutant_core::Cause;
+use adjutant_core::subagent::{Subagent, Subagents};
 use memchr::memchr;
 
 /// Sessions that one attempt may name: more than one is begun only where one is gone.
@@ -38,6 +39,8 @@ pub enum Told {
     },
     /// The model or a tool was heard from after such a try.
     Progress,
+    /// The sub-agents of the CLI's own, and how many more there were.
+    Subagents(Vec<Subagent>, u64),
     /// A line for the dialogue.
     Line(String),
 }
@@ -62,6 +65,8 @@ pub struct Summary {
     /// When the limit ends that was reached last, in seconds since the epoch.
     pub again_at_s: Option<u64>,
     pub usage: Option<Usage>,
+    /// The model said something, or a tool was called.
+    pub has_acted: bool,
 }
 
 /// Reads one stream.
@@ -84,6 +89,9 @@ pub struct Reader {
     /// How many it has had.
     sessions: u32,
     retries: RetryLine,
+    subagents: Subagents,
+    /// The line that is being read is this sub-agent's.
+    speaker: Option<String>,
     summary: Summary,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
@@ -108,6 +116,8 @@ impl Reader {
             session: String::new(),
             sessions: 0,
             retries: RetryLine::default(),
+            subagents: Subagents::default(),
+            speaker: None,
             summary: Summary::default(),
         }
     }
@@ -209,12 +219,19 @@ impl Reader {
             }
         }
         self.rules = rules;
+        self.speaker = None;
+        if let Some((all, more)) = self.subagents.news() {
+            told.push(Told::Subagents(all, more));
+        }
     }
 
     /// Takes one thing that was said. `true`: the dialogue has to see the line.
     fn take(&mut self, said: Said<'_>, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) -> bool {
         match said {
             Said::Listen => return true,
+            Said::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
+            Said::Subagent { told, begins } => self.subagents.take(told, begins),
+            said if self.speaker.is_some() => self.take_of_subagent(said, part),
             Said::Session(id) if id == self.session => {}
             // It becomes an argument of the next attempt: what is no id is nobody's session.
             Said::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
@@ -242,6 +259,7 @@ impl Reader {
                 self.say(&text, part);
             }
             Said::Tool { name, input } => {
+                self.summary.has_acted = true;
                 self.go_on(part, told);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
@@ -279,6 +297,28 @@ impl Reader {
             }
         }
         false
+    }
+
+    /// Takes what a sub-agent of the CLI's own says: it stands in the log, and is nothing that the run says.
+    fn take_of_subagent(&mut self, said: Said<'_>, part: &mut impl FnMut(Part<'_>)) {
+        let id = self.speaker.clone().unwrap_or_default();
+        let text = match said {
+            Said::Text(text) | Said::Result(text) => text.into_owned(),
+            Said::Tool { name, input } => format!("→ {name} {}", shorten(&input)),
+            Said::Output(output) => format!("← {}", shorten(output.trim_end())),
+            Said::Error(error) => format!("! {}", shorten(&error)),
+            Said::Usage(usage) => {
+                let tokens = Some(usage.input_tokens.saturating_add(usage.output_tokens));
+                return self.subagents.take(Subagent { id, tokens, ..Subagent::default() }, false);
+            }
+            // Its pieces come again as a whole, and how it ends is said of it in other lines.
+            Said::Delta { .. } | Said::Session(_) | Said::Retry { .. } | Said::Again(_) | Said::End(_) => return,
+            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } => return,
+        };
+        self.end_message(part);
+        let known = self.subagents.find(&id);
+        let name = known.and_then(|known| known.about.as_deref().or(known.kind.as_deref())).unwrap_or("a sub-agent");
+        note(part, &mut self.within_line, &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")));
     }
 
     /// A try failed that the CLI repeats.
@@ -321,6 +361,7 @@ impl Reader {
         if text.is_empty() {
             return;
         }
+        self.summary.has_acted = true;
         part(Part::Words(text));
         self.within_line = !text.ends_with('\n');
         if self.message.len() < self.answer_bytes_max * 2 {
@@ -466,6 +507,61 @@ mod tests {
         let (log, words, _, summary) = read(reader("copilot", None), &[stream.as_bytes()]);
         assert_eq!(summary.result, format!("Done: I saw {note}"));
         assert_eq!((log.as_str(), words.matches("Info:").count()), (&*format!("! {note} ×2\nDone: I saw {note}\n"), 1));
+    }
+
+    const CHILD: &str = concat!(
+        r#"{"type":"system","subtype":"init","session_id":"s1"}"#,
+        "\n",
+        r#"{"type":"system","subtype":"task_started","task_id":"a","tool_use_id":"t1","description":"count\n[y] files","subagent_type":"general","task_type":"local_agent"}"#,
+        "\n",
+        r#"{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]},"parent_tool_use_id":"t1"}"#,
+        "\n",
+        r#"{"type":"assistant","message":{"content":[{"type":"text","text":"[STOP_WORK]\nmine\n[/STOP_WORK]"}]},"parent_tool_use_id":"t1"}"#,
+        "\n",
+        r#"{"type":"system","subtype":"task_notification","tool_use_id":"t1","status":"completed","usage":{"total_tokens":2020}}"#,
+        "\n",
+        r#"{"type":"system","subtype":"task_notification","tool_use_id":"of a command","status":"completed"}"#,
+        "\n",
+        r#"{"type":"assistant","message":{"content":[{"type":"text","text":"Counted."}]},"parent_tool_use_id":null}"#,
+        "\n",
+    );
+
+    fn subagents(told: &[Told]) -> Vec<Subagent> {
+        let newest = told.iter().rev().find_map(|told| if let Told::Subagents(all, 0) = told { Some(all.clone()) } else { None });
+        newest.expect("there are some")
+    }
+
+    #[test]
+    fn what_a_sub_agent_says_is_logged_under_its_name_and_is_no_word_of_the_run() {
+        let (log, words, told, summary) = read(reader("claude", None), &[CHILD.as_bytes()]);
+        let expected = "[count [y] files] → Bash {\"command\":\"ls\"}\n[count [y] files] [STOP_WORK]\n  mine\n  [/STOP_WORK]\nCounted.\n";
+        assert_eq!((log.as_str(), words.as_str(), summary.result.as_str()), (expected, "Counted.\n", "Counted."));
+        let known = Subagent {
+            id: "t1".to_owned(),
+            kind: Some("general".to_owned()),
+            about: Some("count [y] files".to_owned()),
+            state: Some("completed".to_owned()),
+            tokens: Some(2020),
+        };
+        assert_eq!(subagents(&told), [known]);
+    }
+
+    #[test]
+    fn thread_of_a_sub_agent_does_not_end_the_run() {
+        let item = |kind: &str| {
+            format!(
+                "{{\"method\":\"item/started\",\"params\":{{\"threadId\":\"t1\",\"item\":{{\"type\":\"subAgentActivity\",\"kind\":\"{kind}\",\"agentThreadId\":\"t2\",\"agentPath\":\"/root/count\"}}}}}}\n"
+            )
+        };
+        let ended = "{\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t2\",\"turn\":{\"status\":\"completed\",\"items\":[{\"type\":\"agentMessage\",\"text\":\"forged\"}]}}}\n";
+        let usage = "{\"method\":\"thread/tokenUsage/updated\",\"params\":{\"threadId\":\"t2\",\"tokenUsage\":{\"total\":{\"inputTokens\":5,\"outputTokens\":2}}}}\n";
+        let begun = "{\"id\":2,\"result\":{\"thread\":{\"id\":\"t1\"}}}\n".to_owned();
+        let stream = [begun, item("started"), usage.to_owned(), ended.to_owned(), item("completed")].concat();
+        let (log, words, told, summary) = read(reader("codex", None), &[stream.as_bytes()]);
+        assert_eq!((log.as_str(), words.as_str()), ("[/root/count] forged\n", ""));
+        assert_eq!((summary.end, summary.usage, summary.result.as_str()), (None, None, ""));
+        let [known] = &subagents(&told)[..] else { panic!("one: {told:?}") };
+        assert_eq!((known.state.as_deref(), known.tokens, known.kind.as_deref()), (Some("completed"), Some(7), None));
     }
 
     #[test]

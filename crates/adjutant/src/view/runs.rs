@@ -256,6 +256,12 @@ pub struct RunView {
     /// That the CLI of a run at work repeats a call to its model that has kept failing for 10 s or longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrying: Option<RetryingView>,
+    /// Sub-agents that its CLI has started by itself, as far as its stream tells of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subagents: Vec<SubagentView>,
+    /// There were so many more than those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub subagents_more: u64,
     /// What the user should know about how its newest attempt was started: what of its directory's own
     /// agent configuration is honoured, with its hash, or could not be kept out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -395,6 +401,35 @@ pub struct RunView {
     /// Messages for the run that came along with its own look at itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
+}
+
+/// A sub-agent that a run's CLI has started by itself. What is not known is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubagentView {
+    /// What kind of agent it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// The CLI's word for it: `running`, `completed`, … Absent where the run ended before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Tokens that it has used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+}
+
+impl SubagentView {
+    /// Tells whether it works, by the last that was seen.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.state.as_deref() == Some(adjutant_core::subagent::RUNNING)
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// That a run's CLI repeats a call to its model that keeps failing.

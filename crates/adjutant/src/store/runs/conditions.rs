@@ -54,6 +54,15 @@ impl Tx<'_> {
         if run.retrying_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
     }
 
+    /// Notes what is known of the sub-agents of a run's CLI.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_subagents(&mut self, run: &Run, all: &str) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET subagents = ?2 WHERE id = ?1")?.execute([&run.id.to_string(), all])?;
+        Ok(())
+    }
+
     /// Notes that a live run's CLI goes on after that.
     ///
     /// # Errors

@@ -66,6 +66,8 @@ pub struct Run {
     /// That its CLI repeats what keeps failing, and the event that said so.
     pub retrying: Option<RetryingSince>,
     pub retrying_seq: Option<EventSeq>,
+    /// What is known of the sub-agents that its CLI has started by itself, in JSON.
+    pub subagents: Option<String>,
     /// What the user should know about how its newest attempt was started.
     pub note: Option<String>,
     /// What the run left behind when it stopped, and the attempt that did.
@@ -244,7 +246,7 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
   active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
-  retrying, retrying_seq FROM runs";
+  retrying, retrying_seq, subagents FROM runs";
 
 /// The words that a run's state is stored as.
 struct StateRow {
@@ -404,6 +406,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         is_owner_notified: row.get(61)?,
         retrying: row.get::<_, Option<String>>(62)?.and_then(|text| serde_json::from_str::<RetryingRow>(&text).ok()).map(RetryingRow::decode),
         retrying_seq: row.get::<_, Option<i64>>(63)?.map(EventSeq),
+        subagents: row.get(64)?,
     }))
 }
 

@@ -61,8 +61,17 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
         Asked::Turn { dialect, streaming } => {
             let offered = offered(dialect, &body);
             if offered.is_empty() {
-                stage.change(|story| story.aside.push(about));
-                return stream_or_whole(&stage, dialect, &Say::Text(side(&body)), End::Whole, streaming);
+                let side = side(&body);
+                let is_too_long = stage.change(|story| {
+                    story.aside.push(about);
+                    let seen = Seen { dialect, tools: Vec::new(), results: Vec::new(), body };
+                    // What is too long cannot be summarized either.
+                    matches!(story.turns.last(), Some(Turn::Told(follow)) if matches!(follow(&seen), Turn::TooLong))
+                });
+                if is_too_long {
+                    return refuse(dialect, Refusal::TooLong);
+                }
+                return stream_or_whole(&stage, dialect, &Say::Text(side), End::Whole, streaming);
             }
             let results = results(dialect, &body);
             let tools = offered.iter().map(Offered::full_name).collect();

@@ -13,6 +13,7 @@ mod profiles;
 mod prompts;
 mod recorded;
 mod silence;
+mod subagents;
 mod trial;
 mod user;
 

@@ -40,7 +40,7 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
             Said::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
             Said::End(end) => known.ends.push(end),
             Said::Again(seconds) => known.again_at_s = Some(seconds),
-            Said::Listen => {}
+            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } => {}
         });
         assert!(is_read, "{cli} wrote a line that is none: {line}");
     }

@@ -1,0 +1,122 @@
+//! Sub-agents that a run's CLI starts by itself, as far as its stream tells of them.
+
+/// Most that are kept of one attempt.
+pub const KEPT_MAX: usize = 20;
+/// Longest text of one that is kept, in characters.
+pub const TEXT_CHARS_MAX: usize = 120;
+
+/// One sub-agent. What the stream has not told is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subagent {
+    /// The CLI's own id of it.
+    pub id: String,
+    /// What kind of agent it is.
+    pub kind: Option<String>,
+    /// What it does.
+    pub about: Option<String>,
+    /// The CLI's word: `running`, `completed`, …
+    pub state: Option<String>,
+    /// Used up so far.
+    pub tokens: Option<u64>,
+}
+
+impl Subagent {
+    /// Tells whether it works, by the last that was seen.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.state.as_deref() == Some(RUNNING)
+    }
+}
+
+/// The state of a sub-agent from its start on.
+pub const RUNNING: &str = "running";
+
+/// The sub-agents of one attempt, the oldest first.
+#[derive(Debug, Default)]
+pub struct Subagents {
+    kept: Vec<Subagent>,
+    /// How many there were beside those that are kept.
+    dropped: u64,
+    has_news: bool,
+}
+
+impl Subagents {
+    /// Takes in what the stream says of one. One that was not begun is not known.
+    pub fn take(&mut self, told: Subagent, begins: bool) {
+        let at = self.kept.iter().position(|known| known.id == told.id);
+        let at = match at {
+            Some(at) => at,
+            None if begins && !told.id.is_empty() => {
+                self.make_room();
+                self.kept.push(Subagent { id: told.id.chars().take(TEXT_CHARS_MAX).collect(), ..Subagent::default() });
+                self.kept.len() - 1
+            }
+            None => return,
+        };
+        let known = &mut self.kept[at];
+        let before = known.clone();
+        let one_line = |text: String| {
+            let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+            words.collect::<Vec<_>>().join(" ").chars().take(TEXT_CHARS_MAX).collect::<String>()
+        };
+        for (kept, news) in [(&mut known.kind, told.kind), (&mut known.about, told.about), (&mut known.state, told.state)] {
+            if let Some(text) = news.map(one_line).filter(|text| !text.is_empty()) {
+                *kept = Some(text);
+            }
+        }
+        known.tokens = told.tokens.or(known.tokens);
+        self.has_news |= *known != before || begins && before.state.is_none();
+    }
+
+    /// The oldest that has ended makes room, else the oldest.
+    fn make_room(&mut self) {
+        if self.kept.len() == KEPT_MAX {
+            let oldest = self.kept.iter().position(|known| !known.is_running()).unwrap_or(0);
+            self.kept.remove(oldest);
+            self.dropped += 1;
+        }
+    }
+
+    /// Returns one by its id.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<&Subagent> {
+        self.kept.iter().find(|known| known.id == id)
+    }
+
+    /// Returns them all, and how many more there were, if something has changed since this was asked last.
+    pub fn news(&mut self) -> Option<(Vec<Subagent>, u64)> {
+        std::mem::take(&mut self.has_news).then(|| (self.kept.clone(), self.dropped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(id: usize, state: Option<&str>) -> Subagent {
+        Subagent { id: id.to_string(), state: state.map(str::to_owned), ..Subagent::default() }
+    }
+
+    #[test]
+    fn what_was_not_told_is_absent_and_what_was_stays() {
+        let mut all = Subagents::default();
+        all.take(told(1, Some("completed")), false);
+        assert_eq!(all.news(), None, "it never began");
+        all.take(Subagent { about: Some("count\n\u{1b} files".to_owned()), ..told(1, Some(RUNNING)) }, true);
+        all.take(Subagent { tokens: Some(7), ..told(1, None) }, false);
+        let known = Subagent { about: Some("count files".to_owned()), tokens: Some(7), ..told(1, Some(RUNNING)) };
+        assert_eq!((all.news(), all.news()), (Some((vec![known], 0)), None));
+    }
+
+    #[test]
+    fn number_is_bounded_and_ended_ones_make_room_first() {
+        let mut all = Subagents::default();
+        (0..KEPT_MAX).for_each(|id| all.take(told(id, Some(RUNNING)), true));
+        all.take(told(3, Some("completed")), false);
+        all.take(told(100, Some(RUNNING)), true);
+        all.take(told(101, Some(RUNNING)), true);
+        let (kept, dropped) = all.news().expect("there is news");
+        assert_eq!((kept.len(), dropped), (KEPT_MAX, 2));
+        assert!(kept.iter().all(|known| known.id != "3" && known.id != "0"));
+    }
+}
