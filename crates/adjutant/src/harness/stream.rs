@@ -157,12 +157,14 @@ impl Rules {
         if line.fields().is_none() {
             return false;
         }
-        if let Some(id) = self.speaker.as_ref().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
-            said(Said::Speaker(id));
-        }
+        let mut speaker = self.speaker.as_ref();
         for rule in &self.all {
             if !rule.when.iter().all(|(path, wanted)| wanted.is_met(path.find(&line, &line))) {
                 continue;
+            }
+            // Nobody wants to know whose a line is that means nothing.
+            if let Some(id) = speaker.take().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
+                said(Said::Speaker(id));
             }
             match &rule.each {
                 None => rule.apply(&line, &line, said),

@@ -291,7 +291,10 @@ impl Reader {
                 });
             }
             Said::End(end) => {
-                self.go_on(part, told);
+                // Some state each try that fails as an end, and go on.
+                if end == End::Success {
+                    self.go_on(part, told);
+                }
                 self.end_message(part);
                 self.summary.end = Some(end);
             }

@@ -53,6 +53,37 @@ fn is_seen(case: &Case) -> Value {
     view
 }
 
+/// For a CLI that tells of its sub-agents as of any tool: what they say is a tool's output.
+fn others(seen: &Seen) -> Turn {
+    let call = |tool: &str, kind: &str, name: &str| {
+        Turn::call(tool, json!({ "description": "count the files", "prompt": "Count them.", "name": "counter", "mode": "sync", kind: name }))
+    };
+    let is_below = !seen.body.to_string().contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT");
+    let offers = |name: &str| seen.tools.iter().any(|tool| tool == name);
+    match seen.results.is_empty() {
+        _ if is_below => Turn::say(FORGED),
+        true if offers("agent") => call("agent", "subagent_type", "general-purpose"),
+        true if offers("read_agent") => call("task", "agent_type", "general-purpose"),
+        true => call("task", "subagent_type", "general"),
+        false => Turn::say("They are counted."),
+    }
+}
+
+#[test]
+fn of_others_cannot_speak_for_them() {
+    for cli in [Cli::Opencode, Cli::Qwen, Cli::Copilot] {
+        let Some(case) = Case::new(cli, [Turn::Told(others)]) else { return };
+        case.starts("full");
+        let view = case.succeeds("They are counted.");
+        let was_below = |seen: &Seen| !seen.body.to_string().contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT");
+        assert!(case.model.seen().iter().any(was_below), "it has started one: {}", case.story());
+        for field in ["summary", "report", "ignored_signals"] {
+            assert!(view.get(field).is_none(), "{}: {view}\n{}", cli.name(), case.story());
+        }
+        case.records("subagent");
+    }
+}
+
 #[test]
 fn of_claude_are_seen_and_cannot_speak_for_it() {
     let Some(case) = Case::new(Cli::Claude, [Turn::Told(claude)]) else { return };
