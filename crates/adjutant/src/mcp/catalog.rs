@@ -111,7 +111,7 @@ const SHOW_CHAT: ToolRow = ToolRow {
     name: "show_chat",
     title: "Read a chat",
     about: "Use to read a chat's newest messages, or those after one; with wait_s it waits for news.",
-    params: &[CHAT_ID.required(), Param::new("after", Kind::Integer), Param::new("limit", Kind::Integer).compat_only(), WAIT, LABEL],
+    params: &[CHAT_ID.required(), Param::new("after", Kind::Text), Param::new("limit", Kind::Integer).compat_only(), WAIT, LABEL],
     actions: &[Action::ReadChat],
     effect: Effect::WritesOnce,
     core: false,

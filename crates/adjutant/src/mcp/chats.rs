@@ -3,6 +3,7 @@
 use super::args::Args;
 use super::caller::Caller;
 use super::catalog::Done;
+use super::cursor::Cursor;
 use super::refusal::Refusal;
 use super::server::{Role, Server};
 use super::show::Shown;
@@ -261,9 +262,9 @@ pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> E
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let limit = args.count("limit")?.map_or(ENTRIES_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
     let chat = chat_id(&args)?;
-    let after = args.integer("after");
+    let after = Cursor::given(&args, "after")?;
     let changes = server.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
-    let show = ShowChat { chat_id: chat, after, changes, limit: Some(limit), wait_ms: ms(wait), peek: false };
+    let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: ms(wait), peek: false };
     let page = caller.held("waiting for news in the chat", server.client().call(&show)).await??;
     server.note_changes(chat, page.changes);
     let chars_max = share(&page.messages);
@@ -307,17 +308,21 @@ pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> E
     if chars_max != usize::MAX {
         shown = shown.line("long messages are cut: after=<its number - 1> limit=1 shows one whole");
     }
-    if page.messages.is_empty() && page.changed.is_empty() {
+    let is_empty = page.messages.is_empty() && page.changed.is_empty();
+    if is_empty {
         shown = shown.line("nothing new");
     }
+    let has_timed_out = is_empty && args.has("wait_s");
     let first = page.messages.first().map_or(0, |entry| entry.seq);
     let id = page.chat.chat_id;
     if page.unread_before > 0 {
         shown = shown.line(format!("{} earlier ones are unread: after={} shows them", unread_text(page.unread_before), page.read_to));
     }
     done(shown.next(match page.more {
-        0 if first > 1 && args.integer("after").is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
-        0 => format!("send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for news", page.cursor),
+        0 if first > 1 && after.is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
+        0 => {
+            format!("send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for news", Cursor::after(after, page.cursor, has_timed_out))
+        }
         more => format!("show_chat chat_id={id} after={} for {more} more", page.cursor),
     }))
 }

@@ -14,6 +14,7 @@ pub mod caps;
 pub mod catalog;
 mod chats;
 pub mod command;
+mod cursor;
 mod gate;
 mod http;
 mod lines;

@@ -3,6 +3,7 @@
 use super::args::{Args, GivenAnswer};
 use super::caller::Caller;
 use super::catalog::Done;
+use super::cursor::Cursor;
 use super::refusal::Refusal;
 use super::server::Server;
 use super::show::{self, QUESTION_CHARS, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
@@ -16,7 +17,6 @@ use crate::view::{
     SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
 };
 use serde_json::{Value, json};
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
         Some("all") => WaitUntil::All,
         _ => WaitUntil::Attention,
     };
-    let from = args.text("cursor").filter(|text| !text.trim().is_empty()).map(Cursor::parse).transpose()?;
+    let from = Cursor::given(&args, "cursor")?;
     let mut wait = Wait { runs: args.texts("run_ids"), until, after: from.map(|from| from.position), wait_ms: 0 };
     // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
     if caller.takes_tasks && asked.is_none() {
@@ -170,41 +170,6 @@ fn told_run(run: &RunView) -> ConfirmNotified {
     ConfirmNotified { runs: is_over.then(|| NotifiedRun::from(run)).into_iter().collect(), until: None }
 }
 
-/// A position in the history, as a wait returns and takes it: `57`, or `57.2` after two waits that timed out there.
-///
-/// Both mean the same position. The count makes the next call another one than the last: clients end an agent
-/// that makes the same call again and again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor {
-    position: i64,
-    timeouts: u32,
-}
-
-impl Cursor {
-    fn parse(text: &str) -> Result<Self, Refusal> {
-        let (position, timeouts) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
-        match (position.parse(), timeouts.parse()) {
-            (Ok(position), Ok(timeouts)) => Ok(Self { position, timeouts }),
-            _ => Err(Refusal::invalid(format!("{} is no cursor", quoted(text, 40)), "pass the cursor of an earlier wait, or leave it out")),
-        }
-    }
-
-    /// The cursor that follows a wait from this one.
-    fn after(from: Option<Self>, waited: &Waited) -> Self {
-        let timeouts = if waited.outcome == "timeout" { from.map_or(0, |from| from.timeouts).wrapping_add(1).max(1) } else { 0 };
-        Self { position: waited.cursor, timeouts }
-    }
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.timeouts {
-            0 => write!(f, "{}", self.position),
-            timeouts => write!(f, "{}.{timeouts}", self.position),
-        }
-    }
-}
-
 /// Shows what a wait found that began at a cursor: the first few in detail, the others by name.
 #[must_use]
 pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
@@ -212,7 +177,7 @@ pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     // Those that wait for an answer are in `needs`.
     let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
     let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
-    let cursor = Cursor::after(from, waited).to_string();
+    let cursor = Cursor::after(from, waited.cursor, outcome == "timeout").to_string();
     let (needs_told, stopped_told, ended_told, working_told) = (first(needs), first(stopped), first(ended), first(working));
     let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
     let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
@@ -746,25 +711,6 @@ mod tests {
         let text = waited(&stopped, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
         assert!(text.contains("node_modules is missing") && text.contains("npm install") && !text.contains("STOP_WORK"), "{text}");
-    }
-
-    #[test]
-    fn cursor_moves_with_every_timeout_and_means_the_same_position() {
-        let timed_out = Waited { outcome: "timeout".into(), cursor: 57, ..Waited::default() };
-        let mut from = None;
-        for expected in ["57.1", "57.2", "57.3"] {
-            let cursor = Cursor::after(from, &timed_out);
-            assert_eq!((cursor.to_string().as_str(), cursor.position), (expected, 57));
-            from = Some(Cursor::parse(expected).expect("a cursor"));
-            assert_eq!(from, Some(cursor));
-        }
-        let event = Waited { outcome: "event".into(), cursor: 58, ..Waited::default() };
-        assert_eq!(Cursor::after(from, &event).to_string(), "58");
-        assert_eq!(Cursor::parse("57").expect("an old one"), Cursor { position: 57, timeouts: 0 });
-        assert_eq!(Cursor::after(Some(Cursor { position: 1, timeouts: u32::MAX }), &timed_out).to_string(), "57.1");
-        for bad in ["", "x", "1.2.3", "57.", ".1", "57.-1"] {
-            assert!(Cursor::parse(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -10,6 +10,23 @@ fn unread(home: &TestHome) -> Value {
 }
 
 #[test]
+fn wait_for_news_that_times_out_names_another_call_each_time() {
+    let home = TestHome::new();
+    let mut alice = client(&home, "alice", &[]);
+    let chat = start(&mut alice, "t", &[]);
+    alice.done("send_chat_message", json!({"chat_id": chat, "message": "first"}));
+    let mut after = "1".to_owned();
+    for expected in ["1.1", "1.2", "1.3"] {
+        let shown = alice.done("show_chat", json!({"chat_id": chat, "after": after, "wait_s": 0}));
+        assert_eq!((&shown["messages"], &shown["cursor"]), (&json!([]), &json!(1)), "the same position: {shown}");
+        assert!(shown["next"].as_str().is_some_and(|next| next.contains(&format!("show_chat after={expected} "))), "{shown}");
+        after = expected.to_owned();
+    }
+    alice.done("send_chat_message", json!({"chat_id": chat, "message": "second"}));
+    assert_eq!(alice.done("show_chat", json!({"chat_id": chat, "after": after}))["messages"][0]["message"], "second");
+}
+
+#[test]
 fn only_what_was_shown_without_a_gap_counts_as_read() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);

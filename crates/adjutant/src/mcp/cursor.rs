@@ -1,0 +1,74 @@
+//! Positions as waits return and take them. A wait that times out at `57` returns `57.1`, the next one there
+//! `57.2`. All mean the same position; the count makes the next call another one than the last, since clients
+//! end an agent that makes the same call again and again.
+
+use super::args::Args;
+use super::refusal::Refusal;
+use super::text::quoted;
+use std::fmt;
+
+/// A position, and how many waits in a row have timed out there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    pub position: i64,
+    timeouts: u32,
+}
+
+impl Cursor {
+    /// Returns the argument of this name; an empty one is none.
+    ///
+    /// # Errors
+    /// It is no cursor.
+    pub fn given(args: &Args, name: &str) -> Result<Option<Self>, Refusal> {
+        args.text(name).filter(|text| !text.trim().is_empty()).map(|text| Self::parse(text, name)).transpose()
+    }
+
+    fn parse(text: &str, name: &str) -> Result<Self, Refusal> {
+        let (position, timeouts) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
+        match (position.parse(), timeouts.parse()) {
+            (Ok(position), Ok(timeouts)) => Ok(Self { position, timeouts }),
+            _ => Err(Refusal::invalid(
+                format!("{} is no cursor", quoted(text, 40)),
+                format!("pass in {name} what an earlier call returned, or leave it out"),
+            )),
+        }
+    }
+
+    /// Returns the cursor that follows a wait from this one.
+    #[must_use]
+    pub fn after(from: Option<Self>, position: i64, has_timed_out: bool) -> Self {
+        let timeouts = if has_timed_out { from.map_or(0, |from| from.timeouts).wrapping_add(1).max(1) } else { 0 };
+        Self { position, timeouts }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.timeouts {
+            0 => write!(f, "{}", self.position),
+            timeouts => write!(f, "{}.{timeouts}", self.position),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_moves_with_every_timeout_and_means_the_same_position() {
+        let mut from = None;
+        for expected in ["57.1", "57.2", "57.3"] {
+            let cursor = Cursor::after(from, 57, true);
+            assert_eq!((cursor.to_string().as_str(), cursor.position), (expected, 57));
+            from = Some(Cursor::parse(expected, "cursor").expect("a cursor"));
+            assert_eq!(from, Some(cursor));
+        }
+        assert_eq!(Cursor::after(from, 58, false).to_string(), "58");
+        assert_eq!(Cursor::parse("57", "cursor").expect("an old one"), Cursor { position: 57, timeouts: 0 });
+        assert_eq!(Cursor::after(Some(Cursor { position: 1, timeouts: u32::MAX }), 57, true).to_string(), "57.1");
+        for bad in ["", "x", "1.2.3", "57.", ".1", "57.-1"] {
+            assert!(Cursor::parse(bad, "cursor").is_err(), "{bad}");
+        }
+    }
+}
