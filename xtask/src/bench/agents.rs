@@ -7,8 +7,9 @@ use crate::stats::{Row, Samples};
 use adjutant::harness::StreamOf;
 use adjutant::preset::{self, Driver};
 use adjutant::supervisor::reader::Reader;
-use adjutant::view::{Cancel, RunView};
+use adjutant::view::{AgentView, Cancel, RunView};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -84,6 +85,63 @@ pub async fn overhead(bench: &Bench) -> Result<Vec<Row>> {
             rows.push(Row::number(&what, over[PAIRS / 2], "ms", 50.0, true));
         }
         Ok(rows)
+    })
+    .await
+}
+
+/// The programs of the presets that a list of agents finds.
+const LISTED: [&str; 12] = ["claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "kimi", "pi", "aider", "amp", "droid"];
+const LISTS: usize = 20;
+/// As long as a fast one of them takes to say its version.
+const SAYS_ITS_VERSION: &str = "#!/bin/sh\nsleep 0.3\necho 1.2.3\n";
+
+/// A list of twelve agents: no version is known, and all are.
+pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let bin = lab.dir.path().join("bin");
+        std::fs::create_dir(&bin)?;
+        let path = format!("{}:/usr/bin:/bin", bin.display());
+        let install = || -> Result<()> {
+            for name in LISTED {
+                // Another file each time, of which nothing is known.
+                let (made, program) = (bin.join("made"), bin.join(name));
+                std::fs::write(&made, SAYS_ITS_VERSION)?;
+                std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o755))?;
+                std::fs::rename(&made, &program)?;
+            }
+            Ok(())
+        };
+        let list = || -> Result<(Duration, Vec<AgentView>)> {
+            let start = Instant::now();
+            let output = lab.command(&["--json", "agents"]).env("PATH", &path).output()?;
+            let took = start.elapsed();
+            let mut reply: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+            let agents: Vec<AgentView> = serde_json::from_value(reply["data"].take())?;
+            Ok((took, agents.into_iter().filter(|agent| LISTED.contains(&agent.name.as_str())).collect()))
+        };
+        let known = |agents: &[AgentView]| agents.iter().filter(|agent| agent.version.is_some()).count();
+        let (mut cold, mut warm) = (Samples::default(), Samples::default());
+        for _ in 0..LISTS {
+            install()?;
+            let (took, agents) = list()?;
+            if known(&agents) > 0 || agents.iter().any(|agent| !agent.found) {
+                return Err(format!("{} versions are known, and none was said yet", known(&agents)).into());
+            }
+            cold.push(took);
+            let end = Instant::now() + FIRST_EVENT_MAX;
+            while known(&list()?.1) < LISTED.len() {
+                if Instant::now() > end {
+                    return Err("not every version became known".into());
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            warm.push(list()?.0);
+        }
+        let spawn = Some(bench.floors.spawn.p50());
+        Ok(vec![
+            Row::latency("adj agents, 12 CLIs, no version known", &cold, spawn, 50.0),
+            Row::latency("adj agents, 12 CLIs, all versions known", &warm, spawn, 50.0),
+        ])
     })
     .await
 }

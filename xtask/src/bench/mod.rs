@@ -134,6 +134,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("flood", size::flood(&bench));
     measure!("agents: streams", agents::decode());
     measure!("agents: first event", agents::overhead(&bench));
+    measure!("agents: list", agents::list(&bench));
     measure!("restart", size::restart(&bench));
     stats::print(&rows);
     if !broken.is_empty() {
