@@ -78,7 +78,7 @@ fn keeps_to_its_budget(cli: Cli, role: Role, seen: &[Seen], tokens_max: u64) {
     let sent: Vec<Value> = found.values().cloned().collect();
     let own: Vec<Value> = sent.iter().cloned().map(without_additions).collect();
     let (whole, tokens) = (tokens_of(&sent), tokens_of(&own));
-    println!("{cli:?} {role:?}: {} of {} tools, {tokens} of {tokens_max} tokens ({whole} with what it adds to every tool)", named.len(), ours.len());
+    eprintln!("{cli:?} {role:?}: {} of {} tools, {tokens} of {tokens_max} tokens ({whole} with what it adds to every tool)", named.len(), ours.len());
     assert!(named.len() == ours.len(), "{cli:?} offers {named:?} of {ours:?}");
     assert!(tokens <= tokens_max, "{cli:?} {role:?}: {tokens} tokens");
     for request in seen {

@@ -24,7 +24,7 @@ fn waits_in_one_call(cli: Cli) {
         Turn::say("That is all."),
     ]);
     let took = began.elapsed();
-    println!("{cli:?}: {} requests to the model, {took:.1?} from its start to its end", seen.len());
+    eprintln!("{cli:?}: {} requests to the model, {took:.1?} from its start to its end", seen.len());
     // A start, one wait, and what came of it: the model is not asked while the parent waits.
     assert_eq!(seen.len(), 3, "{}", connected.told());
     assert!(seen[2].last_result().contains("quiet") && seen[2].last_result().contains("at last"), "{}", connected.told());
