@@ -321,6 +321,16 @@ pub struct Rule {
     pub tool: Option<String>,
     #[serde(default)]
     pub input: Option<String>,
+    /// With `tool` or `input`: the call's id. It has one line in the log, written once its input is known.
+    #[serde(default)]
+    pub call: Option<String>,
+    /// With `call`: how far the call is (`pending`, `in_progress`, `completed` or `failed`). Without it, what is said
+    /// of the call is all of it.
+    #[serde(default)]
+    pub call_state: Option<String>,
+    /// What it is working on now, of a plan.
+    #[serde(default)]
+    pub step: Option<String>,
     /// What a tool returned.
     #[serde(default)]
     pub output: Option<String>,

@@ -8,7 +8,7 @@
 pub mod handshake;
 mod modes;
 
-use super::dialogue::{Decision, Permission, Step, line, named_within};
+use super::dialogue::{Changed, Decision, Permission, Step, line, named_within};
 use super::own_tools::OwnTools;
 use adjutant_core::Permissions;
 use modes::{Change, Setting};
@@ -20,6 +20,10 @@ use std::path::{Path, PathBuf};
 const CALLS_KEPT_MAX: usize = 256;
 /// Titles that are kept of one call.
 const TITLES_MAX: usize = 16;
+/// How often a call may change while it waits to be allowed.
+const CHANGES_MAX: u32 = 8;
+/// The protocol's code for a request that was taken back.
+const REQUEST_CANCELLED: i64 = -32800;
 /// The protocol's code of an error that signing in would mend.
 const AUTH_REQUIRED: i64 = -32000;
 /// What a failure begins with when no mode of the agent keeps the promise of the run's profile.
@@ -101,20 +105,45 @@ impl Call {
         }
     }
 
+    /// What it is called now.
+    fn name(&self) -> String {
+        self.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned())
+    }
+
+    /// Tells whether somebody who was shown this call has not seen another one.
+    fn is_shown_otherwise(&self, other: &Self) -> bool {
+        (&self.kind, &self.input, &self.content, &self.locations, self.titles.last())
+            != (&other.kind, &other.input, &other.content, &other.locations, other.titles.last())
+    }
+
+    /// Tells whether another call has other input or changes other files. What only becomes known, and what it puts
+    /// out, is no difference.
+    fn does_otherwise(&self, other: &Self) -> bool {
+        let files = |call: &Self| -> Vec<Value> {
+            let parts = call.content.as_array().map(Vec::as_slice).unwrap_or_default();
+            parts.iter().filter(|part| part["type"] == "diff").map(|part| part["path"].clone()).collect()
+        };
+        let (before, now) = (files(self), files(other));
+        !is_empty(&self.input) && self.input != other.input || !before.is_empty() && now.iter().any(|file| !before.contains(file))
+    }
+
     /// What the call would do, whole: its input, and the content where that says more.
     fn shown(&self) -> String {
-        let is_empty = |value: &Value| match value {
-            Value::Null => true,
-            Value::Array(items) => items.is_empty(),
-            Value::Object(fields) => fields.is_empty(),
-            _ => false,
-        };
         match (is_empty(&self.input), is_empty(&self.content)) {
             (false, true) => self.input.to_string(),
             (true, false) => self.content.to_string(),
             (false, false) => format!("{}\n{}", self.input, self.content),
             (true, true) => String::new(),
         }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
     }
 }
 
@@ -126,6 +155,11 @@ struct Asked {
     options: Value,
     /// It is about a tool of ours.
     is_ours: bool,
+    call_id: Option<String>,
+    /// As it was shown.
+    call: Call,
+    /// How often it has changed since it was asked for.
+    changes: u32,
 }
 
 /// What the last request of ours was.
@@ -169,6 +203,8 @@ pub struct Acp {
     changes: VecDeque<Change>,
     /// Permissions that it waits for.
     asked: BTreeMap<String, Asked>,
+    /// Calls that were allowed and are not over, as they were then, the oldest first.
+    allowed: VecDeque<(String, Call)>,
     /// Its newest tool calls by their ids, as far as they were reported.
     calls: BTreeMap<String, Call>,
     /// Their ids, the oldest first.
@@ -189,6 +225,7 @@ impl Acp {
             settings: Vec::new(),
             changes: VecDeque::new(),
             asked: BTreeMap::new(),
+            allowed: VecDeque::new(),
             calls: BTreeMap::new(),
             calls_in_order: VecDeque::new(),
         }
@@ -215,8 +252,10 @@ impl Acp {
     pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
         if let Some(method) = said["method"].as_str() {
             if method == "session/update" {
-                self.report(&said["params"]["update"]);
-                return Vec::new();
+                return self.updated(&said["params"]["update"]);
+            }
+            if method == "$/cancel_request" {
+                return self.takes_back(&said["params"]["requestId"]);
             }
             return self.asked(method, said);
         }
@@ -381,18 +420,75 @@ impl Acp {
             return vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))];
         }
         let (call, options) = (&said["params"]["toolCall"], &said["params"]["options"]);
-        let asked = Asked { id: id.clone(), options: options.clone(), is_ours: false };
+        if self.asked.remove(&id.to_string()).is_some() {
+            // Nobody can tell which of them an answer is for.
+            let refused = line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } }));
+            let note = "! two permission requests with one id: both are refused".to_owned();
+            return vec![Step::Withdraw(id.to_string()), Step::Note(note), Step::Write(refused.repeat(2))];
+        }
+        let call_id = call["toolCallId"].as_str().map(str::to_owned);
         // What it said of the call before belongs to what is decided about.
         let call = self.report(call);
-        let tool = call.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned());
+        let tool = call.name();
         let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
-        let is_whole = is_ours || !self.begin.input_in_content || !call.input.is_null();
-        if !is_whole || is_choice(options) {
+        let edits = self.edits(&call);
+        let asked = Asked { id: id.clone(), options: options.clone(), is_ours, call_id, call: call.clone(), changes: 0 };
+        self.asked.insert(id.to_string(), asked);
+        if !self.is_whole(&call, is_ours) || is_choice(options) {
             return self.decide(&id.to_string(), &Decision::Deny(String::new())).map(Step::Write).into_iter().collect();
         }
-        let edits = self.edits(&call);
-        self.asked.insert(id.to_string(), Asked { is_ours, ..asked });
         vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_ours, edits })]
+    }
+
+    /// Takes in what it reports, and looks whether a call is still the one that was asked for, or allowed.
+    fn updated(&mut self, update: &Value) -> Vec<Step> {
+        let Some(call_id) = update["toolCallId"].as_str() else {
+            self.report(update);
+            return Vec::new();
+        };
+        let call = self.report(update);
+        let is_changed = |asked: &Asked| asked.call_id.as_deref() == Some(call_id) && asked.call.is_shown_otherwise(&call);
+        let changed: Vec<String> = self.asked.iter().filter(|(_, asked)| is_changed(asked)).map(|(id, _)| id.clone()).collect();
+        let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.ask_again(&id, &call)).collect();
+        if let Some(allowed) = self.allowed.iter_mut().find(|(id, _)| id == call_id).map(|(_, call)| call)
+            && allowed.does_otherwise(&call)
+        {
+            let tool = allowed.name();
+            steps.push(Step::Changed(Changed { tool, allowed: allowed.shown(), now: call.shown() }));
+            *allowed = call;
+        }
+        if matches!(update["status"].as_str(), Some("completed" | "failed")) {
+            self.allowed.retain(|(id, _)| id != call_id);
+        }
+        steps
+    }
+
+    /// Tells whether all of a call is known that is asked for.
+    fn is_whole(&self, call: &Call, is_ours: bool) -> bool {
+        is_ours || !self.begin.input_in_content || !call.input.is_null()
+    }
+
+    /// A call that waits for a permission has changed: what was shown of it is asked for no more.
+    fn ask_again(&mut self, id: &str, call: &Call) -> Vec<Step> {
+        let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_ours));
+        let Some(asked) = self.asked.get_mut(id) else { return Vec::new() };
+        asked.changes += 1;
+        if asked.changes > CHANGES_MAX || !is_whole {
+            let note = format!("! {} changed while it waited, too often or beyond what is told of it: it is refused", call.name());
+            let refused = self.decide(id, &Decision::Deny(String::new()));
+            return [Step::Withdraw(id.to_owned()), Step::Note(note)].into_iter().chain(refused.map(Step::Write)).collect();
+        }
+        asked.call.clone_from(call);
+        asked.is_ours = is_ours;
+        vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_ours, edits })]
+    }
+
+    /// It does not want an answer any more.
+    fn takes_back(&mut self, id: &Value) -> Vec<Step> {
+        let Some(asked) = self.asked.remove(&id.to_string()) else { return Vec::new() };
+        let error = json!({ "code": REQUEST_CANCELLED, "message": "cancelled" });
+        vec![Step::Withdraw(id.to_string()), Step::Write(line(&json!({ "jsonrpc": "2.0", "id": asked.id, "error": error })))]
     }
 
     /// Takes in what a message says of a tool call, and returns all that is known of that call.
@@ -450,7 +546,13 @@ impl Acp {
     }
 
     pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let Asked { id, options, is_ours } = self.asked.remove(id)?;
+        let Asked { id, options, is_ours, call_id, call, changes: _ } = self.asked.remove(id)?;
+        if let (Decision::Allow, Some(call_id), false) = (decision, call_id, is_ours || self.begin.permissions == Permissions::Full) {
+            if self.allowed.len() == CALLS_KEPT_MAX {
+                self.allowed.pop_front();
+            }
+            self.allowed.push_back((call_id, call));
+        }
         let wanted: &[&str] = match decision {
             // What is allowed for good is not what was shown.
             Decision::Allow if !is_ours && self.begin.permissions != Permissions::Full => &["allow_once"],
@@ -590,14 +692,77 @@ mod tests {
 
     fn permission(acp: &mut Acp, call: Value) -> Permission {
         let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
-        match acp.hear(&asked).as_slice() {
+        let steps = acp.hear(&asked);
+        acp.asked.clear();
+        match steps.as_slice() {
             [Step::Permission(asked)] => asked.clone(),
             steps => panic!("{steps:?}"),
         }
     }
 
     fn reported(acp: &mut Acp, update: Value) {
-        assert_eq!(acp.hear(&json!({"method": "session/update", "params": {"update": update}})), []);
+        assert_eq!(hear_update(acp, &update), []);
+    }
+
+    fn hear_update(acp: &mut Acp, update: &Value) -> Vec<Step> {
+        acp.hear(&json!({"method": "session/update", "params": {"update": update}}))
+    }
+
+    fn ask_for(acp: &mut Acp, id: u64, call: &Value) -> Vec<Step> {
+        let options = json!([{"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
+        acp.hear(&json!({"id": id, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}))
+    }
+
+    #[test]
+    fn call_that_changes_while_it_waits_is_asked_for_again() {
+        let mut acp = Acp::new(begin(None));
+        let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "ls"}});
+        assert!(matches!(ask_for(&mut acp, 7, &call).as_slice(), [Step::Permission(asked)] if asked.input.contains("ls")));
+        // The same once more is nothing new.
+        let update =
+            |command: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": "pending", "rawInput": {"command": command}});
+        assert_eq!(hear_update(&mut acp, &update("ls")), []);
+        let again = hear_update(&mut acp, &update("rm -rf /"));
+        assert!(matches!(again.as_slice(), [Step::Permission(asked)] if asked.id == "7" && asked.input.contains("rm -rf /")), "{again:?}");
+        let more: Vec<Vec<Step>> = (0..CHANGES_MAX).map(|n| hear_update(&mut acp, &update(&format!("rm {n}")))).collect();
+        assert!(matches!(more.last().map(Vec::as_slice), Some([Step::Withdraw(_), Step::Note(_), Step::Write(_)])), "{more:?}");
+        assert!(acp.decide("7", &Decision::Allow).is_none(), "it was refused");
+    }
+
+    #[test]
+    fn call_that_changes_after_it_was_allowed_is_told() {
+        let mut acp = Acp::new(begin(None));
+        let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "ls"}});
+        ask_for(&mut acp, 7, &call);
+        acp.decide("7", &Decision::Allow).expect("it was asked");
+        let update = |input: Value, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": status, "rawInput": input, "content": [{"type": "content", "content": {"type": "text", "text": "output"}}]});
+        assert_eq!(hear_update(&mut acp, &update(json!({"command": "ls"}), "in_progress")), [], "output is no change");
+        let told = hear_update(&mut acp, &update(json!({"command": "rm"}), "in_progress"));
+        assert!(matches!(told.as_slice(), [Step::Changed(changed)] if changed.allowed.contains("ls") && changed.now.contains("rm")), "{told:?}");
+        assert_eq!(hear_update(&mut acp, &update(json!({"command": "rm"}), "completed")), []);
+        assert_eq!(hear_update(&mut acp, &update(json!({"command": "mv"}), "completed")), [], "it is over");
+        // An edit that goes elsewhere.
+        let diff =
+            |path: &str| json!({"toolCallId": "e", "title": "Write", "kind": "edit", "content": [{"type": "diff", "path": path, "newText": "x"}]});
+        ask_for(&mut acp, 8, &diff("/w/a"));
+        acp.decide("8", &Decision::Allow).expect("it was asked");
+        assert_eq!(hear_update(&mut acp, &diff("/w/a")), []);
+        assert!(matches!(hear_update(&mut acp, &diff("/etc/passwd")).as_slice(), [Step::Changed(_)]));
+    }
+
+    #[test]
+    fn requests_that_are_doubled_or_taken_back_are_refused() {
+        let mut acp = Acp::new(begin(None));
+        let call = |command: &str| json!({"toolCallId": command, "title": "Shell", "kind": "execute", "rawInput": {"command": command}});
+        ask_for(&mut acp, 7, &call("ls"));
+        let both = ask_for(&mut acp, 7, &call("rm -rf /"));
+        let [Step::Withdraw(id), Step::Note(_), Step::Write(bytes)] = both.as_slice() else { panic!("{both:?}") };
+        assert_eq!((id.as_str(), String::from_utf8_lossy(bytes).matches("cancelled").count()), ("7", 2), "two answers");
+        assert!(acp.decide("7", &Decision::Allow).is_none());
+        ask_for(&mut acp, 8, &call("ls"));
+        let back = acp.hear(&json!({"method": "$/cancel_request", "params": {"requestId": 8}}));
+        assert!(matches!(back.as_slice(), [Step::Withdraw(id), Step::Write(_)] if id == "8"), "{back:?}");
+        assert!(acp.decide("8", &Decision::Allow).is_none());
     }
 
     #[test]
@@ -682,7 +847,9 @@ mod tests {
         let mut is_edit = |title: &str, kind: &str, path: Value| {
             let call = json!({"title": title, "kind": kind, "rawInput": {"path": path}});
             let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
-            matches!(acp.hear(&asked).as_slice(), [Step::Permission(asked)] if !asked.edits.is_empty())
+            let steps = acp.hear(&asked);
+            acp.asked.clear();
+            matches!(steps.as_slice(), [Step::Permission(asked)] if !asked.edits.is_empty())
         };
         assert!(is_edit("write · a.txt", "other", json!("a.txt")));
         assert!(is_edit("Writing to a.txt", "edit", json!("/w/b/a.txt")));

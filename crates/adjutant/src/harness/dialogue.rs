@@ -27,8 +27,15 @@ pub enum Step {
     Write(Vec<u8>),
     /// It has read a message.
     Delivered(String),
-    /// It wants to do something that is not its to decide.
+    /// It wants to do something that is not its to decide. With the id of one that is open, it takes that one's place:
+    /// what was asked then is not asked any more.
     Permission(Permission),
+    /// It asks no more for the permission with this id.
+    Withdraw(String),
+    /// A call that was allowed is another one now.
+    Changed(Changed),
+    /// Something for the log.
+    Note(String),
     /// Its work has failed, in these words.
     Failed(String),
     /// There is nothing more to be said: its input ends, and it should.
@@ -47,6 +54,14 @@ pub struct Permission {
     pub is_ours: bool,
     /// The files that it changes, where it says that this is all it does: nothing of that is checked yet.
     pub edits: Vec<PathBuf>,
+}
+
+/// A call that was allowed, and what it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    pub tool: String,
+    pub allowed: String,
+    pub now: String,
 }
 
 /// What was decided about it.

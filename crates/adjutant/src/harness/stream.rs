@@ -31,6 +31,17 @@ pub enum Said<'a> {
         name: Cow<'a, str>,
         input: Cow<'a, str>,
     },
+    /// It says something of a call: a message of several.
+    Call {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: Cow<'a, str>,
+        state: CallState,
+    },
+    /// It works on this part of its plan.
+    Step(Cow<'a, str>),
+    /// What the session has cost so far, in dollars.
+    Cost(f64),
     /// A tool returned this (its beginning).
     Output(Cow<'a, str>),
     /// Its last answer.
@@ -56,6 +67,16 @@ pub enum Said<'a> {
     End(End),
     /// The driver has to see the line.
     Listen,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallState {
+    /// More may be said of it before it begins.
+    Pending,
+    /// It is asked for, or has begun.
+    Begun,
+    Over,
 }
 
 /// What was used up.
@@ -89,6 +110,9 @@ struct Prepared {
     delta_of: Option<Path>,
     tool: Option<Path>,
     input: Option<Path>,
+    call: Option<Path>,
+    call_state: Option<Path>,
+    step: Option<Path>,
     output: Option<Path>,
     result: Option<Path>,
     error: Option<Path>,
@@ -197,6 +221,9 @@ impl Prepared {
             delta_of: path(&rule.delta_of),
             tool: path(&rule.tool),
             input: path(&rule.input),
+            call: path(&rule.call),
+            call_state: path(&rule.call_state),
+            step: path(&rule.step),
             output: path(&rule.output),
             result: path(&rule.result),
             error: path(&rule.error),
@@ -223,8 +250,19 @@ impl Prepared {
         if let Some(text) = whole(&self.delta) {
             said(Said::Delta { of: whole(&self.delta_of), text });
         }
-        if let Some(name) = short(&self.tool) {
+        if let Some(id) = short(&self.call) {
+            let state = match short(&self.call_state).as_deref() {
+                _ if self.call_state.is_none() => CallState::Begun,
+                Some("in_progress") => CallState::Begun,
+                Some("completed" | "failed") => CallState::Over,
+                _ => CallState::Pending,
+            };
+            said(Said::Call { id, name: short(&self.tool).unwrap_or_default(), input: short(&self.input).unwrap_or_default(), state });
+        } else if let Some(name) = short(&self.tool) {
             said(Said::Tool { name, input: short(&self.input).unwrap_or_default() });
+        }
+        if let Some(step) = short(&self.step) {
+            said(Said::Step(step));
         }
         if let Some(output) = short(&self.output) {
             said(Said::Output(output));
@@ -255,6 +293,9 @@ impl Prepared {
             let sum =
                 |paths: &[Path]| paths.iter().filter_map(|path| path.find(at, line)?.number()).fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n));
             let (input, cached, output) = (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
+            if let (true, Some(cost)) = (usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(), sum(&usage.cost_usd)) {
+                said(Said::Cost(cost));
+            }
             if input.is_some() || output.is_some() {
                 said(Said::Usage(Usage {
                     input_tokens: whole_number(input),

@@ -12,7 +12,7 @@ use crate::store::{Key, counts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskTogether, Call, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, Dispatch, ErrorView, GetHub, GetRun,
     GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest,
-    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, codes,
+    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal, limits};
 use axum::Router;
@@ -105,6 +105,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: RequestApproval| async move { hub.ops.request_approval(caller, call).await });
     router = on(router, |hub, caller, call: Delegate| async move { hub.ops.delegate(caller, call).await });
     router = on(router, |hub, caller, call: ReadRequest| async move { hub.ops.read_request(caller, call).await });
+    router = on(router, |hub, caller, call: WithdrawRequest| async move { hub.ops.withdraw_request(caller, call).await });
     router = on(router, |hub, caller, call: ReadTogether| async move { hub.ops.read_together(caller, call).await });
     router = on(router, |hub, caller, call: ListRequests| async move { hub.ops.list_requests(&caller.who, &call) });
     router = on(router, |hub, caller, call: AnswerRequests| async move { hub.ops.answer(caller, call).await });

@@ -10,7 +10,7 @@ use crate::store::{
 };
 use crate::view::{
     AnswerOne, AnswerRequests, Answered, Ask, AskTogether, ChangesView, ClarificationView, DecisionWord, ListRequests, MessageView, ReadRequest,
-    ReadTogether, RequestList, RequestView,
+    ReadTogether, RequestList, RequestView, WithdrawRequest,
 };
 use adjutant_core::signal::{Clarification, Priority, SignalKind, Source};
 use adjutant_core::{
@@ -222,6 +222,18 @@ impl Ops {
                 continue;
             }
         }
+    }
+
+    /// Takes back an open request of the calling run.
+    ///
+    /// # Errors
+    /// It is not the run's, or settled.
+    pub async fn withdraw_request(&self, caller: Caller, call: WithdrawRequest) -> Result<RequestView, OpError> {
+        let withdraw = move |tx: &mut Tx<'_>, who: &Principal| {
+            let request = pick::request(tx.connection(), who, Action::Ask, &call.message_id)?;
+            Ok(render::request(&tx.settle(&request, RequestEvent::Withdraw)?))
+        };
+        self.write(caller, withdraw).await
     }
 
     /// Reads a request for its asker. Whoever answers while the asker waits here marks the answer as

@@ -102,6 +102,7 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn
     let spoken = tokio::time::timeout(probe.limit, pipes.speak(opening, probe.output_bytes_max, hear)).await;
     let has_ended = matches!(spoken, Ok(Ok(false)));
     if has_ended {
+        pipes.drain_errors().await;
         // It has closed its output: its exit code is worth a moment.
         if tokio::time::timeout(DRAIN_MAX, watch::ended(started.child.pidfd.try_clone()?)).await.is_err() {
             tracing::debug!("a program that was spoken with closed its output and goes on");
@@ -124,6 +125,17 @@ struct Pipes {
 }
 
 impl Pipes {
+    /// Reads what its standard error still holds, for a moment.
+    async fn drain_errors(&mut self) {
+        let mut bytes = [0; 1024];
+        while self.complaint.len() < COMPLAINT_BYTES_MAX
+            && let Ok(Ok(read @ 1..)) = tokio::time::timeout(DRAIN_MAX, self.errors.read(&mut bytes)).await
+        {
+            let wanted = read.min(COMPLAINT_BYTES_MAX - self.complaint.len());
+            self.complaint.extend_from_slice(&bytes[..wanted]);
+        }
+    }
+
     /// Tells whether there was enough, or its output has ended before.
     async fn speak(&mut self, opening: Vec<u8>, bytes_max: usize, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<bool> {
         let Self { input, output, errors, complaint } = self;

@@ -2,12 +2,16 @@
 //! responsible, with everything that it wants to do in full.
 
 use crate::client::{Client, random_hex};
-use crate::harness::dialogue::{Decision, Permission};
-use crate::view::{ReadRequest, RequestApproval};
+use crate::harness::dialogue::{Changed, Decision, Permission};
+use crate::text;
+use crate::view::{Ask, ReadRequest, RequestApproval, RequestView, WithdrawRequest};
 use adjutant_core::limits;
 use sha2::{Digest, Sha256};
 use std::path::Path;
+use tokio_util::sync::CancellationToken;
 
+/// So much of a call that changed is told, in bytes.
+const CHANGED_BYTES_MAX: usize = 4 * 1024;
 /// How long one look at a question lasts; the next one follows at once.
 const LOOK_MS: u64 = 10 * 60 * 1000;
 
@@ -50,8 +54,8 @@ fn preview(input: String) -> Option<String> {
     Some(format!("{}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{}", &input[..head], &input[tail..]))
 }
 
-/// Asks, and waits for as long as it takes. Whatever is not a clear yes is a no.
-pub async fn ask(client: Client, permission: Permission) -> Decision {
+/// Asks, and waits for as long as it takes. Whatever is not a clear yes is a no. `None`: it was withdrawn meanwhile.
+pub async fn ask(client: Client, permission: Permission, withdrawn: CancellationToken) -> Option<Decision> {
     let asked = RequestApproval {
         action: format!("use {}", permission.tool),
         preview: preview(permission.input),
@@ -59,10 +63,42 @@ pub async fn ask(client: Client, permission: Permission) -> Decision {
         blocking: true,
         ..RequestApproval::default()
     };
-    let mut request = match client.call_with_key(&asked, &random_hex::<16>()).await {
+    // Not given up half-way: what was asked for has to be known to be withdrawn.
+    let request = match client.call_with_key(&asked, &random_hex::<16>()).await {
         Ok(request) => request,
-        Err(error) => return Decision::Deny(format!("nobody could be asked: {error}")),
+        Err(error) => return Some(Decision::Deny(format!("nobody could be asked: {error}"))),
     };
+    let message_id = request.message_id.clone();
+    let decision = tokio::select! {
+        biased;
+        () = withdrawn.cancelled() => None,
+        decision = decided(&client, request) => Some(decision),
+    };
+    if decision.is_none()
+        // Who has answered it meanwhile has answered what is not wanted any more.
+        && let Err(error) = client.call_with_key(&WithdrawRequest { message_id }, &random_hex::<16>()).await
+    {
+        tracing::info!(%error, "a request that is not wanted any more cannot be withdrawn");
+    }
+    decision
+}
+
+/// Tells whoever is responsible that a call that was allowed is another one now. Nothing waits for an answer.
+pub async fn tell_changed(client: Client, changed: Changed) {
+    let Changed { tool, allowed, now } = changed;
+    let told = Ask {
+        question: format!("{} changed after it was approved: is that all right? If not, cancel the run", text::line(&tool)),
+        context: Some(format!("approved:\n{}\n\nnow:\n{}", text::head(&allowed, CHANGED_BYTES_MAX), text::head(&now, CHANGED_BYTES_MAX))),
+        blocking: false,
+        ..Ask::default()
+    };
+    if let Err(error) = client.call_with_key(&told, &random_hex::<16>()).await {
+        tracing::warn!(%error, "nobody can be told that a call changed after it was approved");
+    }
+}
+
+/// Waits until a request is decided about.
+async fn decided(client: &Client, mut request: RequestView) -> Decision {
     while request.status == "pending" {
         request = match client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: LOOK_MS }).await {
             Ok(request) => request,

@@ -8,15 +8,17 @@ use super::end::{self, Ending};
 use super::journal::Journal;
 use super::logfile::{self, LogFile};
 use super::output::{Heard, Pump};
+use super::permits::Permits;
 use super::reader::Told;
 use super::stall::Stall;
 use super::stop::Stop;
 use super::worker::{Line, Seen, Worker};
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
-use crate::harness::dialogue::{Decision, Dialogue, Step};
+use crate::harness::dialogue::{Changed, Decision, Dialogue, Step};
 use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders, SubagentText, SubagentsText};
 use crate::signal::Found;
+use crate::text;
 use crate::view::MessageView;
 use adjutant_core::StopReason;
 use adjutant_core::condition::{Retries, Retrying};
@@ -37,6 +39,10 @@ const DRAIN_MAX: Duration = Duration::from_millis(200);
 const TURNS: u32 = 3;
 /// So many signals may wait to be stated before reading waits for them.
 const SIGNALS_AHEAD_MAX: usize = 16;
+/// So many lines of ours may wait to be written to the log.
+const NOTES_AHEAD_MAX: usize = 64;
+/// So much of a call that changed stands in the log, in bytes.
+const NOTED_BYTES_MAX: usize = 2 * 1024;
 /// Most signals of one attempt that count.
 const SIGNALS_MAX: u32 = 2_000;
 /// At most one fact about output in this time.
@@ -70,8 +76,9 @@ pub struct Attempt {
     dialogue: Option<Dialogue>,
     permissions: String,
     cwd: PathBuf,
-    /// Questions about permissions that are open, each with the dialogue's id of it.
-    deciding: JoinSet<(String, Decision)>,
+    permits: Permits,
+    /// Lines of ours for the log.
+    notes: mpsc::Sender<String>,
     /// What the dialogue said about the end of the work, should it have failed.
     failed: Option<String>,
     finish: Finish,
@@ -169,7 +176,8 @@ impl Attempt {
             dialogue,
             permissions: order.permissions.clone(),
             cwd: order.cwd.clone(),
-            deciding: JoinSet::new(),
+            permits: Permits::default(),
+            notes: mpsc::channel(1).0,
             failed: None,
             finish: Finish::Working,
             ending: Ending::of(order),
@@ -190,7 +198,9 @@ impl Attempt {
         let cut = CancellationToken::new();
         let mut pumping = JoinSet::new();
         let (heard, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
-        pumping.spawn(pump.run(sender, heard, Arc::clone(&self.pulse), cut.clone()));
+        let (notes, noted) = mpsc::channel(NOTES_AHEAD_MAX);
+        self.notes = notes;
+        pumping.spawn(pump.run(sender, heard, noted, Arc::clone(&self.pulse), cut.clone()));
         loop {
             let event = self.select(&mut bytes, &mut signals).await;
             if self.apply(event).is_break() {
@@ -284,7 +294,7 @@ impl Attempt {
             () = until(limit_at) => Event::LimitReached,
             Some(message_id) = self.delivered.recv() => Event::Delivered(message_id),
             Some(heard) = signals.recv() => Event::Heard(heard),
-            Some(Ok((id, decision))) = self.deciding.join_next() => Event::Decided(id, decision),
+            Some((id, decision)) = self.permits.next() => Event::Decided(id, decision),
             () = until(self.finish.due()) => Event::FinishDue,
             () = until(self.stall.due()) => Event::StallDue,
             () = until(retries_due) => Event::RetriesDue,
@@ -348,6 +358,10 @@ impl Attempt {
         let is_its_turn = !self.waiting && self.stop == Stop::Not;
         let silent_since = self.pulse.silent_since().filter(|_| is_its_turn);
         if let Some(silent) = self.stall.look(silent_since, Instant::now()) {
+            if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
+                let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());
+                self.take_step(Step::Failed(why));
+            }
             tracing::info!(?silent, "the agent has gone silent");
             self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
         }
@@ -438,7 +452,7 @@ impl Attempt {
     }
 
     fn begin_stop(&mut self, now: Instant) {
-        self.deciding.abort_all();
+        self.permits.stop();
         let cancel = self.dialogue.as_mut().and_then(Dialogue::cancel);
         self.stop = Stop::begin(&self.worker, cancel, self.grace, now);
     }
@@ -472,17 +486,34 @@ impl Attempt {
             Step::Write(bytes) => self.write(bytes),
             Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
             Step::Permission(permission) => match approve::at_once(&permission, &self.permissions, &self.cwd) {
-                Some(decision) => self.tell_decision(&permission.id, &decision),
-                None => {
-                    let (client, id) = (self.client.clone(), permission.id.clone());
-                    self.deciding.spawn(async move { (id, approve::ask(client, permission).await) });
+                Some(decision) => {
+                    self.permits.withdraw(&permission.id);
+                    self.tell_decision(&permission.id, &decision);
                 }
+                None => self.permits.ask(self.client.clone(), permission),
             },
+            Step::Withdraw(id) => {
+                self.permits.withdraw(&id);
+            }
+            Step::Changed(changed) => {
+                let Changed { tool, allowed, now } = &changed;
+                let short = |text: &str| text::head(text, NOTED_BYTES_MAX).to_owned();
+                self.note(&format!("! changed after approval: {tool} {} (approved: {})", short(now), short(allowed)));
+                self.permits.tell_changed(self.client.clone(), changed);
+            }
+            Step::Note(note) => self.note(&note),
             Step::Failed(why) => {
                 self.failed.get_or_insert(why);
                 self.close();
             }
             Step::Close => self.close(),
+        }
+    }
+
+    /// Puts a line of ours into the log.
+    fn note(&self, note: &str) {
+        if let Err(error) = self.notes.try_send(text::line(note)) {
+            tracing::warn!(%error, note, "a line of ours is not in the log");
         }
     }
 

@@ -12,6 +12,7 @@
 mod approve;
 mod aside;
 mod attempt;
+mod calls;
 mod clock;
 mod closing;
 mod decode;
@@ -23,6 +24,7 @@ mod journal;
 mod logfile;
 mod orders;
 mod output;
+mod permits;
 pub mod reader;
 mod stall;
 mod stop;

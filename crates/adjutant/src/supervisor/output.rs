@@ -126,13 +126,26 @@ impl Pump {
 
     /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log, and
     /// what in the agent's own words looks like a signal. A receiver that is slow slows reading.
-    pub async fn run(mut self, progress: watch::Sender<u64>, heard: mpsc::Sender<Heard>, pulse: Arc<Pulse>, cut: CancellationToken) -> Output {
+    /// Lines of ours are written between its own.
+    pub async fn run(
+        mut self,
+        progress: watch::Sender<u64>,
+        heard: mpsc::Sender<Heard>,
+        mut notes: mpsc::Receiver<String>,
+        pulse: Arc<Pulse>,
+        cut: CancellationToken,
+    ) -> Output {
         let mut reads = 0;
         let mut left_open = false;
         while self.out.pipe.is_some() || self.err.pipe.is_some() {
             let source = tokio::select! {
                 () = readable(self.out.pipe.as_ref()) => Source::Out,
                 () = readable(self.err.pipe.as_ref()) => Source::Err,
+                Some(note) = notes.recv() => {
+                    self.note(&note);
+                    progress.send_replace(self.log.total_bytes());
+                    continue;
+                }
                 () = cut.cancelled() => {
                     self.read_out(Source::Out);
                     self.read_out(Source::Err);
@@ -149,6 +162,9 @@ impl Pump {
             if reads % READS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
+        }
+        while let Ok(note) = notes.try_recv() {
+            self.note(&note);
         }
         let (summary, raw) = self.end_lines().unzip();
         self.text.clear();
@@ -170,6 +186,12 @@ impl Pump {
         let answer = (whole.len() > RESULT_BYTES_MAX - 4 && self.last_words_bytes_max > RESULT_BYTES_MAX).then_some(whole);
         let bytes = self.log.total_bytes();
         Output { logs: raw.into_iter().chain([self.log]).collect(), bytes, result, answer, summary, complaint: end_of(self.complaint), left_open }
+    }
+
+    /// Writes a line of ours.
+    fn note(&mut self, note: &str) {
+        let gap = if self.at_line_start { "" } else { "\n" };
+        self.take_part(&Part::Note(&format!("{gap}{note}\n")));
     }
 
     async fn hand_out(&mut self, to: &mpsc::Sender<Heard>) {

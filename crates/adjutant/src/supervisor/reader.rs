@@ -1,6 +1,7 @@
 //! An agent's stream of JSON lines while it flows: cut into lines, understood by the preset's rules,
 //! written out readable; what counts at the end is kept.
 
+use super::calls::Calls;
 use crate::harness::StreamOf;
 use crate::harness::stream::{Rules, Said, Usage};
 use crate::preset::{End, StderrRetry, Stream};
@@ -93,6 +94,11 @@ pub struct Reader {
     /// The line that is being read is this sub-agent's.
     speaker: Option<String>,
     summary: Summary,
+    calls: Calls,
+    /// The part of its plan that it works on.
+    step: String,
+    /// What the session has cost so far.
+    cost_usd: Option<f64>,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
 }
@@ -119,6 +125,9 @@ impl Reader {
             subagents: Subagents::default(),
             speaker: None,
             summary: Summary::default(),
+            calls: Calls::default(),
+            step: String::new(),
+            cost_usd: None,
         }
     }
 
@@ -175,8 +184,15 @@ impl Reader {
             self.read(&line, part, told);
         }
         self.end_message(part);
+        self.flush_calls(part);
         if self.within_line {
             part(Part::Words("\n"));
+        }
+        if let Some(cost) = self.cost_usd {
+            let usage = self.summary.usage.get_or_insert_default();
+            if usage.cost_usd.is_none() {
+                (usage.cost_usd, usage.cost_is_total) = (Some(cost), true);
+            }
         }
         if self.summary.result.trim().is_empty() {
             self.summary.result = std::mem::take(&mut self.last);
@@ -244,14 +260,32 @@ impl Reader {
             }
             Said::Text(text) | Said::Delta { text, .. } if self.stream.is_retry_note(&text) => self.retry(text.trim(), None, part, told),
             Said::Retry { words, cause } => self.retry(&words, cause, part, told),
+            Said::Call { id, name, input, state } => {
+                self.summary.has_acted = true;
+                if let Some(call) = self.calls.hear(&id, &name, &input, state) {
+                    self.go_on(part, told);
+                    self.end_message(part);
+                    note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+                }
+            }
+            Said::Step(step) if *step == *self.step => {}
+            Said::Step(step) => {
+                self.go_on(part, told);
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
+                self.step = step.into_owned();
+            }
+            Said::Cost(cost) => self.cost_usd = Some(cost),
             Said::Text(text) => {
                 self.go_on(part, told);
+                self.flush_calls(part);
                 self.end_message(part);
                 self.say(&text, part);
                 self.end_message(part);
             }
             Said::Delta { of, text } => {
                 self.go_on(part, told);
+                self.flush_calls(part);
                 if of.as_deref() != self.message_of.as_deref() {
                     self.end_message(part);
                     self.message_of = of.map(std::borrow::Cow::into_owned);
@@ -307,7 +341,7 @@ impl Reader {
         let id = self.speaker.clone().unwrap_or_default();
         let text = match said {
             Said::Text(text) | Said::Result(text) => text.into_owned(),
-            Said::Tool { name, input } => format!("→ {name} {}", shorten(&input)),
+            Said::Tool { name, input } | Said::Call { name, input, .. } => format!("→ {name} {}", shorten(&input)),
             Said::Output(output) => format!("← {}", shorten(output.trim_end())),
             Said::Error(error) => format!("! {}", shorten(&error)),
             Said::Usage(usage) => {
@@ -316,12 +350,20 @@ impl Reader {
             }
             // Its pieces come again as a whole, and how it ends is said of it in other lines.
             Said::Delta { .. } | Said::Session(_) | Said::Retry { .. } | Said::Again(_) | Said::End(_) => return,
-            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } => return,
+            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } | Said::Step(_) | Said::Cost(_) => return,
         };
         self.end_message(part);
         let known = self.subagents.find(&id);
         let name = known.and_then(|known| known.about.as_deref().or(known.kind.as_deref())).unwrap_or("a sub-agent");
         note(part, &mut self.within_line, &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")));
+    }
+
+    /// Writes the calls that have no line yet.
+    fn flush_calls(&mut self, part: &mut impl FnMut(Part<'_>)) {
+        for call in self.calls.flush() {
+            self.end_message(part);
+            note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+        }
     }
 
     /// A try failed that the CLI repeats.

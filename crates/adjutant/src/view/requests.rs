@@ -204,6 +204,15 @@ pub struct ReadRequest {
 }
 call!(ReadRequest = "request", writes true -> RequestView);
 
+/// Takes back an open request of the calling run: what it asked for is not what it would do any more. Nobody can answer
+/// it then.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WithdrawRequest {
+    pub message_id: String,
+}
+call!(WithdrawRequest = "withdraw-request", writes true -> RequestView);
+
 /// Reads the calling run's own group of questions. With `wait_ms` the call returns as soon as no
 /// blocking one of them is open; no answer counts as read before it returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 
 mod add;
 mod driven;
+mod misbehave;
 
 use crate::support::{Ran, TestHome, skip};
 use serde_json::Value;

@@ -33,14 +33,14 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
         let is_read = rules.read(line, &mut |said| match said {
             Said::Session(id) => known.sessions += usize::from(!id.is_empty()),
             Said::Text(text) | Said::Delta { text, .. } | Said::Result(text) => known.words.push_str(&text),
-            Said::Tool { name, input } => known.tools.push_str(&format!("{name} {input}\n")),
+            Said::Tool { name, input } | Said::Call { name, input, .. } => known.tools.push_str(&format!("{name} {input}\n")),
             Said::Output(text) => known.outputs.push_str(&format!("{text}\n")),
             Said::Retry { words: text, .. } => known.errors.push_str(&format!("{text}\n")),
             Said::Error(text) => known.errors.push_str(&format!("{text}\n")),
             Said::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
             Said::End(end) => known.ends.push(end),
             Said::Again(seconds) => known.again_at_s = Some(seconds),
-            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } => {}
+            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } | Said::Step(_) | Said::Cost(_) => {}
         });
         assert!(is_read, "{cli} wrote a line that is none: {line}");
     }

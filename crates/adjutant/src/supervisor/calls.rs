@@ -1,0 +1,120 @@
+//! Calls of an agent that says what they are in several messages: each gets one line in the log, with the input that
+//! it has when it begins, and another one only when that changes.
+
+use crate::harness::stream::CallState;
+use std::collections::VecDeque;
+
+/// Most calls that are kept, the newest.
+const CALLS_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    name: String,
+    input: String,
+    /// The line that the log has of it.
+    written: Option<String>,
+}
+
+impl Call {
+    fn line(&self) -> String {
+        format!("{} {}", self.name, self.input).trim_end().to_owned()
+    }
+}
+
+/// The calls that are not over.
+#[derive(Debug, Default)]
+pub(super) struct Calls(VecDeque<Call>);
+
+impl Calls {
+    /// Takes in what is said of a call. Returns the line that is to be written.
+    pub(super) fn hear(&mut self, id: &str, name: &str, input: &str, state: CallState) -> Option<String> {
+        let at = match self.0.iter().position(|call| call.id == id) {
+            Some(at) => at,
+            // What is only said to be over was forgotten, or never begun.
+            None if state == CallState::Over && name.is_empty() => return None,
+            None => {
+                if self.0.len() == CALLS_MAX {
+                    self.0.pop_front();
+                }
+                self.0.push_back(Call { id: id.to_owned(), name: String::new(), input: String::new(), written: None });
+                self.0.len() - 1
+            }
+        };
+        let call = &mut self.0[at];
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        if !matches!(input.trim(), "" | "{}" | "[]" | "null") {
+            input.clone_into(&mut call.input);
+        }
+        let line = call.line();
+        let is_due = match state {
+            CallState::Pending => call.written.is_some(),
+            // It may say what it does only with its next message.
+            CallState::Begun => !call.input.is_empty(),
+            CallState::Over => true,
+        };
+        let news = (is_due && call.written.as_deref() != Some(&line)).then(|| line.clone());
+        if state == CallState::Over {
+            self.0.remove(at);
+        } else if news.is_some() {
+            call.written = Some(line);
+        }
+        news
+    }
+
+    /// Returns the lines of the calls that have none yet: something else is said now.
+    pub(super) fn flush(&mut self) -> Vec<String> {
+        let unwritten = self.0.iter_mut().filter(|call| call.written.is_none());
+        unwritten
+            .map(|call| {
+                let line = call.line();
+                call.written = Some(line.clone());
+                line
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CallState::{Begun, Over, Pending};
+
+    fn lines(said: &[(&str, &str, &str, CallState)]) -> Vec<String> {
+        let mut calls = Calls::default();
+        said.iter().filter_map(|(id, name, input, state)| calls.hear(id, name, input, *state)).collect()
+    }
+
+    #[test]
+    fn call_has_one_line_with_its_real_input() {
+        // As opencode, Qwen Code and Kimi Code say it.
+        let opencode =
+            [("a", "bash", "{\"cwd\":\"/w\"}", Pending), ("a", "bash", "{\"command\":\"ls\"}", Begun), ("a", "lists", "{\"command\":\"ls\"}", Over)];
+        assert_eq!(lines(&opencode), ["bash {\"command\":\"ls\"}"]);
+        assert_eq!(
+            lines(&[("a", "Shell", "{}", Begun), ("a", "", "{\"command\":\"ls\"}", Begun), ("a", "", "", Over)]),
+            ["Shell {\"command\":\"ls\"}"]
+        );
+        assert_eq!(lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Over)]), ["Bash"], "nothing is known of it");
+        assert_eq!(lines(&[("b", "", "", Over)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn call_that_changes_has_another_line() {
+        assert_eq!(lines(&[("a", "sh", "1", Begun), ("a", "", "1", Begun), ("a", "", "2", Pending), ("a", "", "2", Over)]), ["sh 1", "sh 2"]);
+    }
+
+    #[test]
+    fn calls_are_bounded_and_none_is_forgotten_unwritten_by_a_flush() {
+        let mut calls = Calls::default();
+        assert_eq!(calls.hear("a", "sh", "1", Pending), None);
+        assert_eq!((calls.flush(), calls.flush()), (vec!["sh 1".to_owned()], Vec::new()));
+        assert_eq!(calls.hear("a", "", "", Over), None, "it has its line");
+        for n in 0..CALLS_MAX * 2 {
+            calls.hear(&n.to_string(), "x", "", Pending);
+        }
+        assert_eq!(calls.0.len(), CALLS_MAX);
+    }
+}

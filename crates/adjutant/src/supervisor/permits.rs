@@ -1,0 +1,92 @@
+//! Permissions that an agent waits for: each asked for once, withdrawn when its call changes, and decided about as it
+//! was asked for last. A yes to what was shown before allows nothing.
+
+use super::approve;
+use crate::client::Client;
+use crate::harness::dialogue::{Changed, Decision, Permission};
+use std::collections::BTreeMap;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, Default)]
+pub struct Permits {
+    /// By the dialogue's id.
+    open: BTreeMap<String, Open>,
+    deciding: JoinSet<Decided>,
+    /// How many were asked for.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    withdrawn: CancellationToken,
+    /// Nobody can answer it any more.
+    over: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Decided {
+    id: String,
+    number: u64,
+    decision: Option<Decision>,
+}
+
+impl Permits {
+    /// Asks for a permission. One with the same id that is open is withdrawn first.
+    pub fn ask(&mut self, client: Client, permission: Permission) {
+        let before = self.withdraw(&permission.id);
+        self.count += 1;
+        let (id, number) = (permission.id.clone(), self.count);
+        let (withdrawn, over) = (CancellationToken::new(), CancellationToken::new());
+        self.open.insert(id.clone(), Open { number, withdrawn: withdrawn.clone(), over: over.clone() });
+        self.deciding.spawn(async move {
+            let _over = over.drop_guard();
+            if let Some(before) = before {
+                before.cancelled().await;
+            }
+            let decision = approve::ask(client, permission, withdrawn).await;
+            Decided { id, number, decision }
+        });
+    }
+
+    /// Withdraws a permission that is open. Returns what tells when nobody can answer it any more.
+    pub fn withdraw(&mut self, id: &str) -> Option<CancellationToken> {
+        let Open { withdrawn, over, .. } = self.open.remove(id)?;
+        withdrawn.cancel();
+        Some(over)
+    }
+
+    /// Tells whoever is responsible that a call changed after it was allowed.
+    pub fn tell_changed(&mut self, client: Client, changed: Changed) {
+        self.deciding.spawn(async move {
+            approve::tell_changed(client, changed).await;
+            Decided { id: String::new(), number: 0, decision: None }
+        });
+    }
+
+    /// Waits for the next decision about what is still asked for. `None`: nothing is. Dropping it loses nothing.
+    pub async fn next(&mut self) -> Option<(String, Decision)> {
+        loop {
+            let Decided { id, number, decision } = match self.deciding.join_next().await? {
+                Ok(decided) => decided,
+                Err(error) => {
+                    tracing::debug!(%error, "a permission is not asked for any more");
+                    continue;
+                }
+            };
+            if let Some(decision) = decision
+                && self.open.get(&id).is_some_and(|open| open.number == number)
+            {
+                self.open.remove(&id);
+                return Some((id, decision));
+            }
+        }
+    }
+
+    /// Asks for nothing any more.
+    pub fn stop(&mut self) {
+        self.open.clear();
+        self.deciding.abort_all();
+    }
+}

@@ -1,0 +1,184 @@
+//! Agents that break the protocol: each ends with a cause, nothing of it is left, and nobody waits for ever.
+
+use super::{Rig, line};
+use serde_json::{Value, json};
+
+/// The answer to a prompt, past the SDK.
+const END: &str = r#"do: ["reply",{"stopReason":"end_turn"}]"#;
+
+fn outcome(view: &Value) -> (&str, &str) {
+    (view["outcome"].as_str().unwrap_or_default(), view["reason"].as_str().unwrap_or_default())
+}
+
+#[test]
+fn what_it_writes_besides_harms_nothing() {
+    let Some(rig) = Rig::with(&["--greet"]) else { return };
+    for (name, steps) in [
+        ("garbage", vec![r#"do: ["raw","}{ not JSON\n\u0000\u001b[2J\n[]\n1\nnull\n{}\n"]"#]),
+        (
+            "replies",
+            vec![
+                r#"do: ["line",{"id":3,"result":{"sessionId":"other"}}]"#,
+                r#"do: ["line",{"id":99,"result":{}}]"#,
+                r#"do: ["line",{"id":"5","result":{"stopReason":"refusal"}}]"#,
+                r#"do: ["line",{"id":4,"error":{"code":1,"message":"late"}}]"#,
+            ],
+        ),
+        ("huge", vec![r#"do: ["flood",9000000]"#]),
+        ("cut", vec![r#"do: ["raw","{\"jsonrpc\":\"2.0\",\"meth"]"#, r#"do: ["sleep",50]"#, r#"do: ["raw","od\":\"nothing\"}\n"]"#]),
+        ("unknown", vec![r#"do: ["request","fs/read_text_file",{"sessionId":"x","path":"/etc/passwd"}]"#, r#"do: ["request","no/such_method",{}]"#]),
+    ] {
+        let steps: Vec<&str> = steps.into_iter().chain([r#"do: ["say","still here"]"#, r#"do: ["say","bye"]"#]).collect();
+        rig.start("mine", name, &steps, &[]);
+        let view = rig.home.finished(name);
+        let log = rig.home.log(name);
+        assert!(view["outcome"] == "succeeded" && log.contains("still here"), "{name} {view} {log}");
+        assert!(!log.contains('\u{1b}') && !log.contains("root:x:"), "{name} {log}");
+        if name == "unknown" {
+            assert_eq!(log.matches("refused: -32601").count(), 2, "{log}");
+        }
+        assert_eq!(rig.left(name), [], "{name}");
+    }
+}
+
+#[test]
+fn it_ends_in_every_way_with_a_cause() {
+    let Some(rig) = Rig::with(&[]) else { return };
+    for (name, steps, expected, why) in [
+        ("quits", vec![r#"do: ["exit",3]"#], "failed", ""),
+        ("dies", vec![r#"do: ["child"]"#, r#"do: ["crash"]"#], "failed", ""),
+        ("silent-end", vec![r#"do: ["exit",0]"#], "failed", ""),
+        ("half", vec![r#"do: ["raw","{\"jsonrpc\":\"2.0\",\"id\":5,\"resu"]"#, r#"do: ["exit",0]"#], "failed", ""),
+        ("error", vec![r#"do: ["no such thing"]"#], "failed", "Invalid params"),
+        ("refusal", vec![r#"do: ["reply",{"stopReason":"refusal"}]"#, r#"do: ["hang"]"#], "failed", "refusal"),
+        ("nothing", vec![r#"do: ["sleep",10]"#], "failed", "without saying how"),
+        // Twice, and more after its end.
+        ("doubled", vec![END, END, r#"do: ["say","after the end"]"#, r#"do: ["hang"]"#], "succeeded", ""),
+        (
+            "late",
+            vec![
+                r#"do: ["later",300,{"method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk"}}}]"#,
+                r#"do: ["say","bye"]"#,
+            ],
+            "succeeded",
+            "",
+        ),
+    ] {
+        rig.start("mine", name, &steps, &[]);
+        let view = rig.home.finished(name);
+        let (outcome, reason) = outcome(&view);
+        assert!(outcome == expected && reason.contains(why), "{name} {view}");
+        assert!(outcome == "succeeded" || !reason.is_empty(), "{name} {view}");
+        assert_eq!(rig.left(name), [], "{name}");
+    }
+}
+
+#[test]
+fn one_that_never_begins_fails_when_it_counts_as_silent() {
+    for method in ["initialize", "session/new"] {
+        let Some(rig) = Rig::new(&(line("mine", "my-agent", &["--mute", method]) + "stall = \"1s\"\n")) else { return };
+        let (view, _) = rig.ran(&[r#"do: ["say","x"]"#], &[]);
+        let (outcome, reason) = outcome(&view);
+        assert!(outcome == "failed" && reason.contains("does it speak ACP?"), "{method} {view}");
+        assert_eq!(rig.left("job"), []);
+    }
+    // And one that speaks something else.
+    let Some(rig) = Rig::new("[agents.mine]\nharness = \"acp\"\ncommand = [\"/bin/cat\"]\nstall = \"1s\"\n") else { return };
+    let (view, _) = rig.ran(&["x"], &[]);
+    assert_eq!(view["outcome"], "failed", "{view}");
+    let Some(rig) = Rig::with(&["--version", "7"]) else { return };
+    let (view, _) = rig.ran(&["x"], &[]);
+    assert!(outcome(&view).1.contains("speaks version 7"), "{view}");
+}
+
+fn call(id: &str, command: &str) -> Value {
+    json!({"toolCallId": id, "title": "Shell", "kind": "execute", "rawInput": {"command": command}})
+}
+
+#[test]
+fn yes_to_what_was_shown_before_allows_nothing() {
+    let Some(rig) = Rig::with(&[]) else { return };
+    let step = json!(["ask-and-change", call("c1", "make all"), {"rawInput": {"command": "rm -rf ."}}, 300]);
+    rig.start("mine", "job", &[&format!("do: {step}")], &[]);
+    let shown = |text: &str| {
+        rig.home.until(&format!("{text} is asked for"), || {
+            let asked = rig.home.inbox(&[]).get(0).cloned()?;
+            asked["preview"].as_str().is_some_and(|preview| preview.contains(text)).then_some(asked)
+        })
+    };
+    let first = shown("make all");
+    // The call changes: what was asked for is withdrawn, and a yes to it is none.
+    let second = shown("rm -rf .");
+    assert_ne!(first["message_id"], second["message_id"]);
+    let late = rig.home.adj(&["approve", first["number"].as_str().expect("a number")]);
+    assert_eq!(late.code, 7, "{late:?}");
+    assert!(!rig.home.log("job").contains("decided"), "{}", rig.home.log("job"));
+    rig.home.ok(&["deny", second["number"].as_str().expect("a number"), "not that"]);
+    rig.home.finished("job");
+    assert!(rig.home.log("job").contains("decided: no"), "{}", rig.home.log("job"));
+}
+
+#[test]
+fn call_that_changes_after_the_yes_is_told() {
+    let Some(rig) = Rig::with(&[]) else { return };
+    let changed =
+        json!(["update", {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "in_progress", "rawInput": {"command": "rm -rf ."}}]);
+    rig.start("mine", "job", &[&format!("do: {}", json!(["ask", call("c1", "make all")])), &format!("do: {changed}"), r#"do: ["hang"]"#], &[]);
+    rig.home.until("it asks", || rig.home.inbox(&[]).get(0).cloned());
+    rig.home.ok(&["approve", "Q1"]);
+    let log = rig.home.until_log("job", "! changed after approval: Shell");
+    assert!(log.contains("rm -rf .") && log.contains("(approved: {\"command\":\"make all\"})"), "{log}");
+    let told = rig.home.until("the approver is told", || rig.home.inbox(&[]).get(0).cloned());
+    assert!(told["question"].as_str().is_some_and(|text| text.starts_with("Shell changed after it was approved")), "{told}");
+    rig.home.ok(&["cancel", "job"]);
+    assert_eq!(rig.home.finished("job")["outcome"], "cancelled");
+}
+
+#[test]
+fn two_requests_with_one_id_are_refused() {
+    let Some(rig) = Rig::with(&[]) else { return };
+    let step = json!(["ask-twice", call("c1", "ls"), call("c2", "rm -rf .")]);
+    let (view, log) = rig.ran(&[&format!("do: {step}")], &[]);
+    assert!(view["outcome"] == "succeeded" && log.contains("two permission requests with one id"), "{log}");
+    assert!(log.contains(r#"answers: [{"outcome":"cancelled"},{"outcome":"cancelled"}]"#), "{log}");
+}
+
+#[test]
+fn log_says_what_ran_in_one_line() {
+    let Some(rig) = Rig::with(&[]) else { return };
+    let update = |update: Value| format!("do: {}", json!(["update", update]));
+    let begins = update(json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "bash", "status": "pending", "rawInput": {"cwd": "/w"}}));
+    let goes_on = update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "in_progress", "rawInput": {"command": "ls"}}));
+    let ends = update(
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed", "content": [{"type": "content", "content": {"type": "text", "text": "a.txt"}}]}),
+    );
+    let plan = update(
+        json!({"sessionUpdate": "plan", "entries": [{"content": "look", "priority": "high", "status": "completed"}, {"content": "mend it", "priority": "high", "status": "in_progress"}]}),
+    );
+    let cost = update(json!({"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": {"amount": 0.0061, "currency": "USD"}}));
+    let (view, log) = rig.ran(&[&begins, &goes_on, &ends, &plan, &plan, &cost, r#"do: ["say","done"]"#], &[]);
+    assert!(log.contains("→ bash {\"command\":\"ls\"}\n← a.txt\n· mend it\ndone"), "{log}");
+    assert_eq!(view["usage"]["cost_usd"].as_f64().map(|cost| (cost * 10_000.0).round()), Some(61.0), "{view}");
+}
+
+#[test]
+fn agent_on_the_python_sdk_works_too() {
+    let Some(rig) = Rig::new(&line("mine", "py-agent", &[])) else { return };
+    rig.start("mine", "job", &[r#"do: ["who"]"#, r#"do: ["edit","in.txt","x"]"#, r#"do: ["ask","make",{"command":"make"}]"#], &[]);
+    let asked = rig.home.until("it asks", || rig.home.inbox(&[]).get(0).cloned());
+    assert!(asked["preview"].as_str().is_some_and(|shown| shown.contains("make")), "{asked}");
+    rig.home.ok(&["approve", "Q1"]);
+    let view = rig.home.finished("job");
+    let log = rig.home.log("job");
+    assert!(view["outcome"] == "succeeded" && log.contains("mode ask") && log.contains("edit: yes") && log.contains("decided: yes"), "{log}");
+    assert_eq!(std::fs::read_to_string(rig.home.work().join("in.txt")).expect("it was written"), "x");
+    rig.start("mine", "hangs", &[r#"do: ["say","hanging"]"#, r#"do: ["hang"]"#], &[]);
+    rig.home.until_log("hangs", "hanging");
+    rig.home.ok(&["pause", "hangs"]);
+    rig.home.until_status("hangs", "stopped");
+    let session = rig.home.show("hangs")["session"].as_str().expect("a session").to_owned();
+    rig.home.ok(&["resume", "hangs"]);
+    let view = rig.home.finished("hangs");
+    assert!(view["session"] == session.as_str() && view["attempt"] == 2, "{view}");
+    assert_eq!(rig.left("hangs"), []);
+}
