@@ -65,6 +65,9 @@ pub struct Preset {
     pub stop: StopForm,
     #[serde(default)]
     pub stream: Stream,
+    /// What its text says beside its answer, for one that prints text.
+    #[serde(default)]
+    pub text: PlainText,
     /// Where its sessions lie, for one that fails when the session to go on in is gone: it is begun anew
     /// then.
     #[serde(default)]
@@ -181,6 +184,35 @@ pub struct Acp {
     /// It writes a call's input as the JSON text of its content, and as `rawInput` only once it runs.
     #[serde(default)]
     pub input_in_content: bool,
+}
+
+/// What a text says beside the agent's answer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlainText {
+    /// How the lines begin that it prints before its answer.
+    #[serde(default)]
+    pub banner: Vec<String>,
+    /// How a line begins after which it tries again: what it said before is no answer, and no failure.
+    #[serde(default)]
+    pub retries: Vec<String>,
+}
+
+impl PlainText {
+    /// Returns the answer in a text that it has printed.
+    #[must_use]
+    pub fn answer<'a>(&self, text: &'a str) -> &'a str {
+        let begins = |line: &str, with: &[String]| with.iter().any(|beginning| line.starts_with(beginning.as_str()));
+        let (mut at, mut from, mut is_banner) = (0, 0, !self.banner.is_empty());
+        for line in text.split_inclusive('\n') {
+            at += line.len();
+            is_banner &= line.trim().is_empty() || begins(line, &self.banner);
+            if is_banner || begins(line, &self.retries) {
+                from = at;
+            }
+        }
+        &text[from..]
+    }
 }
 
 /// How it is stopped, once its protocol's own way has not helped.
@@ -743,8 +775,21 @@ mod tests {
         let failed = format!("{note}{note}Error: Authentication failed with provider at http://x (HTTP 401).\n  Check your key");
         assert_eq!(copilot.failed_line(&failed), Some("Error: Authentication failed with provider at http://x (HTTP 401)."));
         assert_eq!(copilot.failed_line(&format!("{note}It is done. I mended \"Error: Authentication failed\".")), None);
-        let aider = builtin("aider").expect("it is there").stream;
-        assert!(aider.failed_line("Aider v0.86\nlitellm.AuthenticationError: no key").is_some());
+        let aider = builtin("aider").expect("it is there");
+        let failed = |text| aider.stream.failed_line(aider.text.answer(text));
+        assert_eq!(failed("Aider v0.86\nlitellm.AuthenticationError: no key"), Some("litellm.AuthenticationError: no key"));
+        assert_eq!(failed("litellm.RateLimitError: 429\nRetrying in 0.2 seconds...\nIt is done."), None);
+    }
+
+    #[test]
+    fn answer_stands_behind_the_banner() {
+        let aider = builtin("aider").expect("it is there").text;
+        let banner =
+            "Warning: Input is not a terminal (fd=0).\n\nAider v0.86.2\nModel: openai/x\nGit repo: .git with 1 files\nRepo-map: disabled\n\n";
+        for answer in ["", "It is done.\nModel: yours\n", "a", "é\n"] {
+            assert_eq!(aider.answer(&format!("{banner}{answer}")), answer);
+        }
+        assert_eq!(PlainText::default().answer("\nModel: x\n"), "\nModel: x\n");
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Attempt {
         logfile::finish(&mut logs);
         if let Some(answer) = output.as_mut().and_then(|output| output.answer.take()) {
             let dir = AttemptDir::new(&closer.order.home, &closer.order.run_id, closer.order.attempt);
-            if let Err(error) = super::write_private(&dir, &dir.answer(), &answer) {
+            if let Err(error) = super::write_private(&dir, &dir.answer(), self.ending.answer(&answer)) {
                 tracing::warn!(%error, "the whole answer cannot be kept; its end is in the result");
             }
         }

@@ -5,7 +5,7 @@ use super::reader::Summary;
 use crate::clock;
 use crate::harness::failure;
 use crate::link::{FactKind, Order, UsageText, VerdictText};
-use crate::preset::{Driver, End, FailurePattern, Stream};
+use crate::preset::{Driver, End, FailurePattern, PlainText, Stream};
 use adjutant_core::{Cause, Exit, Time};
 use jiff::tz::TimeZone;
 
@@ -21,6 +21,7 @@ pub struct Ending {
     stream: Stream,
     /// Its protocol carries everything that its model says.
     speaks: bool,
+    text: PlainText,
 }
 
 impl Ending {
@@ -30,9 +31,10 @@ impl Ending {
         Self {
             patterns: preset.map(|preset| preset.failures.clone()).unwrap_or_default(),
             zone: clock::zone(order.env.get("TZ").map(String::as_str)),
-            speaks: preset.is_some_and(|preset| matches!(preset.driver, Driver::Acp | Driver::Claude | Driver::Codex)),
+            speaks: preset.is_some_and(|preset| matches!(preset.driver, Driver::Acp | Driver::Claude | Driver::Codex | Driver::Pi)),
             // What its lines mean is its reader's.
             stream: preset.map(|preset| Stream { rules: Vec::new(), ..preset.stream.clone() }).unwrap_or_default(),
+            text: preset.map(|preset| preset.text.clone()).unwrap_or_default(),
         }
     }
 }
@@ -41,6 +43,11 @@ impl Ending {
     /// Returns the cause that a text about a failed try tells.
     pub fn cause_of(&self, words: &str) -> Cause {
         failure::cause_of(&self.patterns, words)
+    }
+
+    /// Returns the agent's answer in what it has printed.
+    pub fn answer<'a>(&self, printed: &'a str) -> &'a str {
+        self.text.answer(printed)
     }
 }
 
@@ -63,6 +70,7 @@ pub fn ended(
         let (result, verdict, usage) = (String::new(), None, None);
         return FactKind::Ended { exit_code, signal, swept, output_left_open: true, active_ms, result, output_bytes: 0, verdict, usage };
     };
+    let result = ending.answer(&result).to_owned();
     let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &complaint, ending);
     let usage = summary.and_then(|summary| summary.usage).map(|usage| UsageText {
         input_tokens: usage.input_tokens,

@@ -35,7 +35,7 @@ fn lines_of(way: Way) -> &'static str {
             "{\"type\":\"extension_ui_request\",\"id\":\"s\",\"method\":\"setStatus\",\"statusKey\":\"adjutant\",\"statusText\":\"ready\"}\n\
              {\"id\":\"state\",\"type\":\"response\",\"command\":\"get_state\",\"success\":true,\"data\":{\"messageCount\":0}}\n\
              {\"id\":\"prompt\",\"type\":\"response\",\"command\":\"prompt\",\"success\":true}\n\
-             {\"type\":\"message_end\",\"message\":{\"role\":\"assistant\",\"content\":[],\"stopReason\":\"stop\"}}\n{\"type\":\"agent_settled\"}"
+             {\"type\":\"message_end\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"done\"}],\"stopReason\":\"stop\"}}\n{\"type\":\"agent_settled\"}"
         }
         Way::Claude => "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}",
         Way::Acp => {

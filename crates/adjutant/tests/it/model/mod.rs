@@ -12,6 +12,7 @@ mod serve;
 mod turn;
 
 pub use offered::Offered;
+pub use serve::WORDS_ONLY;
 pub use turn::Turn;
 
 use serde_json::Value;

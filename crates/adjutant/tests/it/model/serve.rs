@@ -14,6 +14,8 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
+/// The model of a CLI that offers no tools: each of its requests belongs to the conversation.
+pub const WORDS_ONLY: &str = "words-only";
 /// The largest request that is read, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
@@ -60,7 +62,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
     match asked(&method, uri.path(), &body) {
         Asked::Turn { dialect, streaming } => {
             let offered = offered(dialect, &body);
-            if offered.is_empty() {
+            if offered.is_empty() && body["model"] != WORDS_ONLY {
                 let side = side(&body);
                 let is_too_long = stage.change(|story| {
                     story.aside.push(about);
@@ -189,7 +191,7 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
     if end == End::Reset {
         return Response::new(Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other("reset"))])));
     }
-    if !streaming {
+    if !streaming && end == End::Whole {
         return axum::Json(match dialect {
             Dialect::Messages => anthropic::whole(say, turn),
             Dialect::Responses => openai::responses::whole(say, turn),
@@ -199,6 +201,8 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
         .into_response();
     }
     let chunks = match dialect {
+        // Nothing of an answer in one piece comes before the rest.
+        _ if !streaming => Vec::new(),
         Dialect::Messages => anthropic::stream(say, turn, end == End::Whole),
         Dialect::Responses => openai::responses::stream(say, turn, end == End::Whole),
         Dialect::Chat => openai::chat::stream(say, turn, end == End::Whole),

@@ -20,6 +20,7 @@ fn arguments(cli: Cli) -> &'static [&'static str] {
         Cli::Copilot => &["-p", PROMPT, "--allow-all-tools"],
         Cli::Pi => &["-p", "--mode", "json"],
         Cli::Kimi => &["-p", PROMPT],
+        Cli::Aider => &["--yes-always", "--no-git", "--message", PROMPT],
         Cli::Qwen => &["-o", "stream-json", "--approval-mode", "yolo"],
     }
 }
@@ -27,7 +28,7 @@ fn arguments(cli: Cli) -> &'static [&'static str] {
 fn input(cli: Cli) -> String {
     match cli {
         Cli::Claude => format!("{}\n", json!({ "type": "user", "message": { "role": "user", "content": PROMPT } })),
-        Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi => PROMPT.to_owned(),
+        Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi | Cli::Aider => PROMPT.to_owned(),
     }
 }
 

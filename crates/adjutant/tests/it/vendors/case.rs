@@ -104,6 +104,7 @@ impl Case {
             Cli::Copilot => &[".copilot/session-state"],
             Cli::Pi => &[".pi/agent/sessions"],
             Cli::Kimi => &[".kimi-code/sessions"],
+            Cli::Aider => &[],
         };
         for dir in kept {
             std::fs::remove_dir_all(home.join(dir)).expect("it was there");

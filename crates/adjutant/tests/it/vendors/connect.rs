@@ -85,7 +85,7 @@ impl Connected {
             Cli::Copilot => (format!("copilot -p '{PROMPT}' --allow-all-tools"), ""),
             Cli::Qwen => ("qwen --approval-mode yolo".to_owned(), PROMPT),
             Cli::Kimi => (format!("kimi -p '{PROMPT}'"), ""),
-            Cli::Pi => panic!("pi has no MCP client"),
+            Cli::Pi | Cli::Aider => panic!("it has no MCP client"),
         };
         self.types(&line, input, turns)
     }

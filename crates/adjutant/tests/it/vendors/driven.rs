@@ -366,7 +366,7 @@ mod scenario {
             Cli::Claude | Cli::Codex | Cli::Goose | Cli::Pi | Cli::Kimi => assert!(view.get("note").is_none(), "{view}"),
             // Its hooks cannot be kept out; there are none here.
             Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
-            Cli::Opencode | Cli::Qwen | Cli::Copilot => {}
+            Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Aider => {}
         }
         // Kimi honours a directory that was trusted in Kimi itself.
         if matches!(cli, Cli::Goose | Cli::Kimi) {
@@ -385,7 +385,9 @@ mod scenario {
         case.starts("edit");
         match cli {
             // They try again by themselves.
-            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi => drop(case.succeeds("Now it works.")),
+            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi | Cli::Aider => {
+                drop(case.succeeds("Now it works."))
+            }
             // They do not say when.
             Cli::Claude | Cli::Codex => {
                 let view = case.becomes("stopped");

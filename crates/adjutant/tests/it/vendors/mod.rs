@@ -2,6 +2,7 @@
 //! `ADJ_CLIS` names the directory that they are in. Nobody is signed in: keys are dummies, homes are
 //! empty but for what a user would have there, and everything is on loopback.
 
+mod aider;
 mod bare;
 mod case;
 mod chat;
@@ -34,6 +35,7 @@ pub enum Cli {
     Copilot,
     Pi,
     Kimi,
+    Aider,
 }
 
 impl Cli {
@@ -48,6 +50,7 @@ impl Cli {
             Self::Copilot => "copilot",
             Self::Pi => "pi",
             Self::Kimi => "kimi",
+            Self::Aider => "aider",
         }
     }
 

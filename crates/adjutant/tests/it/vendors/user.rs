@@ -1,7 +1,7 @@
 //! Somebody who uses the CLIs: what is in their home and environment, with the model behind it.
 
 use super::{Cli, Turnstile};
-use crate::model::Model;
+use crate::model::{Model, WORDS_ONLY};
 use std::path::Path;
 
 /// Models that the CLIs know, so that they behave with them as they do for users.
@@ -41,6 +41,8 @@ pub fn settle(home: &Path, model: &Model) {
         })
         .to_string(),
     );
+    // Prices of models, which it would look for in the network.
+    write(".aider/caches/model_prices_and_context_window.json", "{\"none\":{}}".to_owned());
     let models_of_pi = serde_json::json!([{ "id": GOOSE_MODEL, "cost": { "input": 2, "output": 8, "cacheRead": 0, "cacheWrite": 0 } }]);
     write(
         ".pi/agent/models.json",
@@ -118,6 +120,9 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
             ("COPILOT_PKG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/copilot").to_owned()),
         ],
         // It looks for news of its models and packages.
+        Cli::Aider => {
+            vec![("OPENAI_API_BASE", url), ("AIDER_MODEL", format!("openai/{WORDS_ONLY}")), ("AIDER_SHOW_MODEL_WARNINGS", "false".to_owned())]
+        }
         Cli::Pi => vec![("PI_OFFLINE", "1".to_owned())],
         Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Kimi => Vec::new(),
     }
