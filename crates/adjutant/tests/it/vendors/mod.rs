@@ -10,6 +10,7 @@ mod connect;
 mod driven;
 mod failures;
 mod offered;
+mod pi;
 mod profiles;
 mod prompts;
 mod recorded;
