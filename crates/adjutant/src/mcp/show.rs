@@ -5,7 +5,7 @@ use super::text::{cut, line, quoted};
 use crate::text::count;
 use crate::view::{
     AcceptanceView, AttentionView, CheckpointView, ChoiceView, ClarificationView, DelegationView, EventView, MessageView, ReportView, RequestView,
-    RunView,
+    RunView, SubagentView,
 };
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
@@ -122,9 +122,8 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
-    let subagents = run.subagents.iter().filter(|one| one.is_running()).count();
-    if subagents > 0 {
-        out.push_str(&format!(", {} of its own at work", count(subagents as u64, "sub-agent", "sub-agents")));
+    if let Some(number) = subagents_at_work(run) {
+        out.push_str(&format!(", {} of its own at work", count(number, "sub-agent", "sub-agents")));
     }
     if let Some(since) = &run.overdue_since {
         out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));
@@ -205,7 +204,14 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("percent", run.percent.filter(|_| run.outcome.is_none()).map(Value::from));
     add("progress", run.progress.as_ref().filter(|_| run.outcome.is_none()).map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));
+    add("subagents_at_work", subagents_at_work(run).map(Value::from));
     Value::Object(brief)
+}
+
+/// How many sub-agents of its CLI's own work, if any do.
+fn subagents_at_work(run: &RunView) -> Option<u64> {
+    let number = run.subagents.iter().filter(|one| one.is_running()).count() as u64;
+    (number > 0).then_some(number)
 }
 
 fn acceptance_brief(acceptance: &AcceptanceView) -> Value {
@@ -262,6 +268,18 @@ pub fn run_full(run: &RunView) -> Value {
     data
 }
 
+/// Most sub-agents of a CLI's own that are named.
+const SUBAGENTS_MAX: usize = 5;
+
+/// Writes what is known of a sub-agent of the CLI's own, in the CLI's words.
+fn subagent_words(subagent: &SubagentView) -> String {
+    let SubagentView { kind, about, state, tokens } = subagent;
+    let name = about.as_deref().or(kind.as_deref()).unwrap_or("unnamed");
+    let tokens = tokens.map(|tokens| format!(", {}", count(tokens, "token", "tokens"))).unwrap_or_default();
+    let state = state.as_deref().map(|state| format!(" {}", line(state, 40))).unwrap_or_default();
+    format!("{}{state}{tokens}", quoted(name, 80))
+}
+
 /// Writes everything about a run as lines; its questions come apart.
 #[must_use]
 pub fn run_lines(run: &RunView) -> Vec<String> {
@@ -279,6 +297,10 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     }
     if !run.children.is_empty() {
         lines.push(format!("has delegated to {}", line(&run.children.join(", "), 600)));
+    }
+    if !run.subagents.is_empty() {
+        let told = run.subagents.iter().take(SUBAGENTS_MAX).map(subagent_words).collect::<Vec<_>>().join("; ");
+        lines.push(format!("sub-agents of its own: {told}"));
     }
     if let Some(retry_of) = &run.retry_of {
         lines.push(format!("retry of {}", line(retry_of, 60)));

@@ -1,7 +1,9 @@
 //! A CLI that repeats a call to its model that keeps failing.
 
+use crate::mcp::{Session, text};
 use crate::support::{TestHome, kill};
 use adjutant::view::{ReadEvents, Wait, WaitUntil};
+use serde_json::json;
 
 /// A CLI that writes JSON lines: tries fail for 12 seconds, then it answers. It says an escape sequence and
 /// something that looks like a signal.
@@ -36,13 +38,18 @@ harness = "talker"
 fn retries_are_shown_told_once_and_taken_back() {
     let home = TestHome::with_config(CLI);
     home.ok(&["run", "--detach", "-a", "talker", "--name", "job", "go"]);
+    let mut parent = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
+    parent.done("run_subagent", json!({"agent": "talker", "name": "hers", "prompt": "go"}));
     let wait = Wait { until: WaitUntil::Attention, wait_ms: 20_000, ..Wait::default() };
     let woken = home.call(&Wait { runs: vec!["job".to_owned()], after: Some(0), ..wait.clone() }, "").expect("it wakes");
     assert_eq!((woken.outcome.as_str(), woken.ended.len(), woken.working.len()), ("event", 0, 1), "{woken:?}");
     let retrying = woken.working[0].retrying.clone().expect("it retries");
     assert_eq!((retrying.cause.as_str(), retrying.tries), ("rate_limited", 2), "{retrying:?}");
     assert!(retrying.words.starts_with("429"), "{retrying:?}");
-    let again = home.call(&Wait { after: Some(woken.cursor), wait_ms: 0, ..wait }, "").expect("it looks");
+    let result = parent.tool("wait_for_subagents", json!({"run_ids": ["hers"], "cursor": 0}));
+    let told = text(&result);
+    assert!(told.contains("retries (rate_limited, ") && told.contains("next: its model fails"), "{told}");
+    let again = home.call(&Wait { runs: vec!["job".to_owned()], after: Some(woken.cursor), wait_ms: 0, ..wait }, "").expect("it looks");
     assert_eq!(again.outcome, "timeout", "told once: {again:?}");
 
     kill(home.hub_pid());
