@@ -6,6 +6,7 @@
 mod chats;
 mod edit;
 mod env_pass;
+mod problems;
 mod webhooks;
 
 pub use chats::{Chats, Template, Window};
@@ -19,6 +20,7 @@ use adjutant_core::limits;
 use adjutant_core::rate_limit::Patience;
 use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
+use problems::Problem;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -497,10 +499,30 @@ pub enum ConfigError {
     /// It may be readable later.
     #[error("{path}: {source}")]
     Shortage { path: PathBuf, source: Arc<io::Error> },
+    /// What is wrong with it, each problem with its line.
     #[error("{path}: {message}")]
     Syntax { path: PathBuf, message: String },
     #[error("{path}: {field}: {problem}")]
     Value { path: PathBuf, field: String, problem: String },
+}
+
+impl ConfigError {
+    /// All that is wrong with a file, as one error.
+    fn all(path: &Path, problems: &[Problem]) -> Self {
+        let told: Vec<String> = problems.iter().map(|Problem { line, text }| format!("line {line}: {text}")).collect();
+        let message = match told.as_slice() {
+            [one] => one.clone(),
+            all => format!("{} problems: {}", all.len(), all.join("; ")),
+        };
+        Self::Syntax { path: path.to_owned(), message }
+    }
+
+    /// The same as one problem among others.
+    fn to_problem(&self, text: &str) -> Option<Problem> {
+        let Self::Value { field, problem, .. } = self else { return None };
+        let path: Vec<String> = field.split('.').map(str::to_owned).collect();
+        Some(Problem { line: problems::line_of(text, &path), text: format!("{field}: {problem}") })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -638,11 +660,9 @@ impl Config {
     }
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
-        let file: FileConfig = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            ConfigError::Syntax { path: path.clone(), message: format!("line {line}: {}", error.message()) }
-        })?;
+        let file: FileConfig = problems::read(text).map_err(|problems| ConfigError::all(&path, &problems))?;
         let value = |field: &str, problem: String| ConfigError::Value { path: path.clone(), field: field.to_owned(), problem };
+        let mut wrong: Vec<ConfigError> = Vec::new();
         let duration = |field: &str, text: Option<&str>, default: i64| match text {
             Some(text) => duration_ms(text).map_err(|problem| value(field, problem)),
             None => Ok(default),
@@ -662,12 +682,12 @@ impl Config {
         let mut presets = BTreeMap::new();
         for (name, preset) in &file.presets {
             let field = format!("presets.{name}");
-            env_pass::check(&preset.env_pass).map_err(|problem| value(&format!("{field}.env_pass"), problem))?;
+            wrong.extend(env_pass::check(&preset.env_pass).err().map(|problem| value(&format!("{field}.env_pass"), problem)));
             let said = table.get("presets").and_then(|presets| presets.get(name)?.as_table());
             let is_said = |key: &str| said.is_some_and(|said| said.contains_key(key));
             presets.insert(name.clone(), preset.clone().with_defaults(&is_said).complete(name));
         }
-        for (name, agent) in &file.agents {
+        let read_agent = |name: &str, agent: &FileAgent| -> Result<(AgentName, AgentEntry), ConfigError> {
             let field = format!("agents.{name}");
             env_pass::check(&agent.env_pass).map_err(|problem| value(&format!("{field}.env_pass"), problem))?;
             let name = AgentName::parse(name).map_err(|error| value(&field, error.to_string()))?;
@@ -727,7 +747,25 @@ impl Config {
                 stall_ms: optional(&format!("{field}.stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT)?,
                 grace_ms: duration(&format!("{field}.grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT)?,
             };
-            agents.insert(name, AgentEntry { spec, source: path.display().to_string() });
+            Ok((name, AgentEntry { spec, source: path.display().to_string() }))
+        };
+        for (name, agent) in &file.agents {
+            match read_agent(name, agent) {
+                Ok((name, entry)) => drop(agents.insert(name, entry)),
+                Err(error) => wrong.push(error),
+            }
+            // Several of its values can be wrong.
+            let durations = [("timeout", &agent.timeout), ("patience", &agent.patience), ("stall", &agent.stall), ("grace", &agent.grace)];
+            for (key, text) in durations {
+                let Some(text) = text.as_deref().filter(|text| key != "stall" || *text != "never") else { continue };
+                wrong.extend(duration_ms(text).err().map(|problem| value(&format!("agents.{name}.{key}"), problem)));
+            }
+        }
+        if !wrong.is_empty() {
+            let mut problems: Vec<Problem> = wrong.iter().filter_map(|error| error.to_problem(text)).collect();
+            problems.sort_by_key(|problem| problem.line);
+            problems.dedup();
+            return Err(ConfigError::all(&path, &problems));
         }
         if let Some(default) = &file.default_agent
             && !agents.keys().any(|name| name.as_str() == default)
@@ -905,5 +943,17 @@ mod tests {
         assert!(parse("[agents.x]\nharness = \"magic\"").contains("magic"));
         assert!(parse("live_runs_max = 0").contains("live_runs_max"));
         assert!(parse("colour = 1").contains("colour"));
+        let text = "[agents.a]\nharness = \"magic\"\ncommand = [\"x\"]\ntimeout = \"soon\"\n[agents.b]\nharness = \"plain\"\n\n[agents.c]\nharness = \"echo\"\nenv_pass = [\"*\"]\ngrace = \"1y\"\n";
+        let all = parse(text);
+        for expected in [
+            "5 problems: ",
+            "line 2: agents.a.harness: no harness",
+            "line 4: agents.a.timeout: ",
+            "line 5: agents.b.command: ",
+            "line 10: agents.c.env_pass: ",
+            "line 11: agents.c.grace: ",
+        ] {
+            assert!(all.contains(expected), "{expected:?} is not in {all}");
+        }
     }
 }

@@ -77,7 +77,7 @@ pub fn http_status(code: &str) -> u16 {
 fn kind_of(error: &ConfigError) -> &'static str {
     match error {
         ConfigError::Io { .. } | ConfigError::Shortage { .. } => "it cannot be read",
-        ConfigError::Syntax { .. } => "it is no TOML, or has an unknown key",
+        ConfigError::Syntax { .. } => "what it says is not usable",
         ConfigError::Value { .. } => "a value is not usable",
     }
 }

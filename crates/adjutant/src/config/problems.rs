@@ -1,0 +1,230 @@
+//! Everything that is wrong with the form of a configuration file, found in one go: what cannot be read is told with its
+//! line and left out, what is missing is told and filled in, and the rest is read again.
+
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
+
+/// Most problems of a file that are told.
+const PROBLEMS_MAX: usize = 20;
+/// How often a file is read again.
+const ROUNDS_MAX: usize = 200;
+
+/// Where something is wrong, and what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) line: usize,
+    pub(super) text: String,
+}
+
+/// What was put in for something that is missing or cannot be read.
+struct Filler {
+    path: Vec<String>,
+    /// Marks it: it stands nowhere in the file.
+    span: Range<usize>,
+    tried: usize,
+}
+
+/// Reads a file. Nothing comes of it where something is wrong.
+///
+/// # Errors
+/// Everything that is wrong, up to a bound, in the file's order.
+pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Vec<Problem>> {
+    let (whole, errors) = DeTable::parse_recoverable(text);
+    let line = |at: usize| line_at(text, at);
+    if !errors.is_empty() {
+        let problem = |error: &toml::de::Error| Problem { line: line(error.span().map_or(0, |span| span.start)), text: error.message().to_owned() };
+        return Err(errors.iter().take(PROBLEMS_MAX).map(problem).collect());
+    }
+    let (span, mut table) = (whole.span(), whole.into_inner());
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut fillers: Vec<Filler> = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        let error = match T::deserialize(Deserializer::from(Spanned::new(span.clone(), table.clone()))) {
+            Ok(read) if problems.is_empty() => return Ok(read),
+            Ok(_) => break,
+            Err(error) => error,
+        };
+        let (path, message, at) = (keys(&error), error.message().to_owned(), error.span().unwrap_or_default());
+        if let Some(filler) = fillers.iter_mut().find(|filler| filler.span == at) {
+            if !filler.try_next(&mut table, &message) {
+                break;
+            }
+            continue;
+        }
+        let marker = usize::MAX - 2 * (fillers.len() + 1);
+        let mut filler = Filler { path: path.clone(), span: marker..marker + 1, tried: 0 };
+        let known = if let Some(field) = in_backticks(&message, "missing field `") {
+            problems.push(Problem { line: line_of(text, &path), text: format!("{}: missing", dotted(&path, field)) });
+            filler.path.push(field.to_owned());
+            filler.fill(&mut table, &at)
+        } else if let Some(field) = in_backticks(&message, "unknown field `") {
+            problems.push(Problem { line: line(at.start), text: format!("{}: {message}", dotted(&path, field)) });
+            remove(&mut table, &at)
+        } else {
+            problems.push(Problem { line: line(at.start), text: format!("{}: {message}", path.join(".")) });
+            filler.fill(&mut table, &at)
+        };
+        if !known || problems.len() == PROBLEMS_MAX {
+            break;
+        }
+        fillers.push(filler);
+    }
+    problems.sort_by_key(|problem| problem.line);
+    Err(problems)
+}
+
+/// Returns the line of what stands at a path of keys, or of the table where it would stand.
+pub(super) fn line_of(text: &str, path: &[String]) -> usize {
+    let Ok(whole) = DeTable::parse(text) else { return 1 };
+    let mut table = whole.get_ref();
+    let mut line = 1;
+    for key in path {
+        let Some((key, value)) = table.get_key_value(key.as_str()) else { break };
+        line = line_at(text, key.span().start);
+        let DeValue::Table(below) = value.get_ref() else { break };
+        table = below;
+    }
+    line
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The keys that lead to where an error is, lists left out.
+fn keys(error: &toml::de::Error) -> Vec<String> {
+    let told = error.to_string();
+    let keys = told.trim_end().lines().next_back().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+    keys.map(|keys| keys.split('.').map(str::to_owned).collect()).unwrap_or_default()
+}
+
+fn in_backticks<'a>(message: &'a str, beginning: &str) -> Option<&'a str> {
+    message.strip_prefix(beginning)?.split('`').next()
+}
+
+fn dotted(path: &[String], field: &str) -> String {
+    path.iter().map(String::as_str).chain([field]).collect::<Vec<_>>().join(".")
+}
+
+impl Filler {
+    /// Puts in the next value that may do. `false`: none does.
+    fn try_next(&mut self, table: &mut DeTable<'_>, message: &str) -> bool {
+        let own = self.span.clone();
+        let value = match in_backticks(message.split_once("expected ").map_or("", |(_, expected)| expected.trim_start_matches("one of ")), "`") {
+            Some(variant) if message.starts_with("unknown variant") => DeValue::String(Cow::Owned(variant.to_owned())),
+            _ => {
+                self.tried += 1;
+                match self.tried {
+                    1 => DeValue::Array(DeArray::default()),
+                    2 => DeValue::Table(DeTable::new()),
+                    3 => DeValue::Boolean(false),
+                    4 => DeValue::Integer(DeInteger::default()),
+                    _ => return false,
+                }
+            }
+        };
+        put(table, &self.path, &own, Spanned::new(own.clone(), value))
+    }
+
+    fn fill(&self, table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
+        put(table, &self.path, at, Spanned::new(self.span.clone(), DeValue::String(Cow::Borrowed(""))))
+    }
+}
+
+/// Puts a value where the one with this span stands, or where none is yet.
+fn put<'i>(table: &mut DeTable<'i>, path: &[String], at: &Range<usize>, value: Spanned<DeValue<'i>>) -> bool {
+    let [key, below @ ..] = path else { return false };
+    if below.is_empty() {
+        let stands_there = table.get(key.as_str()).is_none_or(|there| there.span() == *at || span_within(there, at));
+        if stands_there {
+            match table.get_mut(key.as_str()) {
+                Some(there) => *there = value,
+                None => {
+                    table.insert(Spanned::new(value.span(), Cow::Owned(key.clone())), value);
+                }
+            }
+        }
+        return stands_there;
+    }
+    match table.get_mut(key.as_str()).map(Spanned::get_mut) {
+        Some(DeValue::Table(table)) => put(table, below, at, value),
+        Some(DeValue::Array(list)) => list.iter_mut().any(|element| match element.get_mut() {
+            DeValue::Table(table) => put(table, below, at, value.clone()),
+            _ => false,
+        }),
+        _ => false,
+    }
+}
+
+fn span_within(value: &Spanned<DeValue<'_>>, at: &Range<usize>) -> bool {
+    value.span().start <= at.start && at.end <= value.span().end
+}
+
+/// Removes the entry whose key stands there.
+fn remove(table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
+    let wrong = table.keys().find(|key| key.span() == *at).map(|key| key.get_ref().clone());
+    wrong.is_some_and(|key| table.remove(key.as_ref()).is_some())
+        || table.iter_mut().any(|(_, value)| match value.get_mut() {
+            DeValue::Table(table) => remove(table, at),
+            DeValue::Array(list) => list.iter_mut().any(|element| match element.get_mut() {
+                DeValue::Table(table) => remove(table, at),
+                _ => false,
+            }),
+            _ => false,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FileConfig;
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let problems = read::<FileConfig>(text).map(|_| ()).expect_err("something is wrong");
+        problems.into_iter().map(|Problem { line, text }| format!("{line}: {}", text.split(", expected").next().unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn everything_is_told_with_its_line() {
+        let text = "live_runs_max = \"many\"\ncolour = 1\n\n[presets.x]\ntitel = \"X\"\nargs = \"no list\"\n\n[agents.a]\ncomand = [\"x\"]\n\
+                    timeout = 5\n\n[agents.b]\nharness = 1\ncommand = [\"x\", 2]\n\n[[webhooks]]\nurl = 7\nsecret_file = \"x\"\n\n[[webhooks]]\nsecret_file = \"x\"\n";
+        let found = problems(text);
+        for expected in [
+            "1: live_runs_max: invalid type: string \"many\"",
+            "2: colour: unknown field `colour`",
+            "4: presets.x.driver: missing",
+            "5: presets.x.titel: unknown field `titel`",
+            "6: presets.x.args: invalid type: string \"no list\"",
+            "8: agents.a.harness: missing",
+            "9: agents.a.comand: unknown field `comand`",
+            "10: agents.a.timeout: invalid type: integer `5`",
+            "13: agents.b.harness: invalid type: integer `1`",
+            "14: agents.b.command: invalid type: integer `2`",
+            "17: webhooks.url: invalid type: integer `7`",
+            "16: webhooks.url: missing",
+        ] {
+            assert!(found.iter().any(|problem| problem == expected), "{expected} is not in {found:#?}");
+        }
+    }
+
+    #[test]
+    fn problems_are_bounded_and_good_files_have_none() {
+        let many: String = (0..100).map(|n| format!("x{n} = 1\n")).collect();
+        assert_eq!(problems(&many).len(), PROBLEMS_MAX);
+        assert!(problems("a = \nb = = 2\n").len() >= 2);
+        assert!(read::<FileConfig>("[agents.a]\nharness = \"acp\"\ncommand = [\"x\"]\n").is_ok());
+        for garbage in [
+            "[agents]\nx = 1\n",
+            "agents = 1\n",
+            "presets = [1]\n",
+            "[presets.x.stream]\nrules = [1, {when = 2}]\n",
+            "[[agents]]\n",
+            "webhooks = {}\n",
+        ] {
+            assert!(!problems(garbage).is_empty(), "{garbage}");
+        }
+    }
+}
