@@ -51,6 +51,9 @@ pub struct Preset {
     /// Set for the agent.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Set for it unless the directory is trusted: what keeps its configuration from being honoured.
+    #[serde(default)]
+    pub untrusted_env: BTreeMap<String, String>,
     /// Variables of the dispatcher that the agent gets; a name may end in `*`.
     #[serde(default)]
     pub env_pass: Vec<String>,
@@ -256,6 +259,9 @@ pub struct Stream {
     /// Messages of its own about a failed try that it repeats: they are no words of its model.
     #[serde(default)]
     pub retry_notes: Vec<String>,
+    /// How messages of its own begin that are no words of its model: they are logged, and no result.
+    #[serde(default)]
+    pub remarks: Vec<String>,
     /// It states success all the same when its model could not be used: what the whole last message is then.
     #[serde(default)]
     pub failed_messages: Vec<Ends>,
@@ -297,6 +303,12 @@ impl StderrRetry {
 }
 
 impl Stream {
+    /// Tells whether a message is a remark of the CLI's own.
+    #[must_use]
+    pub fn is_remark(&self, message: &str) -> bool {
+        self.remarks.iter().any(|beginning| message.starts_with(beginning.as_str()))
+    }
+
     /// Tells whether a message is the CLI's own, about a failed try that it repeats.
     #[must_use]
     pub fn is_retry_note(&self, message: &str) -> bool {
@@ -619,6 +631,7 @@ impl Preset {
                 usage_of_session,
                 failed_results: _,
                 retry_notes: _,
+                remarks: _,
                 failed_messages: _,
                 stderr_retries: _,
                 speaker: _,
@@ -662,6 +675,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("opencode", include_str!("harness/presets/opencode.toml")),
     ("copilot", include_str!("harness/presets/copilot.toml")),
     ("kimi", include_str!("harness/presets/kimi.toml")),
+    ("q", include_str!("harness/presets/q.toml")),
     ("cursor-agent", include_str!("harness/presets/cursor-agent.toml")),
     ("kiro", include_str!("harness/presets/kiro.toml")),
     ("aider", include_str!("harness/presets/aider.toml")),

@@ -58,7 +58,7 @@ pub fn page(preset: &Preset) -> String {
         None => push(
             &mut out,
             &format!(
-                "By {}. **From its documentation, and observations outside this project: never started in a test here.** `adj agents test {}` says what works.\n",
+                "By {}. **From its documentation, and observations outside this project: never driven by a test here.** `adj agents test {}` says what works.\n",
                 about.vendor, preset.name
             ),
         ),
@@ -99,6 +99,10 @@ pub fn page(preset: &Preset) -> String {
     push(&mut out, &format!("Of the dispatcher's it gets, beside `PATH`, `HOME` and the like: {}.", ticked(preset.env_pass.iter())));
     if !preset.env.is_empty() {
         push(&mut out, &format!("Set for it: {}.", ticked(preset.env.iter().map(|(name, value)| format!("{name}={value}")))));
+    }
+    if !preset.untrusted_env.is_empty() {
+        let set = ticked(preset.untrusted_env.iter().map(|(name, value)| format!("{name}={value}")));
+        push(&mut out, &format!("Unless the directory is trusted: {set}."));
     }
     list(&mut out, "Good to know", &about.notes);
     list(&mut out, "What does not work, or otherwise than one would think", &about.all_limits().collect::<Vec<_>>());

@@ -12,7 +12,7 @@ mod modes;
 
 use super::dialogue::{Changed, Decision, Permission, Step, line, named_within};
 use super::own_tools::OwnTools;
-use adjutant_core::Permissions;
+use adjutant_core::{Permissions, quote};
 use modes::{Change, Setting};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,6 +30,8 @@ const REQUEST_CANCELLED: i64 = -32800;
 const AUTH_REQUIRED: i64 = -32000;
 /// What a failure begins with when no mode of the agent keeps the promise of the run's profile.
 const UNSUPPORTED: &str = "unsupported profile";
+/// How often an agent that gives its turn up over a denial is told to go on.
+const GO_ONS_MAX: u32 = 16;
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
@@ -207,6 +209,9 @@ pub struct Acp {
     asked: BTreeMap<String, Asked>,
     /// Calls that were allowed and are not over, as they were then, the oldest first.
     allowed: VecDeque<(String, Call)>,
+    /// Why it was denied something, as long as it has said and begun nothing since.
+    denied: Option<String>,
+    go_ons: u32,
     /// Its newest tool calls by their ids, as far as they were reported.
     calls: BTreeMap<String, Call>,
     /// Their ids, the oldest first.
@@ -226,6 +231,8 @@ impl Acp {
             sign_in: Vec::new(),
             settings: Vec::new(),
             changes: VecDeque::new(),
+            denied: None,
+            go_ons: 0,
             asked: BTreeMap::new(),
             allowed: VecDeque::new(),
             calls: BTreeMap::new(),
@@ -254,6 +261,9 @@ impl Acp {
     pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
         if let Some(method) = said["method"].as_str() {
             if method == "session/update" {
+                if said["params"]["update"]["sessionUpdate"] == "tool_call" {
+                    self.denied = None;
+                }
                 return self.updated(&said["params"]["update"]);
             }
             if method == "$/cancel_request" {
@@ -341,10 +351,18 @@ impl Acp {
                 }
                 vec![Step::Write(self.next_change())]
             }
-            At::Prompt => {
-                self.at = At::Over;
-                vec![Step::Close]
-            }
+            At::Prompt => match self.denied.take().filter(|_| self.go_ons < GO_ONS_MAX) {
+                // Some give their turn up over a denial, without telling their model why.
+                Some(why) => {
+                    self.go_ons += 1;
+                    self.prompt = after_denial(&why);
+                    vec![Step::Write(self.send_prompt())]
+                }
+                None => {
+                    self.at = At::Over;
+                    vec![Step::Close]
+                }
+            },
             At::Over => Vec::new(),
         }
     }
@@ -380,6 +398,11 @@ impl Acp {
     fn fail(&mut self, why: String) -> Vec<Step> {
         self.at = At::Over;
         vec![Step::Failed(why), Step::Close]
+    }
+
+    /// Its model speaks: it goes on after whatever was decided.
+    pub(super) fn hear_words(&mut self) {
+        self.denied = None;
     }
 
     /// The session is gone: the whole task is told, in a new one.
@@ -437,7 +460,12 @@ impl Acp {
         let asked = Asked { id: id.clone(), options: options.clone(), is_ours, call_id, call: call.clone(), changes: 0 };
         self.asked.insert(id.to_string(), asked);
         if !self.is_whole(&call, is_ours) || is_choice(options) {
-            return self.decide(&id.to_string(), &Decision::Deny(String::new())).map(Step::Write).into_iter().collect();
+            let why = if is_choice(options) {
+                "ask your parent with ask_parent"
+            } else {
+                "only the beginning of it was told: do it yourself, without a sub-agent"
+            };
+            return self.decide(&id.to_string(), &Decision::Deny(why.to_owned())).map(Step::Write).into_iter().collect();
         }
         vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_ours, edits })]
     }
@@ -537,6 +565,8 @@ impl Acp {
     }
 
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
+        self.denied = None;
+        self.go_ons = GO_ONS_MAX;
         if self.session.is_empty() {
             return None;
         }
@@ -555,6 +585,9 @@ impl Acp {
             }
             self.allowed.push_back((call_id, call));
         }
+        if let Decision::Deny(why) = decision {
+            self.denied = Some(why.clone());
+        }
         let wanted: &[&str] = match decision {
             // What is allowed for good is not what was shown.
             Decision::Allow if !is_ours && self.begin.permissions != Permissions::Full => &["allow_once"],
@@ -572,6 +605,12 @@ impl Acp {
         };
         Some(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": outcome } })))
     }
+}
+
+/// What is said to an agent whose turn ended with a denial.
+fn after_denial(why: &str) -> String {
+    let why = quote::quote_field("What you asked for was denied", why);
+    format!("{why}\nGo on without it: finish your task in another way, or report what cannot be done.")
 }
 
 /// Tells whether options are the answers to a question: a yes would choose one of them.
@@ -682,6 +721,41 @@ mod tests {
         assert_eq!(steps, [Step::Permission(expected)]);
         let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
         assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
+    }
+
+    #[test]
+    fn turn_given_up_over_a_denial_goes_on_with_the_reason() {
+        let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
+        let asked = |acp: &mut Acp| {
+            let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "x"}});
+            acp.hear(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}));
+            acp.decide("0", &Decision::Deny("not here\n# Task".to_owned())).expect("it was asked")
+        };
+        let end = json!({"id": 5, "result": {"stopReason": "end_turn"}});
+        let mut acp = Acp::new(Begin { mode: None, ..begin(None) });
+        acp.opening("x");
+        acp.hear(&json!({"id": 1, "result": {}}));
+        acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
+        asked(&mut acp);
+        let again = written(&acp.hear(&end));
+        let text = again["params"]["prompt"][0]["text"].as_str().expect("a text");
+        assert!(again["method"] == "session/prompt" && text.contains("not here") && !text.contains("\n# Task"), "{text}");
+        // One that has heard of it ends when it ends.
+        asked(&mut acp);
+        acp.hear_words();
+        assert_eq!(acp.hear(&end), [Step::Close]);
+    }
+
+    #[test]
+    fn turn_of_a_cancelled_run_is_not_gone_on_with() {
+        let mut acp = Acp::new(Begin { mode: None, ..begin(None) });
+        acp.opening("x");
+        acp.hear(&json!({"id": 1, "result": {}}));
+        acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
+        acp.hear(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "x"}, "options": []}}));
+        acp.decide("0", &Decision::Deny("no".to_owned()));
+        acp.cancel();
+        assert_eq!(acp.hear(&json!({"id": 5, "result": {"stopReason": "cancelled"}})), [Step::Close]);
     }
 
     #[test]

@@ -97,6 +97,13 @@ impl Dialogue {
         }
     }
 
+    /// Its model has said something.
+    pub fn hear_words(&mut self) {
+        if let Self::Acp(acp) = self {
+            acp.hear_words();
+        }
+    }
+
     /// The line that gives it a message, and whether writing it is all there is to know about its
     /// delivery. `None`: it takes none while it works.
     pub fn message(&mut self, message: &MessageView) -> Option<(Vec<u8>, bool)> {

@@ -39,7 +39,8 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         argv.push(if n == 3 { arg.into() } else { values.fill(order, arg)?.into() });
     }
     let mut env = Vec::new();
-    for (name, value) in preset.env.iter().chain(&profile.env) {
+    let untrusted = (!order.trust_repo).then_some(&preset.untrusted_env);
+    for (name, value) in preset.env.iter().chain(&profile.env).chain(untrusted.into_iter().flatten()) {
         env.push((name.clone(), values.fill_secret(order, value)?));
     }
     let mut files = Vec::new();

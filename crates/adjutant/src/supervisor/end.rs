@@ -103,7 +103,7 @@ fn verdict(
     let Some(summary) = summary else {
         // Text alone: its exit status counts, and what it complained about may say why.
         let is_failure = exit != Some(Exit::Code(0)) && !ending.patterns.is_empty();
-        return if is_failure { failure(Cause::Agent, if complaint.is_empty() { result } else { complaint }) } else { None };
+        return if is_failure { failure(Cause::Agent, &with_exit(exit, if complaint.is_empty() { result } else { complaint })) } else { None };
     };
     let error = [summary.error.as_str(), complaint].into_iter().find(|text| !text.trim().is_empty()).unwrap_or("");
     match (failed, summary.end) {
@@ -112,13 +112,46 @@ fn verdict(
         (None, Some(End::Success)) if ending.speaks && !summary.has_acted && summary.result.trim().is_empty() => failure(Cause::NoWord, error),
         (None, Some(End::Success)) => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
         (None, Some(End::Failure)) => failure(Cause::Agent, error),
-        (None, None) if ending.stream.end_is_stated => failure(Cause::NoWord, error),
+        (None, None) if ending.stream.end_is_stated => failure(Cause::NoWord, &with_exit(exit, error)),
         (None, None) if exit == Some(Exit::Code(0)) => None,
-        (None, None) => failure(Cause::Agent, error),
+        (None, None) => failure(Cause::Agent, &with_exit(exit, error)),
+    }
+}
+
+/// Says how the process ended, and below it the end of what it said.
+fn with_exit(exit: Option<Exit>, said: &str) -> String {
+    let how = match exit {
+        Some(Exit::Code(code)) => format!("exit code {code}"),
+        Some(Exit::Signal(signal)) => format!("signal {signal}"),
+        None => String::new(),
+    };
+    let said = crate::text::tail(said.trim(), COMPLAINT_BYTES_MAX);
+    match (how.is_empty(), said.is_empty()) {
+        (false, false) => format!("{how}: {said}"),
+        _ => format!("{how}{said}"),
     }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of money; what is absurd becomes the nearest bound")]
 fn micros(dollars: f64) -> u64 {
     (dollars * 1_000_000.0).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sudden_end_names_exit_code_and_last_words() {
+        let of = |end_is_stated, exit, complaint: &str| {
+            let stream = Stream { end_is_stated, ..Stream::default() };
+            let ending = Ending { patterns: Vec::new(), zone: TimeZone::UTC, stream };
+            let verdict = verdict(Some(exit), Some(&Summary::default()), None, "", complaint, &ending).expect("it failed");
+            (verdict.cause.unwrap_or_default(), verdict.message)
+        };
+        let told = |cause: &str, message: &str| (cause.to_owned(), message.to_owned());
+        assert_eq!(of(true, Exit::Code(3), "Traceback\nImportError: acp\n"), told("no_word", "exit code 3: Traceback\nImportError: acp"));
+        assert_eq!(of(true, Exit::Code(0), ""), told("no_word", "exit code 0"));
+        assert_eq!(of(false, Exit::Signal(9), "out of memory"), told("agent_error", "signal 9: out of memory"));
+    }
 }

@@ -42,6 +42,8 @@ pub enum Told {
     Progress,
     /// The sub-agents of the CLI's own, and how many more there were.
     Subagents(Vec<Subagent>, u64),
+    /// Its model has said something, since the last line for the dialogue.
+    Words,
     /// A line for the dialogue.
     Line(String),
 }
@@ -84,6 +86,10 @@ pub struct Reader {
     message_of: Option<String>,
     /// The last one that was said.
     last: String,
+    /// Its words were told since the last line that the dialogue has seen.
+    has_told_words: bool,
+    /// The last remark of the CLI's own: the result where nothing else was said.
+    remark: String,
     /// The log stands within a line.
     within_line: bool,
     session: String,
@@ -118,6 +124,8 @@ impl Reader {
             message: String::new(),
             message_of: None,
             last: String::new(),
+            remark: String::new(),
+            has_told_words: false,
             within_line: false,
             session: String::new(),
             sessions: 0,
@@ -197,6 +205,9 @@ impl Reader {
         if self.summary.result.trim().is_empty() {
             self.summary.result = std::mem::take(&mut self.last);
         }
+        if self.summary.result.trim().is_empty() {
+            self.summary.result = std::mem::take(&mut self.remark);
+        }
         self.summary
     }
 
@@ -221,6 +232,7 @@ impl Reader {
                 if is_reply_to(&line, id) {
                     self.answers_after = None;
                 }
+                self.has_told_words = false;
                 told.push(Told::Line(line.into_owned()));
             }
         } else {
@@ -231,6 +243,7 @@ impl Reader {
                 note(part, &mut self.within_line, &line);
             }
             if listen {
+                self.has_told_words = false;
                 told.push(Told::Line(line.into_owned()));
             }
         }
@@ -259,6 +272,12 @@ impl Reader {
                 told.push(Told::Session(self.session.clone()));
             }
             Said::Text(text) | Said::Delta { text, .. } if self.stream.is_retry_note(&text) => self.retry(text.trim(), None, part, told),
+            Said::Text(text) | Said::Delta { text, .. } if self.message.is_empty() && self.stream.is_remark(&text) => {
+                self.go_on(part, told);
+                self.end_message(part);
+                note(part, &mut self.within_line, text.trim());
+                self.remark = self.tail(text.trim()).to_owned();
+            }
             Said::Retry { words, cause } => self.retry(&words, cause, part, told),
             Said::Call { id, name, input, state } => {
                 self.summary.has_acted = true;
@@ -279,6 +298,7 @@ impl Reader {
             Said::Text(text) => {
                 self.go_on(part, told);
                 self.flush_calls(part);
+                self.tell_words(&text, told);
                 self.end_message(part);
                 self.say(&text, part);
                 self.end_message(part);
@@ -286,6 +306,7 @@ impl Reader {
             Said::Delta { of, text } => {
                 self.go_on(part, told);
                 self.flush_calls(part);
+                self.tell_words(&text, told);
                 if of.as_deref() != self.message_of.as_deref() {
                     self.end_message(part);
                     self.message_of = of.map(std::borrow::Cow::into_owned);
@@ -363,6 +384,14 @@ impl Reader {
         for call in self.calls.flush() {
             self.end_message(part);
             note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+        }
+    }
+
+    /// Tells the dialogue once that there are words between two of its lines.
+    fn tell_words(&mut self, text: &str, told: &mut Vec<Told>) {
+        if !self.has_told_words && !text.trim().is_empty() {
+            self.has_told_words = true;
+            told.push(Told::Words);
         }
     }
 
@@ -504,6 +533,31 @@ mod tests {
         "\n",
         r#"{"method":"turn/completed","params":{"turn":{"status":"completed"}}}"#,
     );
+
+    #[test]
+    fn remark_of_the_cli_is_no_result() {
+        let said = |texts: &[&str]| {
+            let mut reader = reader("copilot", None);
+            let (mut log, mut told) = (String::new(), Vec::new());
+            for text in texts {
+                let update = serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+                let line = format!("{}\n", serde_json::json!({"method": "session/update", "params": {"update": update}}));
+                reader.push(
+                    line.as_bytes(),
+                    &mut |part| {
+                        log.push_str(match part {
+                            Part::Words(text) | Part::Note(text) => text,
+                        })
+                    },
+                    &mut told,
+                );
+            }
+            let result = reader.finish(&mut |_| (), &mut told).result;
+            (result, log.contains("Info: /w/a.txt"), told)
+        };
+        assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![Told::Words]));
+        assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "nothing else was said");
+    }
 
     #[test]
     fn what_is_no_id_is_nobodys_session() {

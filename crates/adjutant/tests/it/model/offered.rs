@@ -70,6 +70,10 @@ fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
 fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
     match find(tool, offered) {
         Some(offer) => offer.call(Input::Json(arguments.clone())),
+        // Droid lists tools that it keeps back by their names, and runs them all the same.
+        None if ["Execute", "ToolSearch"].iter().all(|name| offered.iter().any(|offer| offer.name == *name)) => {
+            Say::Call(ToolCall { name: format!("adj___{tool}"), namespace: None, input: Input::Json(arguments.clone()) })
+        }
         None => missing(tool, offered),
     }
 }
@@ -87,6 +91,7 @@ fn write(path: &str, content: &str, offered: &[Offered]) -> Say {
     for offer in offered {
         let input = match offer.name.as_str() {
             "Write" if offer.arguments.iter().any(|name| name == "path") => json!({ "path": path, "content": content }),
+            "Create" => json!({ "file_path": path, "content": content }),
             "Write" | "write_file" => json!({ "file_path": path, "content": content }),
             "write" | "developer__write" if offer.arguments.iter().any(|name| name == "filePath") => json!({ "filePath": path, "content": content }),
             "write" | "developer__write" => json!({ "path": path, "content": content }),
@@ -115,6 +120,7 @@ fn shell(command: &str, asks: bool, offered: &[Offered]) -> Say {
     for offer in offered {
         let input = match offer.name.as_str() {
             "Bash" | "run_shell_command" | "bash" => json!({ "command": command, "description": "what the test wants" }),
+            "Execute" => json!({ "command": command, "summary": "Do what the test wants", "riskLevel": "high", "riskLevelReason": "a test" }),
             "developer__shell" => json!({ "command": command }),
             "exec_command" if asks => json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "the test wants it" }),
             "exec_command" => json!({ "cmd": command }),

@@ -21,6 +21,8 @@ fn arguments(cli: Cli) -> &'static [&'static str] {
         Cli::Pi => &["-p", "--mode", "json"],
         Cli::Kimi => &["-p", PROMPT],
         Cli::Aider => &["--yes-always", "--no-git", "--message", PROMPT],
+        Cli::Droid => &["exec", "--auto", "high"],
+        Cli::Amp => &["-x"],
         Cli::Qwen => &["-o", "stream-json", "--approval-mode", "yolo"],
     }
 }
@@ -28,7 +30,17 @@ fn arguments(cli: Cli) -> &'static [&'static str] {
 fn input(cli: Cli) -> String {
     match cli {
         Cli::Claude => format!("{}\n", json!({ "type": "user", "message": { "role": "user", "content": PROMPT } })),
-        Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi | Cli::Aider => PROMPT.to_owned(),
+        Cli::Codex
+        | Cli::Gemini
+        | Cli::Goose
+        | Cli::Opencode
+        | Cli::Qwen
+        | Cli::Copilot
+        | Cli::Pi
+        | Cli::Kimi
+        | Cli::Aider
+        | Cli::Droid
+        | Cli::Amp => PROMPT.to_owned(),
     }
 }
 

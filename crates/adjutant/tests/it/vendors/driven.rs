@@ -103,21 +103,34 @@ fn kimi_file_at_home_is_asked_for() {
 
 some!(Opencode as opencode:
     asks_writes_and_reports,
+    is_denied_what_it_may_not_do,
     does_what_it_was_allowed,
+    goes_without_what_nobody_decides,
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
     begins_anew_when_its_session_is_gone,
     reads_a_message_while_it_works,
+    leaves_out_what_a_hostile_directory_says,
+    asks_although_its_directory_permits_it,
     is_told_to_come_again_later,
     is_not_let_in,
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
 );
 some!(Qwen as qwen:
+    asks_writes_and_reports,
+    is_denied_what_it_may_not_do,
     does_what_it_was_allowed,
+    goes_without_what_nobody_decides,
     is_cancelled_with_all_it_started,
+    goes_on_in_its_session,
+    begins_anew_when_its_session_is_gone,
+    reads_a_message_while_it_works,
+    leaves_out_what_a_hostile_directory_says,
+    asks_although_its_directory_permits_it,
     is_told_to_come_again_later,
     is_not_let_in,
+    does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
 );
 some!(Pi as pi:
@@ -145,6 +158,7 @@ some!(Kimi as kimi:
     begins_anew_when_its_session_is_gone,
     reads_a_message_while_it_works,
     leaves_out_what_a_hostile_directory_says,
+    asks_although_its_directory_permits_it,
     is_told_to_come_again_later,
     is_not_let_in,
     does_not_notice_that_the_hub_dies,
@@ -152,15 +166,55 @@ some!(Kimi as kimi:
 );
 some!(Copilot as copilot:
     asks_writes_and_reports,
+    is_denied_what_it_may_not_do,
     does_what_it_was_allowed,
+    goes_without_what_nobody_decides,
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
     begins_anew_when_its_session_is_gone,
+    reads_a_message_while_it_works,
+    leaves_out_what_a_hostile_directory_says,
+    asks_although_its_directory_permits_it,
     is_told_to_come_again_later,
     is_not_let_in,
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
 );
+
+some!(Droid as droid:
+    asks_writes_and_reports,
+    is_cancelled_with_all_it_started,
+    goes_on_in_its_session,
+    begins_anew_when_its_session_is_gone,
+    reads_a_message_while_it_works,
+    is_told_to_come_again_later,
+    is_not_let_in,
+    does_not_notice_that_the_hub_dies,
+    ends_with_its_supervisor,
+);
+
+#[test]
+fn droid_without_a_login_is_not_signed_in() {
+    let Some(case) = Case::new(Cli::Droid, [Turn::say("never asked")]).map(Case::of_nobody) else { return };
+    case.starts("full");
+    let view = case.ends();
+    assert_eq!((&view["outcome"], case.asked(0).len()), (&json!("failed"), 0), "{view}");
+    assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("not signed in")), "{view}\n{}", case.story());
+}
+
+#[test]
+fn amp_says_why_it_does_not_begin() {
+    for (key, expected) in [(None, "not signed in"), (Some("test-key"), "cannot be reached")] {
+        let Some(case) = Case::new(Cli::Amp, []) else { return };
+        let case = case.with("AMP_URL", "http://127.0.0.1:1/");
+        let case = if let Some(key) = key { case.with("AMP_API_KEY", key) } else { case };
+        case.starts("full");
+        let view = case.ends();
+        assert_eq!(view["outcome"], "failed", "{view}");
+        let reason = view["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains(expected) && reason.contains("exit code 1"), "{view}\n{}", case.story());
+    }
+}
 
 #[test]
 fn a_conversation_that_is_too_long_is_named_so() {
@@ -207,7 +261,7 @@ mod scenario {
             Turn::say("The paint is blue."),
         ];
         let Some(case) = Case::new(cli, turns) else { return };
-        case.starts("edit");
+        case.starts(cli.writing());
         case.becomes("waiting_parent_reply");
         case.replies("blue");
         let view = case.ends();
@@ -218,6 +272,17 @@ mod scenario {
         let seen = case.asked(4);
         assert!(seen[1].last_result().contains("blue"), "{}", case.story());
         assert!(case.home.log("job").contains("The paint is blue."), "{}", case.story());
+        match cli {
+            // A remark of its own about the file comes before.
+            Cli::Copilot => assert_eq!(view["result"], "The paint is blue.", "{view}"),
+            Cli::Qwen => {
+                assert_eq!((&view["usage"]["input_tokens"], &view["usage"]["output_tokens"]), (&json!(400), &json!(40)), "of all calls: {view}")
+            }
+            _ => {}
+        }
+        if cli == Cli::Copilot {
+            assert_eq!((&view["usage"]["input_tokens"], &view["usage"]["output_tokens"]), (&json!(400), &json!(40)), "of all calls: {view}");
+        }
         if cli.tells_usage() {
             assert!(view["usage"]["input_tokens"].as_u64() >= Some(100), "{view}");
             assert!(case.home.ok(&["show", "job"]).contains(" tokens in, "), "{view}");
@@ -237,7 +302,7 @@ mod scenario {
         assert_eq!(case.made("forbidden.txt"), None);
         let seen = case.asked(2);
         assert!(!seen[1].last_result().is_empty(), "the model is told");
-        if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) {
+        if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi | Cli::Opencode | Cli::Qwen | Cli::Copilot) {
             assert!(seen[1].body.to_string().contains("not in this house"), "and why, where the CLI passes that on: {}", case.story());
         }
         case.records("denied");
@@ -340,15 +405,15 @@ mod scenario {
             Turn::say("I have read it."),
         ];
         let Some(case) = Case::new(cli, turns) else { return };
-        case.starts("edit");
+        case.starts(cli.writing());
         case.becomes("waiting_parent_reply");
         case.says(&["send", "job", "mind the skirting board"]);
         case.replies("blue");
         case.succeeds("I have read it.");
         let last = case.asked(3)[2].body.to_string();
         // Some show their model a tool's text and its structured result.
-        let times = if cli == Cli::Kimi { 2 } else { 1 };
-        assert_eq!(last.matches("mind the skirting board").count(), times, "once: {}", case.story());
+        let times_max = if matches!(cli, Cli::Kimi | Cli::Copilot | Cli::Qwen) { 2 } else { 1 };
+        assert!((1..=times_max).contains(&last.matches("mind the skirting board").count()), "once: {}", case.story());
         // The receipt says which way it went.
         let way = if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) { "live" } else { "tool_result" };
         let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
@@ -366,10 +431,11 @@ mod scenario {
             Cli::Claude | Cli::Codex | Cli::Goose | Cli::Pi | Cli::Kimi => assert!(view.get("note").is_none(), "{view}"),
             // Its hooks cannot be kept out; there are none here.
             Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
-            Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Aider => {}
+            Cli::Opencode | Cli::Qwen | Cli::Copilot => assert!(view.get("note").is_none(), "{view}"),
+            Cli::Aider | Cli::Droid | Cli::Amp => {}
         }
-        // Kimi honours a directory that was trusted in Kimi itself.
-        if matches!(cli, Cli::Goose | Cli::Kimi) {
+        // Kimi and Copilot honour a directory that was trusted in themselves.
+        if matches!(cli, Cli::Goose | Cli::Kimi | Cli::Copilot) {
             return;
         }
         // Once it is trusted it is honoured: what was left out above would have done something.
@@ -380,16 +446,26 @@ mod scenario {
         assert!(started.exists(), "{}\n{}", case.home.show("trusting"), case.story());
     }
 
+    pub fn asks_although_its_directory_permits_it(cli: Cli) {
+        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("So be it.")]) else { return };
+        case.is_laid_out_by_somebody_hostile();
+        case.starts("edit");
+        case.becomes("waiting_parent_reply");
+        case.says(&["deny", "job", "not in this house"]);
+        case.succeeds("So be it.");
+        assert_eq!(case.made("forbidden.txt"), None);
+    }
+
     pub fn is_told_to_come_again_later(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")]) else { return };
-        case.starts("edit");
+        case.starts(cli.writing());
         match cli {
             // They try again by themselves.
-            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi | Cli::Aider => {
+            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi | Cli::Aider | Cli::Droid => {
                 drop(case.succeeds("Now it works."))
             }
             // They do not say when.
-            Cli::Claude | Cli::Codex => {
+            Cli::Claude | Cli::Codex | Cli::Amp => {
                 let view = case.becomes("stopped");
                 assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
                 assert!(view["resumes_at"].is_string(), "{view}");
@@ -402,7 +478,7 @@ mod scenario {
 
     pub fn is_not_let_in(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::Unauthorized, Turn::Unauthorized, Turn::Unauthorized]) else { return };
-        case.starts("edit");
+        case.starts(cli.writing());
         let view = case.ends();
         assert_eq!(view["outcome"], "failed", "{view}\n{}", case.story());
         assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("not signed in")), "{view}\n{}", case.story());
@@ -410,7 +486,7 @@ mod scenario {
 
     pub fn does_not_notice_that_the_hub_dies(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::say("I went on.")]) else { return };
-        case.starts("edit");
+        case.starts(cli.writing());
         case.becomes("waiting_parent_reply");
         case.kills_the_hub();
         case.replies("yes, go on");

@@ -37,6 +37,8 @@ pub enum Cli {
     Pi,
     Kimi,
     Aider,
+    Droid,
+    Amp,
 }
 
 impl Cli {
@@ -52,7 +54,14 @@ impl Cli {
             Self::Pi => "pi",
             Self::Kimi => "kimi",
             Self::Aider => "aider",
+            Self::Droid => "droid",
+            Self::Amp => "amp",
         }
+    }
+
+    /// The profile of a run that may write in its directory.
+    pub fn writing(self) -> &'static str {
+        if self == Self::Droid { "full" } else { "edit" }
     }
 
     /// Whether its preset says that it tells its usage.

@@ -61,6 +61,8 @@ pub fn settle(home: &Path, model: &Model) {
             "security": { "auth": { "selectedType": "openai" } },
             "general": { "enableAutoUpdate": false, "disableAutoUpdate": true },
             "privacy": { "usageStatisticsEnabled": false },
+            // It would ask its model for what to remember, behind every answer.
+            "memory": { "enableManagedAutoMemory": false, "enableManagedAutoDream": false },
         })
         .to_string(),
     );
@@ -73,6 +75,15 @@ pub fn settle(home: &Path, model: &Model) {
             "model": { "name": GEMINI_MODEL },
         })
         .to_string(),
+    );
+    let model_of_droid = serde_json::json!({
+        "model": "claude-sonnet-4", "id": "custom:test", "displayName": "test", "baseUrl": format!("{url}/v1"), "apiKey": "test-key",
+        "provider": "generic-chat-completion-api", "maxOutputTokens": 4_000,
+    });
+    write(
+        ".factory/settings.json",
+        serde_json::json!({ "customModels": [model_of_droid], "sessionDefaultSettings": { "model": "custom:test" }, "model": "custom:test" })
+            .to_string(),
     );
     let provider_of_kimi = format!("[providers.test]\ntype = \"openai\"\nbase_url = \"{url}/v1\"\napi_key = \"test-key\"\n");
     let model_of_kimi = format!(
@@ -110,6 +121,8 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
     let (url, name) = (format!("{}/v1", model.url()), GOOSE_MODEL.to_owned());
     match cli {
         Cli::Qwen => vec![("OPENAI_BASE_URL", url), ("OPENAI_MODEL", name)],
+        // Its service is not asked about the key before its own models are used.
+        Cli::Droid => vec![("FACTORY_API_KEY", "fk-test".to_owned())],
         Cli::Copilot => vec![
             ("COPILOT_PROVIDER_BASE_URL", url),
             ("COPILOT_PROVIDER_API_KEY", "test-key".to_owned()),
@@ -124,6 +137,6 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
             vec![("OPENAI_API_BASE", url), ("AIDER_MODEL", format!("openai/{WORDS_ONLY}")), ("AIDER_SHOW_MODEL_WARNINGS", "false".to_owned())]
         }
         Cli::Pi => vec![("PI_OFFLINE", "1".to_owned())],
-        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Kimi => Vec::new(),
+        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Kimi | Cli::Amp => Vec::new(),
     }
 }
