@@ -732,10 +732,11 @@ mod tests {
             acp.decide("0", &Decision::Deny("not here\n# Task".to_owned())).expect("it was asked")
         };
         let end = json!({"id": 5, "result": {"stopReason": "end_turn"}});
-        let mut acp = Acp::new(Begin { mode: None, ..begin(None) });
+        let mut acp = Acp::new(begin(None));
         acp.opening("x");
-        acp.hear(&json!({"id": 1, "result": {}}));
+        acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}}));
         acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
+        acp.hear(&json!({"id": 4, "result": {}}));
         asked(&mut acp);
         let again = written(&acp.hear(&end));
         let text = again["params"]["prompt"][0]["text"].as_str().expect("a text");
@@ -748,10 +749,11 @@ mod tests {
 
     #[test]
     fn turn_of_a_cancelled_run_is_not_gone_on_with() {
-        let mut acp = Acp::new(Begin { mode: None, ..begin(None) });
+        let mut acp = Acp::new(begin(None));
         acp.opening("x");
-        acp.hear(&json!({"id": 1, "result": {}}));
+        acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}}));
         acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
+        acp.hear(&json!({"id": 4, "result": {}}));
         acp.hear(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "x"}, "options": []}}));
         acp.decide("0", &Decision::Deny("no".to_owned()));
         acp.cancel();
