@@ -145,7 +145,7 @@ mod tests {
     fn sudden_end_names_exit_code_and_last_words() {
         let of = |end_is_stated, exit, complaint: &str| {
             let stream = Stream { end_is_stated, ..Stream::default() };
-            let ending = Ending { patterns: Vec::new(), zone: TimeZone::UTC, stream };
+            let ending = Ending { patterns: Vec::new(), zone: TimeZone::UTC, stream, speaks: false, text: PlainText::default() };
             let verdict = verdict(Some(exit), Some(&Summary::default()), None, "", complaint, &ending).expect("it failed");
             (verdict.cause.unwrap_or_default(), verdict.message)
         };
