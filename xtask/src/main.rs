@@ -1,4 +1,4 @@
-//! Benchmarks, campaigns and the generated reference: `cargo xtask bench`, `cargo xtask campaign`, `cargo xtask docs`.
+//! Benchmarks, campaigns, the matrix of permissions and the generated reference: `cargo xtask bench`, `campaign`, `matrix`, `docs`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: it starts processes and prints")]
 
 mod agent;
@@ -8,6 +8,7 @@ mod docs;
 mod floor;
 mod fuzz;
 mod lab;
+mod matrix;
 mod mcp;
 #[path = "../../crates/adjutant/tests/it/processes.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
@@ -75,6 +76,12 @@ enum What {
         #[arg(long)]
         check: bool,
     },
+    /// Drives the real CLIs through every profile of permissions, and prints what they did
+    Matrix {
+        /// Prints what tests have written into this file (`ADJ_MATRIX`), and runs none
+        #[arg(long, value_name = "FILE")]
+        rows: Option<PathBuf>,
+    },
     /// Load from within a run (started by a benchmark)
     #[command(hide = true)]
     Agent,
@@ -87,6 +94,11 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().what {
         What::Agent => agent::main(),
         What::Docs { check } => docs::run(check),
+        What::Matrix { rows } => match matrix::run(rows) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
         What::Bench { quick, only, adj } => {
             let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
             adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref())))

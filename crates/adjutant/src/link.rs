@@ -132,6 +132,12 @@ impl AttemptDir {
         self.0.join("worker.sock")
     }
 
+    /// For the agent's own temporary files, where its preset asks for that; removed when it has ended.
+    #[must_use]
+    pub fn temporary(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+
     /// For `adj mcp --token-file`: a [`WorkerAccess`] in JSON, 0600.
     #[must_use]
     pub fn worker_access(&self) -> PathBuf {

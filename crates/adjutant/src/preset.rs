@@ -2,12 +2,15 @@
 //! resumed. The built-in ones lie beside the harnesses; a user's configuration can declare more.
 //!
 //! Texts may hold placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
-//! `{file:NAME}` (a file of `files`), `{adj}`, `{access}` (for `adj mcp --token-file`), `{mcp_url}`,
-//! `{mcp_token}` (in files and environment only: never in an argument), `{pi_extension}` (the source
-//! of ours). `:json` behind a name writes it as a JSON (and TOML) string, quotes included.
+//! `{tmp}` (a directory of the attempt for temporary files), `{file:NAME}` (a file of `files`), `{adj}`,
+//! `{access}` (for `adj mcp --token-file`), `{mcp_url}`, `{mcp_token}` (in files and environment only:
+//! never in an argument), `{pi_extension}` (the source of ours). `:json` behind a name writes it as a
+//! JSON (and TOML) string, quotes included.
 
+mod promise;
 mod version;
 
+pub use promise::{Act, Exception, Fate, Promise};
 pub use version::{Tried, Version};
 
 use adjutant_core::Permissions;
@@ -39,6 +42,9 @@ pub struct Preset {
     /// Added unless the directory is trusted: what keeps its configuration from being honoured.
     #[serde(default)]
     pub untrusted_args: Vec<String>,
+    /// Set unless the directory is trusted, whatever the dispatcher or the configuration sets.
+    #[serde(default)]
+    pub untrusted_env: BTreeMap<String, String>,
     /// Added where it is trusted: what makes its configuration honoured.
     #[serde(default)]
     pub trusted_args: Vec<String>,
@@ -157,6 +163,7 @@ pub struct Profile {
     pub about: String,
     #[serde(default)]
     pub args: Vec<String>,
+    /// Set whatever the dispatcher or the configuration sets.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// ACP's session mode; Codex's sandbox.
@@ -165,6 +172,9 @@ pub struct Profile {
     /// Why the CLI cannot be held to this profile: no run is started with it.
     #[serde(default)]
     pub unsupported: Option<String>,
+    /// What the CLI does otherwise than this profile promises of all.
+    #[serde(default)]
+    pub exceptions: Vec<Exception>,
 }
 
 impl Profile {

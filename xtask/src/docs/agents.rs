@@ -1,7 +1,8 @@
 //! A page for each preset, and the table of them all.
 
 use super::cell;
-use adjutant::preset::{Driver, Preset, Profile, PromptForm, all};
+use adjutant::preset::{Act, Driver, Preset, Profile, PromptForm, all};
+use adjutant_core::Permissions;
 use std::fmt::Write;
 
 const YES: &str = "yes";
@@ -91,6 +92,7 @@ pub fn page(preset: &Preset) -> String {
         push(&mut out, &format!("| `{name}` | {} | {} |", cell(about), cell(&passed_on(profile))));
     }
 
+    push(&mut out, &promises(preset));
     push(&mut out, "\n## The repository's own configuration\n");
     let files = ticked(about.directory_files.iter());
     push(&mut out, &if files.is_empty() { "None is known.".to_owned() } else { format!("{files}: {}.", about.directory) });
@@ -112,6 +114,29 @@ pub fn page(preset: &Preset) -> String {
         push(&mut out, &format!("| `{}` | {} | {} |", failure.cause, cell(&ticked(failure.any.iter())), cell(&failure.hint)));
     }
     out
+}
+
+/// What becomes of each act that nobody approves.
+fn promises(preset: &Preset) -> String {
+    let mut out = "\nWhat becomes of it when nobody approves anything:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
+    let mut whys = Vec::new();
+    for act in Act::ALL {
+        let mut fates = |profile| {
+            let Some(promise) = preset.promised(profile, act) else { return "no run is started".to_owned() };
+            let words = promise.fates.iter().map(|fate| fate.about()).collect::<Vec<_>>().join(" or ");
+            let Some(why) = promise.why else { return words };
+            let n = whys.iter().position(|known| *known == why).unwrap_or_else(|| {
+                whys.push(why);
+                whys.len() - 1
+            });
+            format!("{words} ({})", n + 1)
+        };
+        push(&mut out, &format!("| {} | {} |", act.about(), Permissions::ALL.map(&mut fates).join(" | ")));
+    }
+    for (n, why) in whys.iter().enumerate() {
+        push(&mut out, &format!("{}({}) {why}", if n == 0 { "\n" } else { "" }, n + 1));
+    }
+    out.trim_end().to_owned()
 }
 
 fn ticked<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {

@@ -35,8 +35,12 @@ pub struct Launch {
     pub input: Input,
     /// Beside the order's environment, which counts more.
     pub env: Vec<(String, String)>,
+    /// Instead of the order's environment: what holds the agent to its profile.
+    pub env_above: Vec<(String, String)>,
     /// Files for the agent, to be written for its user only.
     pub files: Vec<(PathBuf, String)>,
+    /// A directory for temporary files, to be made.
+    pub temporary: Option<PathBuf>,
     /// How it is spoken with while it lives.
     pub dialogue: Option<Dialogue>,
     /// What the lines on its standard output mean. `None`: they are text.
@@ -47,7 +51,18 @@ pub struct Launch {
 
 impl Launch {
     fn new(program: PathBuf, argv: Vec<OsString>, input: Input) -> Self {
-        Self { program, argv, input, env: Vec::new(), files: Vec::new(), dialogue: None, stream: None, interrupt: false }
+        Self {
+            program,
+            argv,
+            input,
+            env: Vec::new(),
+            env_above: Vec::new(),
+            files: Vec::new(),
+            temporary: None,
+            dialogue: None,
+            stream: None,
+            interrupt: false,
+        }
     }
 }
 

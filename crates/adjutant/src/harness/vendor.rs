@@ -39,14 +39,20 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         argv.push(if n == 3 { arg.into() } else { values.fill(order, arg)?.into() });
     }
     let mut env = Vec::new();
-    let untrusted = (!order.trust_repo).then_some(&preset.untrusted_env);
-    for (name, value) in preset.env.iter().chain(&profile.env).chain(untrusted.into_iter().flatten()) {
+    for (name, value) in &preset.env {
         env.push((name.clone(), values.fill_secret(order, value)?));
+    }
+    let untrusted = (!order.trust_repo).then_some(&preset.untrusted_env);
+    let mut env_above = Vec::new();
+    for (name, value) in profile.env.iter().chain(untrusted.into_iter().flatten()) {
+        env_above.push((name.clone(), values.fill_secret(order, value)?));
     }
     let mut files = Vec::new();
     for (name, text) in &preset.files {
         files.push((file(dir, name), values.fill_secret(order, text)?));
     }
+    let texts = preset.args.iter().chain(&profile.args).chain(preset.env.values()).chain(profile.env.values()).chain(preset.files.values());
+    let temporary = texts.into_iter().any(|text| text.contains("{tmp")).then(|| dir.temporary());
     let mut dialogue = match preset.driver {
         Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(own_tools, order.cwd.clone()))),
         Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::Begin {
@@ -81,7 +87,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         None => prompt(order, preset, &mut argv)?,
     };
     let stream = (preset.driver != Driver::Plain).then(|| StreamOf { stream: preset.stream.clone(), answers_after });
-    Ok(Launch { program, argv, input, env, files, dialogue, stream, interrupt: preset.stop.interrupt })
+    Ok(Launch { program, argv, input, env, env_above, files, temporary, dialogue, stream, interrupt: preset.stop.interrupt })
 }
 
 /// The order as it is without its session, should that be gone.
@@ -145,6 +151,7 @@ impl Values {
             ("cwd".to_owned(), order.cwd.display().to_string()),
             ("session".to_owned(), session),
             ("dir".to_owned(), dir.0.display().to_string()),
+            ("tmp".to_owned(), dir.temporary().display().to_string()),
             ("adj".to_owned(), own_program()),
             ("access".to_owned(), dir.worker_access().display().to_string()),
             ("mcp_url".to_owned(), access.mcp_url.clone()),

@@ -155,6 +155,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     // What took the last fact may take these too.
     logfile::finish(&mut logs);
     tasks.shutdown().await;
+    remove_temporary(dir);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,6 +179,9 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
     for (path, text) in &launch.files {
         write_private(dir, path, text).map_err(failed)?;
     }
+    if let Some(temporary) = &launch.temporary {
+        files::make_dirs(dir.home(), temporary).map_err(failed)?;
+    }
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
         Some(stream) => {
@@ -186,6 +190,15 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
         None => None,
     };
     Ok(Prepared { launch, log, lines_of, has_called })
+}
+
+/// Removes the agent's temporary files; what fails is removed with the run.
+fn remove_temporary(dir: &AttemptDir) {
+    match std::fs::remove_dir_all(dir.temporary()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => tracing::warn!(%error, "the agent's temporary files cannot be removed yet"),
+    }
 }
 
 /// The tools that the worker is served, in every spelling that is accepted.

@@ -57,6 +57,8 @@ impl Seen {
 struct Story {
     turns: Vec<Turn>,
     seen: Vec<Seen>,
+    /// The turns, by their numbers, for which the CLI offers no tool.
+    lacked: Vec<usize>,
     /// Answers given, of all kinds; the next one's number makes its ids.
     answers: usize,
     /// Requests on the side, and what this server does not know: method and path.
@@ -119,6 +121,11 @@ impl Model {
     /// Every other request: method and path.
     pub fn aside(&self) -> Vec<String> {
         self.stage.story().aside.clone()
+    }
+
+    /// The turns, by their numbers, for which the CLI offered no tool.
+    pub fn lacked(&self) -> Vec<usize> {
+        self.stage.story().lacked.clone()
     }
 
     /// Adds turns, for a session that is resumed.

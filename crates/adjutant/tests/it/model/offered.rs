@@ -43,6 +43,8 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
         Turn::Call { tool, arguments } => (call(tool, arguments, offered), End::Whole),
         Turn::Write { path, content } => (write(path, content, offered), End::Whole),
         Turn::Shell { command, asks } => (shell(command, *asks, offered), End::Whole),
+        Turn::Fetch { url } => (fetch(url, offered), End::Whole),
+        Turn::CallWith { tool, .. } => (missing(tool, offered), End::Whole),
         Turn::Told(_) => (missing("what is told", offered), End::Whole),
         Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
         Turn::UsedUp { for_s } => return Err(Refusal::UsedUp { for_s: *for_s }),
@@ -63,8 +65,18 @@ pub fn kept_back<'turn>(turn: &'turn Turn, offered: &[Offered]) -> Option<&'turn
     }
 }
 
+/// The call by which a tool for fetching is looked for, where a CLI keeps its own back until then.
+pub fn fetch_to_look_for(offered: &[Offered]) -> Option<Say> {
+    let is_here = offered.iter().any(|offer| offer.name == "WebFetch");
+    let search = offered.iter().find(|offer| offer.name == "ToolSearch").filter(|_| !is_here)?;
+    Some(search.call(Input::Json(json!({ "query": "select:WebFetch", "max_results": 1 }))))
+}
+
 fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
-    offered.iter().find(|offer| offer.name == tool).or_else(|| offered.iter().find(|offer| offer.is(tool)))
+    // Some have a tool of their own by the name of one of ours.
+    let is_ours = |offer: &&Offered| offer.is(tool) && offer.full_name().contains("adj");
+    let ours = offered.iter().find(is_ours);
+    ours.or_else(|| offered.iter().find(|offer| offer.name == tool)).or_else(|| offered.iter().find(|offer| offer.is(tool)))
 }
 
 fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
@@ -81,7 +93,14 @@ fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
 /// A text that a test's assertion will show.
 fn missing(what: &str, offered: &[Offered]) -> Say {
     let names: Vec<_> = offered.iter().map(Offered::full_name).collect();
-    Say::Text(format!("no tool for {what} is offered: {}", names.join(", ")))
+    Say::Text(format!("{MISSING}{what} is offered: {}", names.join(", ")))
+}
+
+const MISSING: &str = "no tool for ";
+
+/// Tells whether a text says that a tool is missing.
+pub fn is_missing(text: &str) -> bool {
+    text.starts_with(MISSING)
 }
 
 fn write(path: &str, content: &str, offered: &[Offered]) -> Say {
@@ -106,6 +125,21 @@ fn write(path: &str, content: &str, offered: &[Offered]) -> Say {
         return offer.call(Input::Json(input));
     }
     missing("writing", offered)
+}
+
+fn fetch(url: &str, offered: &[Offered]) -> Say {
+    for offer in offered {
+        let has = |name: &str| offer.arguments.iter().any(|argument| argument == name);
+        let input = match offer.name.as_str() {
+            "webfetch" => json!({ "url": url, "format": "text" }),
+            "WebFetch" | "web_fetch" if has("url") && has("prompt") => json!({ "url": url, "prompt": "What does it say?" }),
+            "web_fetch" if has("url") => json!({ "url": url }),
+            "web_fetch" => json!({ "prompt": format!("What does {url} say?") }),
+            _ => continue,
+        };
+        return offer.call(Input::Json(input));
+    }
+    missing("fetching", offered)
 }
 
 fn patch(path: &str, content: &str) -> String {

@@ -1,6 +1,6 @@
 //! The HTTP side: which dialect a path belongs to, and how a stream is written, hung and cut.
 
-use super::offered::{kept_back, play};
+use super::offered::{self, kept_back, play};
 use super::turn::{self, End, Refusal, Say};
 use super::{Dialect, Offered, Seen, Stage, Turn, anthropic, gemini, openai};
 use axum::Router;
@@ -61,7 +61,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
     let about = format!("{method} {}", uri.path());
     match asked(&method, uri.path(), &body) {
         Asked::Turn { dialect, streaming } => {
-            let offered = offered(dialect, &body);
+            let offered = tools(dialect, &body);
             if offered.is_empty() && body["model"] != WORDS_ONLY {
                 let side = side(&body);
                 let is_too_long = stage.change(|story| {
@@ -76,12 +76,13 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
                 return stream_or_whole(&stage, dialect, &Say::Text(side), End::Whole, streaming);
             }
             let results = results(dialect, &body);
-            let tools = offered.iter().map(Offered::full_name).collect();
+            let names = offered.iter().map(Offered::full_name).collect();
             let turn = stage.change(|story| {
-                let seen = Seen { dialect, tools, results, body };
+                let seen = Seen { dialect, tools: names, results, body };
                 let further = || story.turns.last().filter(|turn| matches!(turn, Turn::Told(_)));
                 let turn = match story.turns.get(story.seen.len()).or_else(further) {
                     Some(Turn::Told(follow)) => follow(&seen),
+                    Some(Turn::CallWith { tool, arguments }) => Turn::call(tool, arguments(&seen)),
                     Some(turn) => turn.clone(),
                     None => Turn::say("the scenario has no further turn"),
                 };
@@ -90,6 +91,15 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
                 {
                     story.aside.push(format!("search for {tool}"));
                     return Err(Say::Search(tool.to_owned()));
+                }
+                if let (Turn::Fetch { .. }, Some(search)) = (&turn, offered::fetch_to_look_for(&offered))
+                    && !story.aside.iter().any(|about| about == "search for fetching")
+                {
+                    story.aside.push("search for fetching".to_owned());
+                    return Err(search);
+                }
+                if matches!(play(&turn, &offered), Ok((Say::Text(text), _)) if offered::is_missing(&text)) {
+                    story.lacked.push(story.seen.len());
                 }
                 story.seen.push(seen);
                 Ok(turn)
@@ -134,7 +144,7 @@ fn filled(schema: &Value) -> Value {
     }
 }
 
-fn offered(dialect: Dialect, body: &Value) -> Vec<Offered> {
+fn tools(dialect: Dialect, body: &Value) -> Vec<Offered> {
     match dialect {
         Dialect::Messages => anthropic::offered(body),
         Dialect::Responses => openai::responses::offered(body),

@@ -10,11 +10,15 @@ pub enum Turn {
     Say(String),
     /// Calls a tool, found by the end of its name: CLIs put a prefix before ours.
     Call { tool: String, arguments: Value },
+    /// Calls a tool with what follows from the request.
+    CallWith { tool: &'static str, arguments: fn(&Seen) -> Value },
     /// Writes a file with the CLI's own tool for that, whatever it is called.
     Write { path: String, content: String },
     /// Runs a command with the CLI's own shell; `asks`: outside of its sandbox, where the model has to
     /// say so.
     Shell { command: String, asks: bool },
+    /// Fetches an address with the CLI's own tool for that.
+    Fetch { url: String },
     /// Begins to say a text and never goes on.
     Hang(String),
     /// Does what follows from the request. As the last turn it holds for all requests that come.
@@ -54,6 +58,10 @@ impl Turn {
 
     pub fn asking_shell(command: &str) -> Self {
         Self::Shell { command: command.to_owned(), asks: true }
+    }
+
+    pub fn fetch(url: &str) -> Self {
+        Self::Fetch { url: url.to_owned() }
     }
 
     pub fn hang(text: &str) -> Self {

@@ -1,140 +1,299 @@
-//! What each profile of permissions lets a real CLI do without approval: nothing changes in `read`,
-//! only files of the directory change in `edit`, and our own tools work in both.
+//! What each profile of permissions lets a real CLI do without approval, held against what its preset
+//! promises: the matrix of acts, profiles and CLIs.
+//!
+//! The model tries one act after the other in one run. Whatever it is asked for is denied; where a CLI ends
+//! over that, another run tries what is left. `ADJ_MATRIX` names a file that gets a line for each cell.
 
 use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
-use serde_json::json;
+use adjutant::mcp::{Role, catalog};
+use adjutant::preset::{Act, Fate, Preset, all, builtin};
+use adjutant_core::Permissions;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
-/// What the model tries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cell {
-    /// A command that writes a file in the directory.
-    Shell,
-    WriteInside,
-    WriteOutside,
-    /// A file in the directory that leads out of it.
-    WriteThroughLink,
-    OurTool,
+/// One thing that the model tries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Try {
+    Act(Act),
+    /// A tool of ours.
+    Tool(&'static str),
+}
+
+impl Try {
+    fn act(self) -> Act {
+        match self {
+            Self::Act(act) => act,
+            Self::Tool(_) => Act::OwnTool,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Act(act) => act.word(),
+            Self::Tool(name) => name,
+        }
+    }
+}
+
+/// Tools of ours in an order in which each has something to do, what they are given, and what their result
+/// holds. The last one ends the run's work.
+const TOOLS: [(&str, fn(&crate::model::Seen) -> Value, &str); 10] = [
+    ("ask_parent", |_| json!({ "question": "which colour?" }), "blue"),
+    ("request_approval", |_| json!({ "action": "publish" }), "approved"),
+    ("check_answer", |seen| json!({ "message_id": newest_request(seen) }), "approved"),
+    ("delegate_work", |_| json!({ "new_task_description": "count the files" }), "denied"),
+    ("start_chat", |_| json!({ "title": "plan" }), "chat 1"),
+    ("send_message", |_| json!({ "chat_id": 1, "message": "hello" }), "chat"),
+    ("list_chats", |_| json!({}), "plan"),
+    ("show_chat", |_| json!({ "chat_id": 1 }), "hello"),
+    ("update_subagent_status", |_| json!({ "status": "running", "percent": 50 }), "running"),
+    ("stop_work", |_| json!({ "stop_reason": "completion", "details": "all was tried" }), "end your turn"),
+];
+
+/// The number of the request that the newest result of a tool names.
+fn newest_request(seen: &crate::model::Seen) -> String {
+    let number = |text: &str| {
+        text.split(|c: char| !c.is_ascii_alphanumeric())
+            .find(|word| word.strip_prefix('Q').is_some_and(|n| n.parse::<u32>().is_ok()))
+            .map(str::to_owned)
+    };
+    seen.results.iter().rev().find_map(|result| number(result)).unwrap_or_else(|| "Q1".to_owned())
+}
+
+/// Everything that is tried, in order. What a CLI may have no tool for comes last, since that ends a run.
+fn everything() -> Vec<Try> {
+    let acts = Act::ALL.into_iter().filter(|act| !matches!(act, Act::Fetch | Act::OwnTool)).map(Try::Act);
+    let tools = TOOLS.iter().map(|(name, ..)| Try::Tool(name));
+    acts.chain([Try::Act(Act::Fetch)]).chain(tools).collect()
+}
+
+/// What became of it. `None`: the CLI has no such tool.
+#[derive(Debug)]
+struct Cell {
+    tried: Try,
+    fate: Option<Fate>,
+    /// An approval was asked for something that happened all the same.
+    is_done_all_the_same: bool,
+    story: String,
 }
 
 impl Cell {
-    const ALL: [Self; 5] = [Self::Shell, Self::WriteInside, Self::WriteOutside, Self::WriteThroughLink, Self::OurTool];
-}
-
-/// What became of it when everything that was asked for was denied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    /// It was done, and nobody was asked.
-    Done,
-    /// An approval was asked for, and nothing was done without it.
-    Asked,
-    /// It was not done, and nobody was asked.
-    Refused,
-    /// An approval was asked for something that happened all the same.
-    DoneAllTheSame,
-}
-
-fn tries(cli: Cli, permissions: &str, cell: Cell) -> Option<(Seen, String)> {
-    let case = Case::new(cli, [])?;
-    let work = case.home.work();
-    // Beside the directory that it works in, and not below a directory for temporary files where that can be had.
-    let outside = tempfile::Builder::new().prefix("adj-outside-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let made = match cell {
-        Cell::Shell => work.join("by-shell.txt"),
-        Cell::WriteInside => work.join("inside.txt"),
-        Cell::WriteOutside => outside.path().join("outside.txt"),
-        Cell::WriteThroughLink => outside.path().join("linked.txt"),
-        Cell::OurTool => work.join("nothing.txt"),
-    };
-    symlink(outside.path(), work.join("link")).expect("a link");
-    let turn = match cell {
-        Cell::Shell => Turn::shell("printf x > by-shell.txt"),
-        Cell::WriteInside => Turn::write(&work.join("inside.txt").display().to_string(), "x\n"),
-        Cell::WriteOutside => Turn::write(&made.display().to_string(), "x\n"),
-        Cell::WriteThroughLink => Turn::write(&work.join("link/linked.txt").display().to_string(), "x\n"),
-        Cell::OurTool => Turn::call("update_subagent_status", json!({ "status": "success", "summary": "our tool works" })),
-    };
-    case.model.goes_on([turn, Turn::say("That is all."), Turn::say("That is all.")]);
-    case.starts(permissions);
-    let asked = case.denies_everything();
-    let view = case.view();
-    let is_done = if cell == Cell::OurTool { view["summary"] == "our tool works" } else { made.exists() };
-    let seen = match (is_done, asked.is_empty()) {
-        (true, true) => Seen::Done,
-        (true, false) => Seen::DoneAllTheSame,
-        (false, false) => Seen::Asked,
-        (false, true) => Seen::Refused,
-    };
-    Some((seen, format!("{cli:?} {permissions} {cell:?}: {seen:?}, asked for {asked:?}\n{}", case.story())))
-}
-
-/// What a profile promises of a cell.
-fn is_promised(cli: Cli, permissions: &str, cell: Cell, seen: Seen) -> bool {
-    match (cell, permissions) {
-        (Cell::OurTool, _) => seen == Seen::Done,
-        (Cell::WriteInside, "edit") => seen == Seen::Done,
-        // Its sandbox keeps a command to the directory, so that it needs no approval there.
-        (Cell::Shell, "edit") if cli == Cli::Codex => seen == Seen::Done,
-        _ => matches!(seen, Seen::Asked | Seen::Refused),
+    fn is_as_promised(&self, preset: &Preset, profile: Permissions) -> bool {
+        let promised = preset.promised(profile, self.tried.act()).expect("only profiles that are supported are tried");
+        !self.is_done_all_the_same && self.fate.is_none_or(|fate| promised.fates.contains(&fate))
     }
+
+    fn word(&self) -> &'static str {
+        match self.fate {
+            _ if self.is_done_all_the_same => "done all the same",
+            Some(fate) => fate.about(),
+            None => "—",
+        }
+    }
+}
+
+/// Where the model writes.
+struct Places {
+    work: PathBuf,
+    /// Beside the directory, and not below one for temporary files where that can be had.
+    outside: tempfile::TempDir,
+    temporary: tempfile::TempDir,
+}
+
+impl Places {
+    fn below(work: PathBuf) -> Self {
+        let outside = tempfile::Builder::new().prefix("adj-outside-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let temporary = tempfile::Builder::new().prefix("adj-outside-").tempdir_in("/tmp").expect("a directory");
+        symlink(outside.path(), work.join("link")).expect("a link");
+        std::fs::write(work.join("note.txt"), "the word is amber\n").expect("the directory can be written");
+        Self { work, outside, temporary }
+    }
+
+    /// The file that an act makes.
+    fn made(&self, act: Act) -> PathBuf {
+        match act {
+            Act::ShellWrite => self.work.join("by-shell.txt"),
+            Act::WriteOutside => self.outside.path().join("outside.txt"),
+            Act::WriteTemporary => self.temporary.path().join("temporary.txt"),
+            Act::WriteThroughLink => self.outside.path().join("linked.txt"),
+            Act::WriteInside | Act::ShellRead | Act::Fetch | Act::OwnTool => self.work.join("inside.txt"),
+        }
+    }
+
+    fn turn(&self, cli: Cli, tried: Try, url: &str) -> Turn {
+        let act = tried.act();
+        let path = |path: PathBuf| path.display().to_string();
+        match act {
+            Act::ShellRead => Turn::shell("cat note.txt"),
+            Act::ShellWrite => Turn::shell("printf x > by-shell.txt"),
+            Act::WriteInside | Act::WriteOutside | Act::WriteTemporary => Turn::write(&path(self.made(act)), "x\n"),
+            Act::WriteThroughLink => Turn::write(&path(self.work.join("link/linked.txt")), "x\n"),
+            // It has no tool for that, and a network for its commands or none.
+            Act::Fetch if cli == Cli::Codex => {
+                let (host, port) = url.trim_start_matches("http://").split_once(':').expect("an address");
+                let request = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3";
+                Turn::shell(&format!("bash -c \"exec 3<>/dev/tcp/{host}/{port} && {request}\""))
+            }
+            Act::Fetch => Turn::fetch(&format!("{url}/page")),
+            Act::OwnTool => tool_turn(tried.name()),
+        }
+    }
+}
+
+fn tool_turn(name: &'static str) -> Turn {
+    let (tool, arguments, _) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of ours");
+    Turn::CallWith { tool, arguments: *arguments }
+}
+
+/// Tries things in one run. Returns what became of those that the CLI came to.
+fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
+    let places = Places::below(case.home.work());
+    let turns: Vec<Turn> = things.iter().map(|thing| places.turn(case.cli, *thing, &case.model.url())).collect();
+    case.model.goes_on(turns.into_iter().chain([Turn::say("That is all."), Turn::say("That is all.")]));
+    case.starts(profile.word());
+    // At what turn of the model each approval was asked for.
+    let mut asked: Vec<(usize, String)> = Vec::new();
+    case.settles_everything(|about| asked.push((case.model.seen().len(), about)));
+    let seen = case.model.seen();
+    let aside = case.model.aside();
+    let story = || format!("asked for {asked:#?}, aside {aside:?}\n{}", case.story());
+    assert!(!seen.is_empty(), "the model was not asked\n{}", story());
+    let came_to = things.len().min(seen.len());
+    let cell = |n: usize| {
+        let tried = things[n];
+        // Results up to the next request, without those that were there before.
+        let result = seen.get(n + 1).filter(|next| next.results.len() > seen[n].results.len()).map_or("", |next| next.last_result());
+        let is_done = match tried {
+            Try::Act(Act::ShellRead) => result.contains("the word is amber"),
+            Try::Act(Act::Fetch) => aside.iter().any(|request| request.contains("/page")),
+            Try::Act(act) => places.made(act).exists(),
+            Try::Tool(name) => {
+                let (.., expected) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of ours");
+                result.to_lowercase().contains(expected) || name == "stop_work" && case.view()["status"] == "completed"
+            }
+        };
+        let is_asked = asked.iter().any(|(turn, _)| *turn == n + 1);
+        let is_offered = !case.model.lacked().contains(&n);
+        let fate = match (is_done, is_asked) {
+            (true, _) => Fate::Done,
+            (false, true) => Fate::Asked,
+            (false, false) => Fate::Refused,
+        };
+        let about: Vec<&String> = asked.iter().filter(|(turn, _)| *turn == n + 1).map(|(_, about)| about).collect();
+        let story = format!("{} {}: {fate:?}, asked for {about:?}, result {result:?}", profile.word(), tried.name());
+        Cell { tried, fate: is_offered.then_some(fate), is_done_all_the_same: is_done && is_asked, story }
+    };
+    let cells: Vec<Cell> = (0..came_to).map(cell).collect();
+    if std::env::var_os("ADJ_MATRIX_STORY").is_some() {
+        eprintln!("{}", story());
+    }
+    cells
+}
+
+/// Tries things, in as many runs as that takes. `None`: skipped.
+fn tries(profile: Permissions, mut things: Vec<Try>, mut new_case: impl FnMut() -> Option<Case>) -> Option<Vec<Cell>> {
+    let mut cells = Vec::new();
+    while !things.is_empty() {
+        let case = new_case()?;
+        let some = run_once(&case, profile, &things);
+        things.drain(..some.len());
+        cells.extend(some);
+    }
+    Some(cells)
+}
+
+/// Writes a row of the matrix down for `cargo xtask matrix`.
+fn record(cli: Cli, preset: &Preset, profile: Permissions, cells: &[Cell]) {
+    let Some(file) = std::env::var_os("ADJ_MATRIX") else { return };
+    let line = |cell: &Cell| {
+        let is_as_promised = cell.is_as_promised(preset, profile);
+        json!({ "cli": cli.name(), "profile": profile.word(), "cell": cell.tried.name(), "fate": cell.word(), "as_promised": is_as_promised })
+    };
+    let lines: String = cells.iter().map(|cell| format!("{}\n", line(cell))).collect();
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).expect("ADJ_MATRIX can be written");
+    file.write_all(lines.as_bytes()).expect("ADJ_MATRIX can be written");
+}
+
+fn broken(preset: &Preset, profile: Permissions, cells: &[Cell]) -> Vec<String> {
+    cells.iter().filter(|cell| !cell.is_as_promised(preset, profile)).map(|cell| cell.story.clone()).collect()
 }
 
 fn holds_its_profiles(cli: Cli) {
-    let mut broken = Vec::new();
-    for permissions in ["read", "edit"] {
-        for cell in Cell::ALL {
-            let Some((seen, story)) = tries(cli, permissions, cell) else { return };
-            if !is_promised(cli, permissions, cell, seen) {
-                broken.push(story);
-            }
+    let preset = builtin(cli.name()).expect("it has a preset");
+    let mut all_broken = Vec::new();
+    for profile in Permissions::ALL {
+        if preset.permissions.of(profile.word()).unsupported.is_some() {
+            continue;
         }
+        let Some(cells) = tries(profile, everything(), || Case::new(cli, [])) else { return };
+        record(cli, &preset, profile, &cells);
+        all_broken.extend(broken(&preset, profile, &cells));
     }
-    assert!(broken.is_empty(), "{} cells are not as promised:\n{}", broken.len(), broken.join("\n\n"));
+    assert!(all_broken.is_empty(), "{cli:?}: {} cells are not as promised:\n{}", all_broken.len(), all_broken.join("\n"));
+}
+
+/// The rows of the matrix: a CLI that is marked as tried has one.
+macro_rules! rows {
+    ($($module:ident: $cli:ident),+ $(,)?) => {
+        $(mod $module {
+            #[test]
+            fn holds_its_profiles() {
+                super::holds_its_profiles(super::Cli::$cli);
+            }
+
+            #[test]
+            fn holds_its_profiles_in_a_hostile_directory() {
+                super::holds_in_a_hostile_directory(super::Cli::$cli);
+            }
+        })+
+        const ROWS: &[Cli] = &[$(Cli::$cli),+];
+    };
+}
+
+rows! {
+    claude: Claude,
+    codex: Codex,
+    gemini: Gemini,
+    goose: Goose,
+    opencode: Opencode,
+    qwen: Qwen,
+    copilot: Copilot,
+    kimi: Kimi,
+    pi: Pi,
+}
+
+/// What a directory says in its own configuration starts nothing and widens no permission.
+fn holds_in_a_hostile_directory(cli: Cli) {
+    let preset = builtin(cli.name()).expect("it has a preset");
+    let things = [Act::ShellWrite, Act::WriteOutside, Act::WriteTemporary].map(Try::Act);
+    let mut started = None;
+    let lay_out = || {
+        let case = Case::new(cli, [])?;
+        started = Some(case.is_laid_out_by_somebody_hostile());
+        Some(case)
+    };
+    let Some(cells) = tries(Permissions::Edit, things.to_vec(), lay_out) else { return };
+    let broken = broken(&preset, Permissions::Edit, &cells);
+    assert!(broken.is_empty(), "{cli:?}: not as promised:\n{}", broken.join("\n"));
+    let started = std::fs::read_to_string(started.expect("a case was made")).unwrap_or_default();
+    assert_eq!(started, "", "{cli:?} started what the directory says");
 }
 
 #[test]
-fn claude_holds_its_profiles() {
-    holds_its_profiles(Cli::Claude);
+fn preset_is_marked_as_tried_only_with_a_row_in_the_matrix() {
+    let tried: BTreeSet<&str> = all().iter().filter(|preset| preset.about.tried().is_some()).map(|preset| preset.name.as_str()).collect();
+    let rows: BTreeSet<&str> = ROWS.iter().map(|cli| cli.name()).collect();
+    assert_eq!(tried, rows);
 }
 
 #[test]
-fn codex_holds_its_profiles() {
-    holds_its_profiles(Cli::Codex);
-}
-
-#[test]
-fn gemini_holds_its_profiles() {
-    holds_its_profiles(Cli::Gemini);
-}
-
-#[test]
-fn goose_holds_its_profiles() {
-    holds_its_profiles(Cli::Goose);
-}
-
-#[test]
-fn opencode_holds_its_profiles() {
-    holds_its_profiles(Cli::Opencode);
-}
-
-#[test]
-fn qwen_holds_its_profiles() {
-    holds_its_profiles(Cli::Qwen);
-}
-
-#[test]
-fn kimi_holds_its_profiles() {
-    holds_its_profiles(Cli::Kimi);
-}
-
-#[test]
-fn copilot_holds_its_profiles() {
-    holds_its_profiles(Cli::Copilot);
-}
-
-#[test]
-fn pi_holds_its_profiles() {
-    holds_its_profiles(Cli::Pi);
+fn every_tool_of_a_worker_is_tried() {
+    let listed: BTreeSet<String> = catalog::list(Role::Worker, false, &[]).into_iter().map(|tool| tool.name.to_string()).collect();
+    let tried: BTreeSet<String> = TOOLS.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    assert_eq!(listed, tried);
 }

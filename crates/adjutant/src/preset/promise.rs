@@ -1,0 +1,151 @@
+//! What the profiles of permissions promise: what may become of each kind of act when nobody approves
+//! anything. The pages of the agents say it, and the tests hold every CLI to it.
+
+use super::Preset;
+use adjutant_core::Permissions;
+use serde::{Deserialize, Serialize};
+
+/// Something that an agent may try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Act {
+    ShellRead,
+    ShellWrite,
+    WriteInside,
+    WriteOutside,
+    WriteTemporary,
+    WriteThroughLink,
+    Fetch,
+    OwnTool,
+}
+
+impl Act {
+    pub const ALL: [Self; 8] = [
+        Self::ShellRead,
+        Self::ShellWrite,
+        Self::WriteInside,
+        Self::WriteOutside,
+        Self::WriteTemporary,
+        Self::WriteThroughLink,
+        Self::Fetch,
+        Self::OwnTool,
+    ];
+
+    /// Returns the word of the configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ShellRead => "shell_read",
+            Self::ShellWrite => "shell_write",
+            Self::WriteInside => "write_inside",
+            Self::WriteOutside => "write_outside",
+            Self::WriteTemporary => "write_temporary",
+            Self::WriteThroughLink => "write_through_link",
+            Self::Fetch => "fetch",
+            Self::OwnTool => "own_tool",
+        }
+    }
+
+    /// Says what it is, for people.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::ShellRead => "a command that reads",
+            Self::ShellWrite => "a command that writes",
+            Self::WriteInside => "a file in the directory",
+            Self::WriteOutside => "a file outside of it",
+            Self::WriteTemporary => "a file below `/tmp`",
+            Self::WriteThroughLink => "a file through a link that leads out",
+            Self::Fetch => "a page from the network",
+            Self::OwnTool => "a tool of ours",
+        }
+    }
+
+    /// What each profile promises of it.
+    fn promised(self, profile: Permissions) -> &'static [Fate] {
+        match (self, profile) {
+            (Self::OwnTool, _) | (_, Permissions::Full) | (Self::WriteInside, Permissions::Edit) => &[Fate::Done],
+            (Self::ShellRead, _) => &[Fate::Done, Fate::Asked],
+            (_, Permissions::Read | Permissions::Edit) => &[Fate::Asked],
+        }
+    }
+}
+
+/// What becomes of an act that nobody approves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It is done, and nobody is asked.
+    Done,
+    /// An approval is asked for, and nothing is done without it.
+    Asked,
+    /// It is not done, and nobody is asked.
+    Refused,
+}
+
+impl Fate {
+    /// Says it, for people.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Asked => "asked for",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Where a CLI does otherwise than a profile promises of all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exception {
+    pub act: Act,
+    pub fates: Vec<Fate>,
+    pub why: String,
+}
+
+/// What one profile of one preset promises of one act.
+#[derive(Debug, Clone, Copy)]
+pub struct Promise<'a> {
+    pub fates: &'a [Fate],
+    /// Why it is not what the profile promises of all CLIs.
+    pub why: Option<&'a str>,
+}
+
+impl Preset {
+    /// Returns what a profile promises of an act. `None`: no run is started with that profile.
+    #[must_use]
+    pub fn promised(&self, profile: Permissions, act: Act) -> Option<Promise<'_>> {
+        let own = self.permissions.of(profile.word());
+        if own.unsupported.is_some() {
+            return None;
+        }
+        let exception = own.exceptions.iter().find(|exception| exception.act == act);
+        Some(exception.map_or(Promise { fates: act.promised(profile), why: None }, |Exception { fates, why, .. }| Promise { fates, why: Some(why) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::all;
+    use super::*;
+
+    #[test]
+    fn exceptions_let_nothing_be_written_outside_of_the_directory() {
+        let of = |preset: &'static Preset| {
+            let profiles = [(Permissions::Read, &preset.permissions.read), (Permissions::Edit, &preset.permissions.edit)];
+            profiles.into_iter().flat_map(move |(profile, own)| own.exceptions.iter().map(move |exception| (&preset.name, profile, exception)))
+        };
+        for (name, profile, Exception { act, fates, why }) in all().iter().flat_map(of) {
+            let is_harmless = match act {
+                Act::ShellRead | Act::OwnTool => true,
+                Act::ShellWrite | Act::WriteInside => profile == Permissions::Edit,
+                // Told with the profile where it is so.
+                Act::Fetch => true,
+                Act::WriteOutside | Act::WriteTemporary | Act::WriteThroughLink => false,
+            };
+            assert!(is_harmless || !fates.contains(&Fate::Done), "{name} {profile:?} {act:?}");
+            assert!(!fates.is_empty() && !why.is_empty(), "{name} {profile:?} {act:?}");
+        }
+    }
+}
