@@ -92,7 +92,7 @@ pub fn page(preset: &Preset) -> String {
         push(&mut out, &format!("| `{name}` | {} | {} |", cell(about), cell(&passed_on(profile))));
     }
 
-    push(&mut out, &promises(preset));
+    out.push_str(&promises(preset));
     push(&mut out, "\n## The repository's own configuration\n");
     let files = ticked(about.directory_files.iter());
     push(&mut out, &if files.is_empty() { "None is known.".to_owned() } else { format!("{files}: {}.", about.directory) });
@@ -116,8 +116,11 @@ pub fn page(preset: &Preset) -> String {
     out
 }
 
-/// What becomes of each act that nobody approves.
+/// What becomes of each act that nobody approves. Nothing for a CLI that was never tried.
 fn promises(preset: &Preset) -> String {
+    if preset.about.tried().is_none() {
+        return String::new();
+    }
     let mut out = "\nWhat becomes of it when nobody approves anything:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
     let mut whys = Vec::new();
     for act in Act::ALL {
@@ -134,9 +137,9 @@ fn promises(preset: &Preset) -> String {
         push(&mut out, &format!("| {} | {} |", act.about(), Permissions::ALL.map(&mut fates).join(" | ")));
     }
     for (n, why) in whys.iter().enumerate() {
-        push(&mut out, &format!("{}({}) {why}", if n == 0 { "\n" } else { "" }, n + 1));
+        push(&mut out, &format!("{}{}. {why}", if n == 0 { "\n" } else { "" }, n + 1));
     }
-    out.trim_end().to_owned()
+    out
 }
 
 fn ticked<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {

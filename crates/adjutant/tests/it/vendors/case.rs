@@ -4,6 +4,7 @@ use super::user::{environment, own_environment, settle};
 use super::{Cli, Turnstile, recorded};
 use crate::model::{Model, PATIENCE, Seen, Turn};
 use crate::support::{Ran, TestHome, kill, lock_pid};
+use adjutant::preset::Preset;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,7 @@ pub struct Case {
     pub home: TestHome,
     pub model: Model,
     pub cli: Cli,
+    agent: String,
     clis: Turnstile,
     /// Variables beside the usual ones.
     env: Vec<(&'static str, String)>,
@@ -35,7 +37,16 @@ impl Case {
         let model = Model::plays(turns.collect::<Vec<_>>());
         settle(home.home.dir.parent().expect("a directory"), &model);
         let env = own_environment(cli, &model);
-        Some(Self { home, model, cli, clis, env })
+        Some(Self { home, model, cli, agent: cli.name().to_owned(), clis, env })
+    }
+
+    /// The CLI is driven as another preset says, which the configuration declares.
+    pub fn with_preset(mut self, preset: &Preset) -> Self {
+        let agents = json!({ "planted": { "harness": "planted" } });
+        let config = toml::to_string(&json!({ "agents": agents, "presets": { "planted": without_nulls(json!(preset)) } })).expect("it is TOML");
+        std::fs::write(self.home.home.dir.join("config.toml"), config).expect("the home can be written");
+        self.agent = "planted".to_owned();
+        self
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
@@ -98,7 +109,7 @@ impl Case {
     }
 
     pub fn starts_with(&self, permissions: &str, prompt: &str) {
-        let args = ["run", "--detach", "--agent", self.cli.name(), "--name", RUN, "--permissions", permissions, "--", prompt];
+        let args = ["run", "--detach", "--agent", &self.agent, "--name", RUN, "--permissions", permissions, "--", prompt];
         let ran: Ran = self.command(&args).output().expect("adj starts").into();
         assert_eq!(ran.code, 0, "{ran:?}");
     }
@@ -388,6 +399,15 @@ impl Case {
             files.push_str(&format!("\n== {}\n{end}", entry.path().display()));
         }
         format!("log: {}{}\nthe model saw: {seen:#?}\n{files}", logs.out, logs.err)
+    }
+}
+
+/// TOML has no null.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name, without_nulls(value))).collect(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
     }
 }
 

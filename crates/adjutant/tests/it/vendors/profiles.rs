@@ -196,7 +196,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
 }
 
 /// Tries things, in as many runs as that takes. `None`: skipped.
-fn tries(profile: Permissions, mut things: Vec<Try>, mut new_case: impl FnMut() -> Option<Case>) -> Option<Vec<Cell>> {
+fn tries(profile: Permissions, mut things: Vec<Try>, new_case: impl Fn() -> Option<Case>) -> Option<Vec<Cell>> {
     let mut cells = Vec::new();
     while !things.is_empty() {
         let case = new_case()?;
@@ -267,21 +267,48 @@ rows! {
     pi: Pi,
 }
 
-/// What a directory says in its own configuration starts nothing and widens no permission.
+/// What a directory says in its own configuration starts nothing and widens no permission; where hooks cannot
+/// be kept out, that is said.
 fn holds_in_a_hostile_directory(cli: Cli) {
     let preset = builtin(cli.name()).expect("it has a preset");
-    let things = [Act::ShellWrite, Act::WriteOutside, Act::WriteTemporary].map(Try::Act);
-    let mut started = None;
-    let lay_out = || {
-        let case = Case::new(cli, [])?;
-        started = Some(case.is_laid_out_by_somebody_hostile());
-        Some(case)
-    };
-    let Some(cells) = tries(Permissions::Edit, things.to_vec(), lay_out) else { return };
+    let Some(case) = Case::new(cli, []) else { return };
+    let started = case.is_laid_out_by_somebody_hostile();
+    // A command may write in Codex' sandbox anyway.
+    let act = if cli == Cli::Codex { Act::WriteOutside } else { Act::ShellWrite };
+    let cells = run_once(&case, Permissions::Edit, &[Try::Act(act)]);
     let broken = broken(&preset, Permissions::Edit, &cells);
-    assert!(broken.is_empty(), "{cli:?}: not as promised:\n{}", broken.join("\n"));
-    let started = std::fs::read_to_string(started.expect("a case was made")).unwrap_or_default();
-    assert_eq!(started, "", "{cli:?} started what the directory says");
+    assert!(broken.is_empty(), "{cli:?}: not as promised:\n{}\n{}", broken.join("\n"), case.story());
+    let started = std::fs::read_to_string(&started).unwrap_or_default();
+    let is_said = case.view()["note"].as_str().is_some_and(|note| note.contains("which nobody has trusted"));
+    let hooks_run = cli == Cli::Copilot && is_said;
+    let unexpected: Vec<&str> = started.lines().filter(|line| !(hooks_run && *line == "hook of copilot")).collect();
+    assert!(unexpected.is_empty(), "{cli:?} started {unexpected:?}\n{}", case.story());
+    assert!(preset.about.kept_out || is_said || started.is_empty(), "{}", case.view());
+}
+
+/// Drives a CLI as a preset with a mistake says, and returns what of one act is not as promised.
+fn found_with(cli: Cli, profile: Permissions, act: Act, plant: impl Fn(&mut Preset)) -> Option<Vec<String>> {
+    let mut preset = builtin(cli.name()).expect("it has a preset");
+    plant(&mut preset);
+    let case = Case::new(cli, [])?.with_preset(&preset);
+    let cells = run_once(&case, profile, &[Try::Act(act)]);
+    Some(broken(&preset, profile, &cells))
+}
+
+#[test]
+fn preset_with_a_mode_that_does_not_ask_is_found() {
+    let no_content = |preset: &mut Preset| preset.permissions.read.env.clear();
+    let Some(found) = found_with(Cli::Opencode, Permissions::Read, Act::ShellWrite, no_content) else { return };
+    assert_eq!(found.len(), 1, "opencode without what it is to ask for");
+    let auto_edit = |preset: &mut Preset| {
+        preset.permissions.edit.mode = Some("auto-edit".to_owned());
+        preset.untrusted_env.clear();
+    };
+    let Some(found) = found_with(Cli::Qwen, Permissions::Edit, Act::WriteOutside, auto_edit) else { return };
+    assert_eq!(found.len(), 1, "Qwen Code in auto-edit");
+    let yolo = |preset: &mut Preset| preset.permissions.edit.mode = Some("yolo".to_owned());
+    let Some(found) = found_with(Cli::Gemini, Permissions::Edit, Act::ShellWrite, yolo) else { return };
+    assert_eq!(found.len(), 1, "Gemini CLI in yolo");
 }
 
 #[test]
