@@ -116,9 +116,9 @@ pub fn page(preset: &Preset) -> String {
     out
 }
 
-/// What becomes of each act that nobody approves. Nothing for a CLI that was never tried.
+/// What becomes of each act that nobody approves. Nothing for a CLI without a row in the matrix.
 fn promises(preset: &Preset) -> String {
-    if preset.about.tried().is_none() {
+    if !preset.has_row() {
         return String::new();
     }
     let mut out = "\nWhat becomes of it when nobody approves anything:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();

@@ -113,6 +113,13 @@ pub struct Promise<'a> {
 }
 
 impl Preset {
+    /// Tells whether it has a row in the matrix: it was tried, and promises more than `full`, which promises nothing.
+    #[must_use]
+    pub fn has_row(&self) -> bool {
+        let promises = [Permissions::Read, Permissions::Edit].into_iter().any(|profile| self.promised(profile, Act::ShellWrite).is_some());
+        promises && self.about.tried().is_some()
+    }
+
     /// Returns what a profile promises of an act. `None`: no run is started with that profile.
     #[must_use]
     pub fn promised(&self, profile: Permissions, act: Act) -> Option<Promise<'_>> {
