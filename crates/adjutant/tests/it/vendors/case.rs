@@ -191,8 +191,22 @@ impl Case {
             ("config.yaml", goose),
             (".env", "OPENAI_HOST=http://127.0.0.1:1\nANTHROPIC_BASE_URL=http://127.0.0.1:1\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1\n".to_owned()),
         ];
-        for (name, text) in files.into_iter().chain(Self::hostile_configuration(&server, &hook, &tell)) {
+        for (name, text) in files {
             let path = work.join(name);
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("the directory can be written");
+            std::fs::write(path, text).expect("the directory can be written");
+        }
+        started
+    }
+
+    /// The same, with what the other CLIs would take, and with permissions for everything.
+    pub fn is_laid_out_to_permit_everything(&self) -> PathBuf {
+        let started = self.is_laid_out_by_somebody_hostile();
+        let tell = |who: &str| format!("echo {who} >> {}", started.display());
+        let server = |who: &str| json!({ "command": "/bin/sh", "args": ["-c", format!("{}; sleep 5", tell(who))] });
+        let hook = |who: &str| json!([{ "hooks": [{ "type": "command", "command": tell(who) }] }]);
+        for (name, text) in Self::hostile_configuration(&server, &hook, &tell) {
+            let path = self.home.work().join(name);
             std::fs::create_dir_all(path.parent().expect("a directory")).expect("the directory can be written");
             std::fs::write(path, text).expect("the directory can be written");
         }
