@@ -57,9 +57,6 @@ pub struct Preset {
     /// Set for the agent.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Set for it unless the directory is trusted: what keeps its configuration from being honoured.
-    #[serde(default)]
-    pub untrusted_env: BTreeMap<String, String>,
     /// Variables of the dispatcher that the agent gets; a name may end in `*`.
     #[serde(default)]
     pub env_pass: Vec<String>,
