@@ -48,7 +48,7 @@ const TOOLS: [(&str, fn(&crate::model::Seen) -> Value, &str); 10] = [
     ("check_answer", |seen| json!({ "message_id": newest_request(seen) }), "approved"),
     ("delegate_work", |_| json!({ "new_task_description": "count the files" }), "denied"),
     ("start_chat", |_| json!({ "title": "plan" }), "chat 1"),
-    ("send_message", |_| json!({ "chat_id": 1, "message": "hello" }), "chat"),
+    ("send_chat_message", |_| json!({ "chat_id": 1, "message": "hello" }), "chat"),
     ("list_chats", |_| json!({}), "plan"),
     ("show_chat", |_| json!({ "chat_id": 1 }), "hello"),
     ("update_subagent_status", |_| json!({ "status": "running", "percent": 50 }), "running"),
