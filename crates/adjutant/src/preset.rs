@@ -772,7 +772,7 @@ mod tests {
                 let is_tried = preset.about.tried().is_some();
                 assert!(is_tried || name == "full" || profile.unsupported.is_some(), "{}: nobody has seen that {name} holds", preset.name);
                 assert!(
-                    profile.unsupported.is_some() != !profile.about.is_empty(),
+                    profile.unsupported.is_some() == profile.about.is_empty(),
                     "{}: {name} says what it means, or why it is refused",
                     preset.name
                 );

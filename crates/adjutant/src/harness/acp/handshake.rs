@@ -66,7 +66,7 @@ pub(super) fn sign_in(initialized: &Value) -> Vec<String> {
 }
 
 fn way(method: &Value) -> Option<String> {
-    let text = |field: &str| method[field].as_str().map(|text| short(text)).filter(|text| !text.is_empty());
+    let text = |field: &str| method[field].as_str().map(short).filter(|text| !text.is_empty());
     let name = text("name").or_else(|| text("id"))?;
     let arguments: Vec<String> = method["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(short).collect();
     let how = match (text("type").as_deref(), text("description")) {
