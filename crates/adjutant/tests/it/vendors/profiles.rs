@@ -40,9 +40,11 @@ impl Try {
     }
 }
 
-/// Tools of ours in an order in which each has something to do, what they are given, and what their result
-/// holds. The last one ends the run's work.
-const TOOLS: [(&str, fn(&crate::model::Seen) -> Value, &str); 10] = [
+/// A tool of ours: its name, its arguments after what the model has seen, and a text of its result.
+type ToolCase = (&'static str, fn(&crate::model::Seen) -> Value, &'static str);
+
+/// Tools of ours in an order in which each has something to do. The last one ends the run's work.
+const TOOLS: [ToolCase; 10] = [
     ("ask_parent", |_| json!({ "question": "which colour?" }), "blue"),
     ("request_approval", |_| json!({ "action": "publish" }), "approved"),
     ("check_answer", |seen| json!({ "message_id": newest_request(seen) }), "approved"),
