@@ -699,6 +699,9 @@ pub const ACP: &str = "acp";
 /// What holds for an agent of which nothing else is known.
 const ACP_DEFAULTS: &str = include_str!("harness/presets/acp.toml");
 
+/// Agents that speak ACP and are known by name only.
+const ACP_REGISTRY: &str = include_str!("harness/presets/acp.registry.toml");
+
 /// Returns the names of the built-in presets.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SOURCES.iter().map(|(name, _)| *name)
@@ -710,6 +713,31 @@ pub fn acp() -> &'static Preset {
     static DEFAULTS: LazyLock<Preset> =
         LazyLock::new(|| toml::from_str::<Preset>(ACP_DEFAULTS).expect("the built-in defaults are good ones").complete(ACP));
     &DEFAULTS
+}
+
+/// Agents of the public registry that have no preset here.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registry {
+    /// When the registry was like that.
+    pub date: String,
+    pub agents: Vec<Registered>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registered {
+    pub name: String,
+    pub title: String,
+    pub command: Vec<String>,
+}
+
+/// Returns the snapshot of the registry.
+#[must_use]
+pub fn registry() -> &'static Registry {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| toml::from_str(ACP_REGISTRY).expect("the snapshot is a good one"));
+    &REGISTRY
 }
 
 /// Reads a built-in preset.
@@ -811,6 +839,17 @@ mod tests {
             assert_eq!(aider.answer(&format!("{banner}{answer}")), answer);
         }
         assert_eq!(PlainText::default().answer("\nModel: x\n"), "\nModel: x\n");
+    }
+
+    #[test]
+    fn registry_names_no_agent_that_has_a_preset() {
+        let Registry { date, agents } = registry();
+        assert!(date.len() == 10 && !agents.is_empty());
+        for Registered { name, title, command } in agents {
+            assert!(builtin(name).is_none() && !title.is_empty(), "{name}");
+            assert!(all().iter().all(|preset| preset.command.first() != command.first()), "{name}: {command:?}");
+            assert!(adjutant_core::AgentName::parse(name).is_ok(), "{name}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub async fn add(args: &AgentAddArgs, cx: &Context) -> Ended {
         let whose = if entry.source == BUILT_IN { "built in".to_owned() } else { format!("declared in {}", entry.source) };
         return Err(exists(&name, &whose));
     }
-    let (program, command) = find(&args.command)?;
+    let (program, command) = find(&command_of(args)?)?;
     let offer = tried(args, &program, &command).await?;
     let new = NewAgent { name, harness: preset::ACP.to_owned(), command, env_pass: args.env_pass.clone(), description: args.description.clone() };
     add_agent(&config.path, &new).map_err(stop)?;
@@ -52,6 +52,30 @@ fn stop(error: AddError) -> Stop {
         AddError::Config(error) => fail(codes::INVALID, error.to_string()),
         error @ (AddError::Io { .. } | AddError::Busy { .. } | AddError::ByHand { .. }) => fail(words::IO, error.to_string()),
     }
+}
+
+/// Returns the command that is given, or the one that the registry has for the name.
+fn command_of(args: &AgentAddArgs) -> Result<Vec<String>, Stop> {
+    if !args.command.is_empty() {
+        return Ok(args.command.clone());
+    }
+    let preset::Registry { date, agents } = preset::registry();
+    let known = agents.iter().find(|agent| agent.name == args.name).map(|agent| agent.command.clone());
+    known.ok_or_else(|| {
+        let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+        let message = format!("no command is given, and the registry of {date} has no agent {:?}; it has {}", args.name, names.join(", "));
+        fail_hint(codes::INVALID, message, "give its command: adj agents add NAME -- COMMAND…")
+    })
+}
+
+/// Returns the agents of the registry whose programs are here and that no configured agent starts.
+pub(super) fn offered(config: &Config) -> Vec<&'static str> {
+    let is_here = |command: &[String]| find(command).is_ok();
+    let is_taken = |agent: &preset::Registered| {
+        config.agents.iter().any(|(name, entry)| name.as_str() == agent.name || entry.spec.command.first() == agent.command.first())
+    };
+    let agents = preset::registry().agents.iter();
+    agents.filter(|agent| !is_taken(agent) && is_here(&agent.command)).map(|agent| agent.name.as_str()).collect()
 }
 
 /// Finds the program: a bare name on `PATH`, and a path from here. Returns it, and the command as it is written.

@@ -73,6 +73,10 @@ async fn list(cx: &Context) -> Ended {
         let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
         cx.out.say(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
     }
+    // A configuration that cannot be used is told below.
+    for name in Config::load(&cx.home).map(|config| add::offered(&config)).unwrap_or_default() {
+        cx.out.say(&format!("found: {name} speaks ACP and is not tried; add it with adj agents add {name}"))?;
+    }
     for warning in &list.warnings {
         cx.out.say(&format!("warning: {}", text::line(warning)))?;
     }

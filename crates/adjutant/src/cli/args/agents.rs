@@ -36,8 +36,9 @@ pub struct AgentAddArgs {
     /// Give up after this time
     #[arg(long, value_name = "60s", default_value = "60s", value_parser = duration)]
     pub timeout: Duration,
-    /// The program and its arguments, as in: adj agents add mine -- my-agent --acp
-    #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
+    /// The program and its arguments, as in: adj agents add mine -- my-agent --acp. May be left out for an
+    /// agent that the public registry has under this name
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 

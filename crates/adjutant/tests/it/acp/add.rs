@@ -45,6 +45,21 @@ fn agent_is_tried_and_written() {
 }
 
 #[test]
+fn agents_of_the_registry_are_offered_and_known_by_name() {
+    let Some(rig) = Rig::new("") else { return };
+    assert!(!rig.adj(&["agents"]).err.contains("mistral-vibe"));
+    rig.program("vibe-acp", "exec my-agent");
+    let offered = rig.adj(&["agents"]);
+    assert!(offered.err.contains("found: mistral-vibe speaks ACP and is not tried; add it with adj agents add mistral-vibe"), "{offered:?}");
+    let added = rig.adj(&["agents", "add", "mistral-vibe"]);
+    let text = std::fs::read_to_string(rig.home.home.dir.join("config.toml")).expect("a file");
+    assert!(added.code == 0 && text.contains("command = [\"vibe-acp\"]"), "{added:?} {text}");
+    assert!(!rig.adj(&["agents"]).err.contains("found: mistral-vibe"));
+    let unknown = rig.adj(&["agents", "add", "nobody"]);
+    assert!(unknown.code == 2 && unknown.err.contains("has no agent \"nobody\""), "{unknown:?}");
+}
+
+#[test]
 fn agent_that_does_not_answer_is_not_written() {
     let Some(rig) = Rig::new("") else { return };
     rig.program("silent", "setsid sleep 3600 & exec sleep 3600");
