@@ -472,6 +472,11 @@ impl Acp {
 
     /// Takes in what it reports, and looks whether a call is still the one that was asked for, or allowed.
     fn updated(&mut self, update: &Value) -> Vec<Step> {
+        if let Some(mode) = self.unasking_mode_of(update) {
+            let cancel = self.cancel().map(Step::Write);
+            let failed = self.fail(format!("{UNSUPPORTED}: it changed to {mode:?}, which works without asking"));
+            return cancel.into_iter().chain(failed).collect();
+        }
         let Some(call_id) = update["toolCallId"].as_str() else {
             self.report(update);
             return Vec::new();
@@ -491,6 +496,20 @@ impl Acp {
             self.allowed.retain(|(id, _)| id != call_id);
         }
         steps
+    }
+
+    /// Names the mode that the agent says it changed to by itself while it works, if that one does not ask and the
+    /// profile does not permit it. A preset's own mode is the one that its profile was tried with.
+    fn unasking_mode_of(&self, update: &Value) -> Option<String> {
+        if self.at != At::Prompt || self.begin.permissions == Permissions::Full {
+            return None;
+        }
+        let mode = match update["sessionUpdate"].as_str()? {
+            "current_mode_update" => update["currentModeId"].as_str().filter(|id| modes::is_unasking(&self.settings, id))?.to_owned(),
+            "config_option_update" => modes::unasking(&modes::settings(update))?.to_owned(),
+            _ => return None,
+        };
+        (self.begin.mode.as_deref() != Some(mode.as_str())).then_some(mode)
     }
 
     /// Tells whether all of a call is known that is asked for.

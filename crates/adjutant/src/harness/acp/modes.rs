@@ -248,6 +248,14 @@ pub fn unasking(settings: &[Setting]) -> Option<&str> {
         .map(|c| c.id.as_str())
 }
 
+/// Tells whether a mode is one that does not ask, by what the agent lists of it, or by its id where it lists none of it.
+#[must_use]
+pub fn is_unasking(settings: &[Setting], id: &str) -> bool {
+    let mut listed = settings.iter().filter(|setting| setting.is_mode).flat_map(|setting| &setting.choices);
+    let nature = listed.find(|choice| choice.id == id).map_or_else(|| nature(id, "", ""), |choice| choice.nature);
+    nature == Nature::Unasking
+}
+
 /// Returns the ids of the session's modes, the one that it is in first.
 #[must_use]
 pub fn ids(settings: &[Setting]) -> Vec<&str> {
@@ -312,6 +320,13 @@ mod tests {
     fn chosen(permissions: Permissions, result: &Value) -> Result<Option<String>, String> {
         let changes = choose(permissions, &settings(result))?;
         Ok(changes.first().map(|change| change.params["modeId"].as_str().or(change.params["value"].as_str()).expect("an id").to_owned()))
+    }
+
+    #[test]
+    fn mode_is_judged_by_its_description_or_its_id() {
+        let listed = settings(&modes("a", &[("a", "A", ""), ("b", "B", "Edits without asking"), ("auto", "Auto", "")]));
+        assert!(is_unasking(&listed, "b") && is_unasking(&listed, "auto") && is_unasking(&listed, "yolo") && is_unasking(&[], "bypassPermissions"));
+        assert!(!is_unasking(&listed, "a") && !is_unasking(&listed, "unlisted") && !is_unasking(&[], "plan"));
     }
 
     #[test]

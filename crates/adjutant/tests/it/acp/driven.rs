@@ -108,6 +108,27 @@ fn cancelled_agent_leaves_nothing() {
 }
 
 #[test]
+fn agent_that_changes_to_an_unasking_mode_is_ended() {
+    let modes =
+        json!({"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "go", "name": "Go", "description": "Never asks"}]});
+    let Some(rig) = Rig::with(&["--modes", &modes.to_string()]) else { return };
+    let changes = r#"do: ["update",{"sessionUpdate":"current_mode_update","currentModeId":"go"}]"#;
+    let works = r#"do: ["hang"]"#;
+    for permissions in ["read", "edit"] {
+        rig.start("mine", permissions, &[changes, works], &["--permissions", permissions]);
+        let view = rig.home.finished(permissions);
+        let reason = view["reason"].as_str().unwrap_or_default();
+        assert!(view["outcome"] == "failed" && reason.contains("unsupported profile") && reason.contains("go"), "{view}");
+        assert_eq!(rig.left(permissions), []);
+    }
+    rig.start("mine", "full", &[changes, r#"do: ["say","it went on"]"#], &["--permissions", "full"]);
+    assert_eq!(rig.home.finished("full")["outcome"], "succeeded");
+    let other = r#"do: ["update",{"sessionUpdate":"current_mode_update","currentModeId":"ask"}]"#;
+    rig.start("mine", "asks", &[other, r#"do: ["say","it went on"]"#], &["--permissions", "read"]);
+    assert_eq!(rig.home.finished("asks")["outcome"], "succeeded");
+}
+
+#[test]
 fn its_mode_asks_or_it_is_not_used() {
     let modes = |current: &str, ids: &[&str]| {
         let list: Vec<Value> = ids.iter().map(|id| json!({"id": id, "name": id})).collect();
