@@ -133,7 +133,7 @@ fn fetch(url: &str, offered: &[Offered]) -> Say {
         let input = match offer.name.as_str() {
             "webfetch" => json!({ "url": url, "format": "text" }),
             "WebFetch" | "web_fetch" if has("url") && has("prompt") => json!({ "url": url, "prompt": "What does it say?" }),
-            "web_fetch" if has("url") => json!({ "url": url }),
+            "FetchURL" | "web_fetch" if has("url") => json!({ "url": url }),
             "web_fetch" => json!({ "prompt": format!("What does {url} say?") }),
             _ => continue,
         };
