@@ -192,7 +192,7 @@ fn a_run_that_waits_for_a_rate_limit_to_end_is_resumed_by_hand_and_counts_anew()
 #[test]
 fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
     let here = Here::new();
-    for name in ["claude", "codex", "droid"] {
+    for name in ["claude", "codex", "cursor-agent"] {
         program(&here.bin.join(name), "echo 1.2.3");
     }
     let sign_in = |name: &str| here.agent(name)["sign_in"].clone();
@@ -200,7 +200,7 @@ fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
     assert_eq!(sign_in("claude")["found"], false);
     let told = here.adj(&["agents"]);
     assert!(told.err.contains("claude: nobody seems to be signed in: run claude once"), "{told:?}");
-    assert!(told.err.contains("droid: from its documentation"), "{told:?}");
+    assert!(told.err.contains("cursor-agent: from its documentation"), "{told:?}");
     let credentials = here.home.work().join("../.claude/.credentials.json");
     // A directory in its place: it is there, and cannot be read as a file.
     std::fs::create_dir_all(&credentials).expect("a directory");
@@ -216,7 +216,7 @@ fn models_are_told_shortly_which_agents_there_are() {
     program(&script, "echo 2.1.329");
     let config = format!(
         "[agents.reviewer]\nharness = \"claude\"\ncommand = [{:?}]\ndescription = \"Reviews\"\nenv = {{ ANTHROPIC_API_KEY = \"k\" }}\n\
-         [agents.guest]\nharness = \"droid\"\ncommand = [{0:?}]\ndescription = \"Guesses\"\nenv = {{ HOME = \"/\" }}\n",
+         [agents.guest]\nharness = \"cursor-agent\"\ncommand = [{0:?}]\ndescription = \"Guesses\"\nenv = {{ HOME = \"/\" }}\n",
         script.display().to_string()
     );
     std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");

@@ -28,8 +28,7 @@ fn lines_of(way: Way) -> &'static str {
     match way {
         Way::Codex => {
             "{\"id\":1,\"result\":{}}\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n{\"id\":3,\"result\":{\"turn\":{\"id\":\"u\"}}}\n\
-             {\"method\":\"item/completed\",\"params\":{\"item\":{\"type\":\"agentMessage\",\"id\":\"m\",\"text\":\"done\"}}}\n\
-             {\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t\",\"turn\":{\"id\":\"u\",\"status\":\"completed\"}}}"
+             {\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t\",\"turn\":{\"id\":\"u\",\"status\":\"completed\",\"items\":[{\"type\":\"agentMessage\",\"text\":\"done\"}]}}}"
         }
         Way::Pi => {
             "{\"type\":\"extension_ui_request\",\"id\":\"s\",\"method\":\"setStatus\",\"statusKey\":\"adjutant\",\"statusText\":\"ready\"}\n\
@@ -39,8 +38,10 @@ fn lines_of(way: Way) -> &'static str {
         }
         Way::Claude => "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}",
         Way::Acp => {
-            "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"agentCapabilities\":{\"mcpCapabilities\":{\"http\":true}}}}\n\
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":1,\"agentCapabilities\":{\"mcpCapabilities\":{\"http\":true}}}}\n\
              {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"sessionId\":\"s\"}}\n{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}\n\
+             {\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":\
+             {\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"done\"}}}}\n\
              {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"stopReason\":\"end_turn\"}}"
         }
         _ => "done",
