@@ -61,9 +61,8 @@ pub fn settle(home: &Path, model: &Model) {
             "security": { "auth": { "selectedType": "openai" } },
             "general": { "enableAutoUpdate": false, "disableAutoUpdate": true },
             "privacy": { "usageStatisticsEnabled": false },
-            // It would ask its model for what to remember and what to suggest, behind every answer.
+            // It would ask its model for what to remember, behind every answer.
             "memory": { "enableManagedAutoMemory": false, "enableManagedAutoDream": false },
-            "ui": { "enableFollowupSuggestions": false },
         })
         .to_string(),
     );
