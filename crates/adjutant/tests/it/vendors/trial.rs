@@ -135,7 +135,12 @@ fn the_list_says_versions_and_who_is_signed_in() {
         assert_eq!(ran.code, 0, "{ran:?}");
         ran
     };
-    let agents = list(&["--json", "agents"]).data();
+    // The list waits for no version.
+    let agents = case.home.until("every version is known", || {
+        let agents = list(&["--json", "agents"]).data();
+        let is_known = agents.as_array().expect("a list").iter().all(|agent| agent["version_pending"].is_null());
+        is_known.then_some(agents)
+    });
     let of = |name: &str| agents.as_array().expect("a list").iter().find(|agent| agent["name"] == name).cloned().unwrap_or_default();
     for name in ["claude", "codex", "gemini", "goose"] {
         let agent = of(name);
@@ -147,7 +152,7 @@ fn the_list_says_versions_and_who_is_signed_in() {
     let table = list(&["agents"]);
     // There is room for a description in 100 columns.
     let header = table.out.lines().next().unwrap_or_default();
-    assert!(header.chars().count() <= 85, "{}", table.out);
+    assert!(header.chars().count() <= 90, "{}", table.out);
     assert!(table.out.contains(&tried("claude").highest.to_string()) && table.err.contains("not found on PATH: "), "{table:?}");
     let one = list(&["agents", "codex"]);
     assert!(one.out.contains(" (tried: ") && one.out.contains("OPENAI_API_KEY is there"), "{one:?}");
