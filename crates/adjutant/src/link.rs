@@ -3,7 +3,7 @@
 //! apart.
 
 use crate::preset::Preset;
-use crate::view::MessageView;
+use crate::view::{MessageView, SubagentView};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -226,23 +226,10 @@ pub enum FactKind {
 /// The sub-agents of a CLI's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SubagentsText {
-    pub all: Vec<SubagentText>,
+    pub all: Vec<SubagentView>,
     /// There were more than those.
     #[serde(default)]
     pub more: u64,
-}
-
-/// A sub-agent of a CLI's own. What is not known is absent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SubagentText {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub about: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
 }
 
 /// What was seen of what an attempt left behind.

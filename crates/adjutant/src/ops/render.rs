@@ -2,7 +2,7 @@
 
 use crate::clock::{self, rfc3339};
 use crate::config::Home;
-use crate::link::{SubagentText, SubagentsText};
+use crate::link::SubagentsText;
 use crate::logs;
 use crate::store::Connection;
 use crate::store::{
@@ -170,10 +170,9 @@ pub(super) fn brief(home: &Home, run: &Run) -> RunView {
 }
 
 /// What became of one that worked when the run ended was not seen.
-fn subagent(of: SubagentText, is_live: bool) -> SubagentView {
-    let SubagentText { kind, about, state, tokens } = of;
-    let state = state.filter(|state| is_live || state != subagent::RUNNING);
-    SubagentView { kind, about, state, tokens }
+fn subagent(seen: SubagentView, is_live: bool) -> SubagentView {
+    let state = seen.state.filter(|state| is_live || state != subagent::RUNNING);
+    SubagentView { state, ..seen }
 }
 
 fn retrying(since: &RetryingSince) -> RetryingView {

@@ -16,10 +16,10 @@ use super::worker::{Line, Seen, Worker};
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::{Changed, Decision, Dialogue, Step};
-use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders, SubagentText, SubagentsText};
+use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders, SubagentsText};
 use crate::signal::Found;
 use crate::text;
-use crate::view::MessageView;
+use crate::view::{MessageView, SubagentView};
 use adjutant_core::StopReason;
 use adjutant_core::condition::{Retries, Retrying};
 use adjutant_core::subagent::Subagent;
@@ -466,7 +466,7 @@ impl Attempt {
                 self.retries.note_failed_try(cause, &words, self.began_ms());
             }
             Heard::Told(Told::Subagents(all, more)) => {
-                let text = |Subagent { id: _, kind, about, state, tokens }| SubagentText { kind, about, state, tokens };
+                let text = |Subagent { id: _, kind, about, state, tokens }| SubagentView { kind, about, state, tokens };
                 self.subagents = Some(FactKind::Subagents(SubagentsText { all: all.into_iter().map(text).collect(), more }));
             }
             Heard::Told(Told::Progress) => {
