@@ -12,53 +12,7 @@ const LEAVE_ONE_BEHIND: &str = "setsid sleep 600 >/dev/null 2>&1 & echo started"
 /// A command that the CLIs count neither as reading nor as editing.
 const FORBIDDEN: &str = "python3 -c \"open('forbidden.txt', 'w')\"";
 
-/// One test for each CLI.
-macro_rules! each {
-    ($($scenario:ident),* $(,)?) => {$(
-        mod $scenario {
-            use crate::vendors::Cli;
-
-            #[test]
-            fn claude() {
-                super::scenario::$scenario(Cli::Claude);
-            }
-
-            #[test]
-            fn codex() {
-                super::scenario::$scenario(Cli::Codex);
-            }
-
-            #[test]
-            fn gemini() {
-                super::scenario::$scenario(Cli::Gemini);
-            }
-
-            #[test]
-            fn goose() {
-                super::scenario::$scenario(Cli::Goose);
-            }
-        }
-    )*};
-}
-
-each! {
-    asks_writes_and_reports,
-    is_denied_what_it_may_not_do,
-    does_what_it_was_allowed,
-    goes_without_what_nobody_decides,
-    goes_on_when_its_limit_has_ended,
-    is_cancelled_with_all_it_started,
-    goes_on_in_its_session,
-    begins_anew_when_its_session_is_gone,
-    reads_a_message_while_it_works,
-    leaves_out_what_a_hostile_directory_says,
-    is_told_to_come_again_later,
-    is_not_let_in,
-    does_not_notice_that_the_hub_dies,
-    ends_with_its_supervisor,
-}
-
-/// One test for each scenario of one CLI that is driven in fewer of them.
+/// One test for each named scenario of one CLI.
 macro_rules! some {
     ($cli:ident as $name:ident: $($scenario:ident),* $(,)?) => {
         mod $name {
@@ -73,6 +27,38 @@ macro_rules! some {
         }
     };
 }
+
+/// One test for each scenario of a CLI that has a row in the matrix, and for the further scenarios named.
+macro_rules! all {
+    ($cli:ident as $name:ident $(, $more:ident)*) => {
+        some!($cli as $name:
+            asks_writes_and_reports,
+            is_denied_what_it_may_not_do,
+            does_what_it_was_allowed,
+            goes_without_what_nobody_decides,
+            is_cancelled_with_all_it_started,
+            goes_on_in_its_session,
+            begins_anew_when_its_session_is_gone,
+            reads_a_message_while_it_works,
+            leaves_out_what_a_hostile_directory_says,
+            is_told_to_come_again_later,
+            is_not_let_in,
+            does_not_notice_that_the_hub_dies,
+            ends_with_its_supervisor,
+            $($more),*
+        );
+    };
+}
+
+all!(Claude as claude, goes_on_when_its_limit_has_ended);
+all!(Codex as codex, goes_on_when_its_limit_has_ended);
+all!(Gemini as gemini, goes_on_when_its_limit_has_ended);
+all!(Goose as goose, goes_on_when_its_limit_has_ended);
+all!(Opencode as opencode, asks_although_its_directory_permits_it);
+all!(Qwen as qwen, asks_although_its_directory_permits_it);
+all!(Copilot as copilot, asks_although_its_directory_permits_it);
+all!(Kimi as kimi, asks_although_its_directory_permits_it);
+all!(Pi as pi);
 
 /// Kimi tells the whole of a sub-agent's call only when it runs: nobody could approve what is shown.
 #[test]
@@ -100,86 +86,6 @@ fn kimi_file_at_home_is_asked_for() {
     assert!(matches!(&asked[..], [request] if request.contains("~/at-home.txt")), "{asked:?}\n{}", case.story());
     case.succeeds("So be it.");
 }
-
-some!(Opencode as opencode:
-    asks_writes_and_reports,
-    is_denied_what_it_may_not_do,
-    does_what_it_was_allowed,
-    goes_without_what_nobody_decides,
-    is_cancelled_with_all_it_started,
-    goes_on_in_its_session,
-    begins_anew_when_its_session_is_gone,
-    reads_a_message_while_it_works,
-    leaves_out_what_a_hostile_directory_says,
-    asks_although_its_directory_permits_it,
-    is_told_to_come_again_later,
-    is_not_let_in,
-    does_not_notice_that_the_hub_dies,
-    ends_with_its_supervisor,
-);
-some!(Qwen as qwen:
-    asks_writes_and_reports,
-    is_denied_what_it_may_not_do,
-    does_what_it_was_allowed,
-    goes_without_what_nobody_decides,
-    is_cancelled_with_all_it_started,
-    goes_on_in_its_session,
-    begins_anew_when_its_session_is_gone,
-    reads_a_message_while_it_works,
-    leaves_out_what_a_hostile_directory_says,
-    asks_although_its_directory_permits_it,
-    is_told_to_come_again_later,
-    is_not_let_in,
-    does_not_notice_that_the_hub_dies,
-    ends_with_its_supervisor,
-);
-some!(Pi as pi:
-    asks_writes_and_reports,
-    is_denied_what_it_may_not_do,
-    does_what_it_was_allowed,
-    goes_without_what_nobody_decides,
-    is_cancelled_with_all_it_started,
-    goes_on_in_its_session,
-    begins_anew_when_its_session_is_gone,
-    reads_a_message_while_it_works,
-    leaves_out_what_a_hostile_directory_says,
-    is_told_to_come_again_later,
-    is_not_let_in,
-    does_not_notice_that_the_hub_dies,
-    ends_with_its_supervisor,
-);
-some!(Kimi as kimi:
-    asks_writes_and_reports,
-    is_denied_what_it_may_not_do,
-    does_what_it_was_allowed,
-    goes_without_what_nobody_decides,
-    is_cancelled_with_all_it_started,
-    goes_on_in_its_session,
-    begins_anew_when_its_session_is_gone,
-    reads_a_message_while_it_works,
-    leaves_out_what_a_hostile_directory_says,
-    asks_although_its_directory_permits_it,
-    is_told_to_come_again_later,
-    is_not_let_in,
-    does_not_notice_that_the_hub_dies,
-    ends_with_its_supervisor,
-);
-some!(Copilot as copilot:
-    asks_writes_and_reports,
-    is_denied_what_it_may_not_do,
-    does_what_it_was_allowed,
-    goes_without_what_nobody_decides,
-    is_cancelled_with_all_it_started,
-    goes_on_in_its_session,
-    begins_anew_when_its_session_is_gone,
-    reads_a_message_while_it_works,
-    leaves_out_what_a_hostile_directory_says,
-    asks_although_its_directory_permits_it,
-    is_told_to_come_again_later,
-    is_not_let_in,
-    does_not_notice_that_the_hub_dies,
-    ends_with_its_supervisor,
-);
 
 some!(Droid as droid:
     asks_writes_and_reports,
