@@ -33,7 +33,7 @@ fn messages(preset: &Preset) -> &'static str {
     match (preset.can.live, preset.can.tools) {
         (true, _) => "at once",
         (false, true) => "with its next call of ours",
-        (false, false) => "when it is begun anew",
+        (false, false) => "with its next attempt",
     }
 }
 

@@ -34,8 +34,8 @@ fn check_one(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the patterns of all agents and presets that a configuration file declares. A file that cannot be used passes
-/// nothing; what is wrong with it is told by whoever loads it.
+/// Reads the patterns of all agents and presets that a configuration file declares. A file that cannot be read passes
+/// nothing: loading the configuration reports the error.
 pub(super) fn declared(path: &Path) -> Vec<String> {
     let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else { return Vec::new() };
     let table: toml::Table = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();

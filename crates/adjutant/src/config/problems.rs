@@ -1,5 +1,5 @@
-//! Everything that is wrong with the form of a configuration file, found in one go: what cannot be read is told with its
-//! line and left out, what is missing is told and filled in, and the rest is read again.
+//! Finds every structural problem of a configuration file in one pass: a value that cannot be read is reported with its
+//! line and removed, a missing one is reported and filled in, and the file is read again.
 
 use serde::Deserialize;
 use std::borrow::Cow;

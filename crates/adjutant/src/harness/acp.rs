@@ -524,7 +524,7 @@ impl Acp {
         let Some(asked) = self.asked.get_mut(id) else { return Vec::new() };
         asked.changes += 1;
         if asked.changes > CHANGES_MAX || !is_whole {
-            let note = format!("! {} changed while it waited, too often or beyond what is told of it: it is refused", call.name());
+            let note = format!("! {} changed too often, or without showing its input, while it waited for approval: refused", call.name());
             let refused = self.decide(id, &Decision::Deny(String::new()));
             return [Step::Withdraw(id.to_owned()), Step::Note(note)].into_iter().chain(refused.map(Step::Write)).collect();
         }
@@ -608,7 +608,7 @@ impl Acp {
             self.denied = Some(why.clone());
         }
         let wanted: &[&str] = match decision {
-            // What is allowed for good is not what was shown.
+            // An option that allows later calls covers more than what was shown.
             Decision::Allow if !is_ours && self.begin.permissions != Permissions::Full => &["allow_once"],
             Decision::Allow => &["allow_once", "allow_always"],
             Decision::Deny(_) => &["reject_once", "reject_always"],

@@ -168,7 +168,7 @@ const START_CHAT_OF_WORKER: ToolRow = ToolRow {
 };
 
 const LIST_CHATS_OF_WORKER: ToolRow = ToolRow {
-    about: "Finds chats, what is unread, and the runs of your team; with query, what was said.",
+    about: "Finds chats, unread messages, and the runs of your team; query searches what was said.",
     params: &[
         Param::new("query", Kind::Text),
         Param::new("status", Kind::Word(&["active", "archived", "all"])).compat_only(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const WHY: &str = "it asks for nothing before it uses a tool";
 
-/// A declared CLI that prints what it is given. `profiles` is the table of its permissions.
+/// A declared CLI that prints its input. `profiles` is the table of its permissions.
 fn declared(profiles: &str) -> String {
     format!(
         "[agents.free]\nharness = \"free\"\n[presets.free]\ntitle = \"Free\"\ndriver = \"plain\"\ncommand = [\"/bin/cat\"]\n\

@@ -12,7 +12,7 @@ const SILENCE: Duration = Duration::from_secs(190);
 
 fn waits_in_one_call(cli: Cli) {
     let Some(clis) = Turnstile::beside() else { return };
-    // Codex hands on no variable that it is not told of.
+    // Codex passes only the variables that its configuration names.
     let connected = Connected::with(cli, clis, |line, home| {
         line.replace("codex mcp add adjutant", &format!("codex mcp add adjutant --env ADJ_HOME={}", home.home.dir.display()))
     });
