@@ -13,27 +13,12 @@ use std::time::Duration;
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
 const MIGRATIONS: [&str; 6] = [
-    concat!(include_str!("schema.sql"), include_str!("chats.sql")),
-    concat!(
-        include_str!("schema2_requests.sql"),
-        include_str!("schema2_chats.sql"),
-        include_str!("schema2_mentions.sql"),
-        include_str!("schema2_search.sql"),
-        include_str!("schema2_webhooks.sql"),
-        include_str!("schema2_window.sql"),
-        include_str!("schema2_runs.sql"),
-        include_str!("schema2_changes.sql")
-    ),
-    concat!(include_str!("schema3_search.sql"), include_str!("schema3_entries.sql"), include_str!("schema3_imports.sql")),
-    include_str!("schema4.sql"),
-    concat!(
-        include_str!("schema5_attention.sql"),
-        include_str!("schema5_signals.sql"),
-        include_str!("schema5_stops.sql"),
-        include_str!("schema5_chats.sql"),
-        include_str!("schema5_clock.sql")
-    ),
-    include_str!("schema6_conditions.sql"),
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
+    include_str!("migrations/0004.sql"),
+    include_str!("migrations/0005.sql"),
+    include_str!("migrations/0006.sql"),
 ];
 /// Before this version the store held the credentials of runs.
 const CREDENTIALS_TAKEN_OUT: usize = 5;

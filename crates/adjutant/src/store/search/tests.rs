@@ -183,7 +183,7 @@ fn what_an_older_store_holds_is_found() {
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
     let old = Connection::open(home.database()).expect("a database");
-    old.execute_batch(concat!(include_str!("../schema.sql"), include_str!("../chats.sql"))).expect("the schema of version 1");
+    old.execute_batch(include_str!("../migrations/0001.sql")).expect("the schema of version 1");
     old.execute_batch(
         "INSERT INTO chats (kind, title, owner, window_chars, turns_max, started_by, started_name, started_at, last_at, last_seq, said)
            VALUES ('chat', 't', 'person', 10, 2, 'person', 'person', 1, 1, 1, 1);
