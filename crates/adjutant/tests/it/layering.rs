@@ -135,6 +135,20 @@ fn the_layers_name_only_what_is_above_them_in_the_table() {
 }
 
 #[test]
+fn module_with_children_is_a_mod_rs() {
+    let mut wrong = Vec::new();
+    for root in ["src", "tests/it", "../adjutant-core/src", "../../xtask/src"] {
+        let root = crate_dir().join(root);
+        for (_, file, _) in sources(&root) {
+            if root.join(&file).with_extension("").is_dir() {
+                wrong.push(format!("{}: move it to {}/mod.rs", file.display(), file.with_extension("").display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn only_the_modules_entitled_to_it_spawn_read_the_environment_or_are_unsafe() {
     let mut wrong = Vec::new();
     for (module, file, code) in sources(&crate_dir().join("src")) {

@@ -674,33 +674,33 @@ pub fn passes(patterns: &[String], name: &str) -> bool {
 
 /// The built-in presets, by name.
 const SOURCES: &[(&str, &str)] = &[
-    ("claude", include_str!("harness/presets/claude.toml")),
-    ("codex", include_str!("harness/presets/codex.toml")),
-    ("gemini", include_str!("harness/presets/gemini.toml")),
-    ("goose", include_str!("harness/presets/goose.toml")),
-    ("qwen", include_str!("harness/presets/qwen.toml")),
-    ("opencode", include_str!("harness/presets/opencode.toml")),
-    ("copilot", include_str!("harness/presets/copilot.toml")),
-    ("kimi", include_str!("harness/presets/kimi.toml")),
-    ("q", include_str!("harness/presets/q.toml")),
-    ("cursor-agent", include_str!("harness/presets/cursor-agent.toml")),
-    ("kiro", include_str!("harness/presets/kiro.toml")),
-    ("aider", include_str!("harness/presets/aider.toml")),
-    ("pi", include_str!("harness/presets/pi.toml")),
-    ("amp", include_str!("harness/presets/amp.toml")),
-    ("crush", include_str!("harness/presets/crush.toml")),
-    ("droid", include_str!("harness/presets/droid.toml")),
+    ("claude", include_str!("builtin/claude.toml")),
+    ("codex", include_str!("builtin/codex.toml")),
+    ("gemini", include_str!("builtin/gemini.toml")),
+    ("goose", include_str!("builtin/goose.toml")),
+    ("qwen", include_str!("builtin/qwen.toml")),
+    ("opencode", include_str!("builtin/opencode.toml")),
+    ("copilot", include_str!("builtin/copilot.toml")),
+    ("kimi", include_str!("builtin/kimi.toml")),
+    ("q", include_str!("builtin/q.toml")),
+    ("cursor-agent", include_str!("builtin/cursor-agent.toml")),
+    ("kiro", include_str!("builtin/kiro.toml")),
+    ("aider", include_str!("builtin/aider.toml")),
+    ("pi", include_str!("builtin/pi.toml")),
+    ("amp", include_str!("builtin/amp.toml")),
+    ("crush", include_str!("builtin/crush.toml")),
+    ("droid", include_str!("builtin/droid.toml")),
 ];
 
 /// What every agent that speaks ACP says.
-const ACP_STREAM: &str = include_str!("harness/presets/acp.stream.toml");
+const ACP_STREAM: &str = include_str!("builtin/acp.stream.toml");
 /// The harness of any agent that speaks ACP.
 pub const ACP: &str = "acp";
 /// What holds for an agent of which nothing else is known.
-const ACP_DEFAULTS: &str = include_str!("harness/presets/acp.toml");
+const ACP_DEFAULTS: &str = include_str!("builtin/acp.toml");
 
 /// Agents that speak ACP and are known by name only.
-const ACP_REGISTRY: &str = include_str!("harness/presets/acp.registry.toml");
+const ACP_REGISTRY: &str = include_str!("builtin/acp.registry.toml");
 
 /// Returns the names of the built-in presets.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -909,7 +909,7 @@ mod tests {
 
     #[test]
     fn configuration_page_documents_every_key() {
-        let page = include_str!("../../../docs/configuration.md");
+        let page = include_str!("../../../../docs/configuration.md");
         let agent = "[agents.x]\nharness = \"plain\"\n";
         let tables = ["", "[delegation]\n", "[rate_limits]\n", agent, "[chats]\n", "[chats.templates.x]\n", "[[webhooks]]\n", "[presets.x]\n"];
         let mut keys = 0;
