@@ -6,9 +6,9 @@
 use super::context::Context;
 use super::exit::{Exit, words};
 use super::out::{Ended, Stop, fail};
+use super::prompt::Typed;
 use super::style::Style;
-use super::typed::Typed;
-use super::{decide, logs, look, state, waiting};
+use super::{answering, details, next_step, run_end, run_state};
 use crate::text;
 use crate::view::{
     AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
@@ -89,7 +89,7 @@ impl<'a> Follow<'a> {
             typed: Typed::default(),
             asking: VecDeque::new(),
             line_begun: false,
-            over: state::is_over(&run) && run.pending.is_empty(),
+            over: run_state::is_over(&run) && run.pending.is_empty(),
             log_at: after,
             log_done: false,
             run,
@@ -113,7 +113,7 @@ impl<'a> Follow<'a> {
     fn print(&mut self, page: &LogPage) -> Result<(), Stop> {
         if !page.text.is_empty() {
             self.line_begun = !page.text.ends_with('\n');
-            logs::print(page, self.cx)?;
+            print_page(page, self.cx)?;
         }
         self.log_at = page.next;
         Ok(())
@@ -196,7 +196,7 @@ impl<'a> Follow<'a> {
             "run.finished" => self.over = true,
             "run.stopped" => {
                 self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
-                self.over = state::is_over(&self.run) && self.run.pending.is_empty();
+                self.over = run_state::is_over(&self.run) && self.run.pending.is_empty();
             }
             "request.asked" => self.was_asked(event.request_id.as_deref()).await?,
             "request.answered" | "request.expired" | "request.withdrawn" => {
@@ -231,9 +231,9 @@ impl<'a> Follow<'a> {
             return Ok(());
         }
         self.fresh_line()?;
-        self.cx.out.say(look::question(&request, self.cx)?.trim_end())?;
+        self.cx.out.say(details::question(&request, self.cx)?.trim_end())?;
         if !self.cx.out.interactive {
-            return self.cx.out.next(&decide::way(&request));
+            return self.cx.out.next(&next_step::way(&request));
         }
         self.asking.push_back(request);
         if self.asking.len() == 1 {
@@ -251,9 +251,9 @@ impl<'a> Follow<'a> {
         let how = match (request.kind.as_str(), request.options.is_empty()) {
             ("question", true) => format!("type the answer to {number}"),
             ("question", false) => format!("type the answer to {number}, or an option's number"),
-            _ => format!("{} Type y, or n and why", decide::matter(request)),
+            _ => format!("{} Type y, or n and why", answering::matter(request)),
         };
-        let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", decide::way(request)));
+        let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", next_step::way(request)));
         self.typed.begin();
         self.cx.out.say(&prompt)
     }
@@ -266,7 +266,7 @@ impl<'a> Follow<'a> {
             return Ok(());
         }
         let Some(next) = self.asking.front() else { return Ok(()) };
-        let question = look::question(next, self.cx)?;
+        let question = details::question(next, self.cx)?;
         self.cx.out.say(question.trim_end())?;
         self.prompt()
     }
@@ -278,7 +278,7 @@ impl<'a> Follow<'a> {
         let Some(request) = self.asking.front() else {
             return self.note("no question is open; adj send reaches the run");
         };
-        let answer = match decide::typed(request, &line) {
+        let answer = match answering::typed(request, &line) {
             Ok(answer) => answer,
             Err(usage) => return self.note(usage),
         };
@@ -303,9 +303,9 @@ impl<'a> Follow<'a> {
         if matches!(self.what, What::Log { .. }) {
             return Ok(Exit::Done);
         }
-        self.cx.out.say(&waiting::ending(&self.run, self.cx))?;
-        waiting::confirm_run(&self.run, self.cx).await?;
-        waiting::end(&self.run, self.cx)
+        self.cx.out.say(&run_end::ending(&self.run, self.cx))?;
+        run_end::confirm_run(&self.run, self.cx).await?;
+        run_end::end(&self.run, self.cx)
     }
 
     /// Lets go of the run; a second Ctrl-C soon after cancels it.
@@ -343,4 +343,12 @@ impl<'a> Follow<'a> {
         }
         Ok(())
     }
+}
+
+/// Prints one page: people get it made safe, scripts get it as it is, in JSON.
+pub fn print_page(page: &LogPage, cx: &Context) -> Result<(), Stop> {
+    if cx.out.json {
+        return cx.out.data(page);
+    }
+    cx.out.text(&text::block(&page.text))
 }

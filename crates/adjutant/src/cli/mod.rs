@@ -2,36 +2,30 @@
 //! prints data on stdout and everything else on stderr.
 
 mod age;
-mod agents;
+mod answering;
 mod args;
-mod attend;
-mod chat;
-mod chat_files;
+mod commands;
 mod context;
-mod control;
-mod decide;
-mod demo;
-mod doctor;
+mod details;
 mod exit;
 mod follow;
-mod help;
-mod logs;
-mod look;
+mod next_step;
 mod out;
-mod search;
-mod setup;
-mod start;
-mod state;
+mod prompt;
+mod run_end;
+mod run_state;
 mod style;
 mod table;
-mod typed;
 mod waiting;
-mod webhooks;
 
 use crate::config::{Home, text_variable};
 use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
+use commands::{
+    adopt, agents, approve, cancel, chat, clean, config, demo, doctor, events, help, inbox, logs, next, ps, reply, resume, run, search, send, show,
+    stop, wait, webhooks, welcome,
+};
 use context::Context;
 use exit::Exit;
 use out::{Ended, Out, Stop};
@@ -65,7 +59,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match cli.command {
         // These answer for themselves.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
-        Some(Command::Serve) => match told(context::block_on(control::no_hub_there()), &out_for(&cli.global)) {
+        Some(Command::Serve) => match told(context::block_on(stop::no_hub_there()), &out_for(&cli.global)) {
             Exit::Done => crate::hub::main(&["--foreground".into()]),
             exit => ExitCode::from(exit.number()),
         },
@@ -74,7 +68,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 fn perform(command: Option<Command>, out: &Out) -> ExitCode {
-    ExitCode::from(told(context::block_on(run(command, out)), out).number())
+    ExitCode::from(told(context::block_on(perform_async(command, out)), out).number())
 }
 
 /// Tells how a command ended, where that was not told yet.
@@ -121,9 +115,9 @@ fn columns() -> usize {
     }
 }
 
-async fn run(command: Option<Command>, out: &Out) -> Ended {
+async fn perform_async(command: Option<Command>, out: &Out) -> Ended {
     match command {
-        Some(Command::Config(args)) => setup::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
+        Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
         Some(Command::Completions { shell }) => help::completions(shell, out),
         Some(Command::Help { topic }) => help::print(&topic, out),
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
@@ -149,31 +143,31 @@ fn has_told(ended: &Ended, problem: &str) -> bool {
 }
 
 async fn with_hub(command: Option<Command>, cx: &Context) -> Ended {
-    let Some(command) = command else { return setup::greet(cx).await };
+    let Some(command) = command else { return welcome::greet(cx).await };
     match command {
-        Command::Run(args) => start::run(&args, cx).await,
-        Command::Ps(args) => look::ps(&args, cx).await,
-        Command::Show(args) => look::show(&args.run, cx).await,
+        Command::Run(args) => run::run(&args, cx).await,
+        Command::Ps(args) => ps::ps(&args, cx).await,
+        Command::Show(args) => show::show(&args.run, cx).await,
         Command::Logs(args) => logs::logs(&args, cx).await,
         Command::Attach(args) => logs::logs(&args::LogsArgs { follow: true, lines: None, grep: None, run: args.run }, cx).await,
-        Command::Wait(args) => waiting::wait(&args, cx).await,
-        Command::Inbox(args) => attend::inbox(&args, cx).await,
-        Command::Reply(args) => attend::reply(&args, cx).await,
-        Command::Approve(args) => decide::approve(&args, cx).await,
-        Command::Deny(args) => decide::deny(&args, cx).await,
-        Command::Next => attend::next(cx).await,
-        Command::Cancel(args) => control::cancel(&args, cx).await,
-        Command::Pause(args) => control::pause(&args, cx).await,
-        Command::Resume(args) => control::resume(&args, cx).await,
-        Command::Retry(args) => control::retry(&args, cx).await,
-        Command::Send(args) => control::send(&args, cx).await,
+        Command::Wait(args) => wait::wait(&args, cx).await,
+        Command::Inbox(args) => inbox::inbox(&args, cx).await,
+        Command::Reply(args) => reply::reply(&args, cx).await,
+        Command::Approve(args) => approve::approve(&args, cx).await,
+        Command::Deny(args) => approve::deny(&args, cx).await,
+        Command::Next => next::next(cx).await,
+        Command::Cancel(args) => cancel::cancel(&args, cx).await,
+        Command::Pause(args) => resume::pause(&args, cx).await,
+        Command::Resume(args) => resume::resume(&args, cx).await,
+        Command::Retry(args) => resume::retry(&args, cx).await,
+        Command::Send(args) => send::send(&args, cx).await,
         Command::Chat(args) => chat::chat(args.what, cx).await,
         Command::Search(args) => search::search(args.what, &args.within, cx).await,
         Command::Agents(args) => agents::agents(&args, cx).await,
-        Command::Adopt(args) => control::adopt(&args, cx).await,
-        Command::Events(args) => look::events(&args, cx).await,
-        Command::Stop => control::stop(cx).await,
-        Command::Clean(args) => control::clean(&args, cx).await,
+        Command::Adopt(args) => adopt::adopt(&args, cx).await,
+        Command::Events(args) => events::events(&args, cx).await,
+        Command::Stop => stop::stop(cx).await,
+        Command::Clean(args) => clean::clean(&args, cx).await,
         Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
         Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve | Command::Mcp(_) => {

@@ -1,6 +1,6 @@
 //! The grammar of `adj agents`.
 
-use super::duration;
+use super::values::duration;
 use clap::{Args, Subcommand};
 use std::time::Duration;
 

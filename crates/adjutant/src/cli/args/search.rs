@@ -1,0 +1,62 @@
+//! The grammar of `adj search` and `adj chat search`.
+
+use super::values::{chat_number, count, duration};
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    #[arg(required = true)]
+    pub words: Vec<String>,
+    /// Only in this chat
+    #[arg(short, long, value_name = "N", value_parser = chat_number)]
+    pub chat: Option<i64>,
+    /// Only what this participant wrote, asked, answered or reported
+    #[arg(short, long, value_name = "NAME")]
+    pub from: Option<String>,
+    /// Only from this long ago on
+    #[arg(long, value_name = "24h", value_parser = duration)]
+    pub since: Option<Duration>,
+    /// Only until this long ago
+    #[arg(long, value_name = "24h", value_parser = duration)]
+    pub until: Option<Duration>,
+    /// Only questions
+    #[arg(short, long)]
+    pub questions: bool,
+    /// The best first, of the newest 20,000 that match
+    #[arg(short, long)]
+    pub best: bool,
+    /// At most this many
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
+    pub limit: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct SearchEverywhereArgs {
+    /// Only here; may be given more than once
+    #[arg(short, long = "in", value_enum, value_name = "WHERE")]
+    pub within: Vec<SearchIn>,
+    #[command(flatten)]
+    pub what: SearchArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SearchIn {
+    /// Messages of chats
+    Chats,
+    /// Questions, approvals, delegations, with their answers
+    Questions,
+    /// What runs reported at their end, and their last words
+    Reports,
+}
+
+impl SearchIn {
+    /// Returns the contract's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Chats => "chats",
+            Self::Questions => "questions",
+            Self::Reports => "reports",
+        }
+    }
+}

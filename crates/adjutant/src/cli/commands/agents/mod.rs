@@ -1,0 +1,267 @@
+//! `adj agents`: which there are, everything about one, trying one out, and adding one.
+
+mod add;
+mod trial;
+
+use crate::cli::args::{AgentsArgs, AgentsWhat};
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Ended, Stop, fail_hint};
+use crate::cli::style::Style;
+use crate::cli::table::{Cell, Column, painted, plain, render};
+use crate::config::{Config, dispatch_env};
+use crate::preset::{Preset, Profile};
+use crate::text;
+use crate::view::{AgentList, AgentView, ListAgents, codes};
+
+/// Does what is asked for.
+pub async fn agents(args: &AgentsArgs, cx: &Context) -> Ended {
+    match (&args.what, &args.name) {
+        (Some(AgentsWhat::Test(test)), _) => trial::test(test, cx).await,
+        (Some(AgentsWhat::Add(new)), _) => add::add(new, cx).await,
+        (None, Some(name)) => show(name, cx).await,
+        (None, None) => list(cx).await,
+    }
+}
+
+/// Lists all agents; the version of the one that is named is waited for.
+async fn listed(cx: &Context, name: Option<&str>) -> Result<AgentList, Stop> {
+    Ok(cx.hub.call(&ListAgents { env: dispatch_env(), versions: true, all: true, await_version_of: name.map(ToOwned::to_owned) }).await?)
+}
+
+/// Finds an agent among all.
+async fn one(name: &str, cx: &Context) -> Result<AgentView, Stop> {
+    let list = listed(cx, Some(name)).await?;
+    let known: Vec<String> = list.agents.iter().map(|agent| agent.name.clone()).collect();
+    list.agents.into_iter().find(|agent| agent.name == name).ok_or_else(|| {
+        let message = format!("no agent {name:?} is configured or built in; there are: {}", known.join(", "));
+        fail_hint(codes::AGENT_NOT_FOUND, message, "declare it under [agents] in the configuration: adj config path")
+    })
+}
+
+async fn list(cx: &Context) -> Ended {
+    let list = listed(cx, None).await?;
+    if cx.out.json {
+        cx.out.list(&list.agents, 0, &list.warnings)?;
+        return Ok(Exit::Done);
+    }
+    let is_absent = |agent: &&AgentView| !agent.found && !is_refused(agent) && agent.source == crate::config::BUILT_IN;
+    let (absent, here): (Vec<_>, Vec<_>) = list.agents.iter().partition(is_absent);
+    let rows: Vec<Vec<Cell>> = here.iter().map(|agent| row(agent)).collect();
+    let columns = [
+        Column::always("AGENT"),
+        Column::always("VERSION"),
+        Column::optional("SIGNED IN", 0),
+        Column::optional("TOOLS", 2),
+        Column::optional("RESUME", 3),
+        Column::optional("LIVE", 4),
+        Column::optional("APPROVALS", 5),
+        Column::optional("USAGE", 6),
+        Column::optional("DESCRIPTION", 1),
+    ];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    for agent in &here {
+        for remark in remarks(agent) {
+            cx.out.say(&format!("{}: {}", text::line(&agent.name), text::line(&remark)))?;
+        }
+    }
+    let asked: Vec<&str> = here.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
+    if !asked.is_empty() {
+        cx.out.say(&format!("versions not known yet: {} (adj agents NAME waits for one)", text::line(&asked.join(", "))))?;
+    }
+    if !absent.is_empty() {
+        let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
+        cx.out.say(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
+    }
+    // A configuration that cannot be used is told below.
+    for name in Config::load(&cx.home).map(|config| add::offered(&config)).unwrap_or_default() {
+        cx.out.say(&format!("found: {name} speaks ACP and is not tried; add it with adj agents add {name}"))?;
+    }
+    for warning in &list.warnings {
+        cx.out.say(&format!("warning: {}", text::line(warning)))?;
+    }
+    cx.out.next("adj agents NAME   or   adj agents test NAME")?;
+    Ok(Exit::Done)
+}
+
+fn row(agent: &AgentView) -> Vec<Cell> {
+    let version = match (&agent.version, agent.found) {
+        (_, false) if is_refused(agent) => painted("✗ not executable", Style::Bad),
+        (_, false) => painted("✗ missing", Style::Bad),
+        (Some(version), true) => plain(version),
+        (None, true) if agent.harness == "echo" => plain("built in"),
+        (None, true) if agent.version_pending => painted("asking", Style::Dim),
+        (None, true) => painted("unknown", Style::Dim),
+    };
+    let signed_in = match &agent.sign_in {
+        Some(sign_in) if sign_in.found => painted("✓", Style::Good),
+        Some(_) => painted("✗", Style::Attention),
+        None => painted("–", Style::Dim),
+    };
+    let mut cells = vec![painted(&agent.name, Style::Strong), version, signed_in];
+    let can = |is_so: Option<bool>| match is_so {
+        Some(true) => painted("✓", Style::Good),
+        Some(false) => painted("–", Style::Dim),
+        None => painted("?", Style::Dim),
+    };
+    cells.extend([
+        can(agent.can.map(|can| can.tools)),
+        can(agent.can.map(|can| can.resume)),
+        can(agent.can.map(|can| can.live)),
+        can(agent.can.map(|can| can.approvals)),
+        can(agent.can.map(|can| can.usage)),
+        plain(&agent.description),
+    ]);
+    cells
+}
+
+/// Tells whether an agent's program is there and may not be executed.
+fn is_refused(agent: &AgentView) -> bool {
+    agent.problem_code.as_deref() == Some(codes::AGENT_NOT_EXECUTABLE)
+}
+
+/// What is worth a line below the table.
+fn remarks(agent: &AgentView) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !agent.found {
+        remarks.push(agent.problem.clone().unwrap_or_else(|| "its program was not found".to_owned()));
+        return remarks;
+    }
+    if let (Some(note), version) = (&agent.version_note, &agent.version) {
+        remarks.push(version.as_ref().map_or_else(|| note.clone(), |version| format!("{version} is {note}")));
+    }
+    if agent.documented_only {
+        let known = if agent.source == crate::config::BUILT_IN {
+            "from its documentation: never started in a test"
+        } else {
+            "its protocol is known, the agent is not"
+        };
+        remarks.push(format!("{known}; adj agents test says what works"));
+    }
+    if let Some(sign_in) = agent.sign_in.as_ref().filter(|sign_in| !sign_in.found) {
+        remarks.push(format!("nobody seems to be signed in: {}", sign_in.how));
+    }
+    remarks
+}
+
+/// Shows everything about an agent.
+async fn show(name: &str, cx: &Context) -> Ended {
+    let agent = one(name, cx).await?;
+    if cx.out.json {
+        cx.out.data(&agent)?;
+        return Ok(Exit::Done);
+    }
+    let config = crate::cli::commands::config::load(&cx.home)?;
+    let preset = preset_of(&config, name);
+    let title = [agent.name.as_str(), agent.description.as_str()].iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join(" – ");
+    let mut lines: Vec<(&str, String)> = vec![("agent", title)];
+    let declared = if agent.source == crate::config::BUILT_IN { "built in".to_owned() } else { format!("declared in {}", agent.source) };
+    lines.push(("driven by", format!("{} ({declared})", agent.harness)));
+    lines.push(match (&agent.program, agent.found) {
+        (Some(program), _) => ("program", program.clone()),
+        (None, true) => ("program", "adj itself".to_owned()),
+        (None, false) => ("program", agent.problem.clone().unwrap_or_else(|| "not found".to_owned())),
+    });
+    if let Some(preset) = &preset {
+        if !agent.found {
+            lines.push(("install", preset.about.install.clone()));
+        }
+        if agent.versions_tried.is_some() || !preset.about.version_args.is_empty() {
+            lines.push(("version", version(&agent)));
+        } else {
+            lines.push(("version", "not asked, and not tried: adj agents test says what works".to_owned()));
+        }
+    }
+    if let Some(sign_in) = &agent.sign_in {
+        lines.push((
+            "signed in",
+            sign_in.by.as_ref().map_or_else(|| format!("it seems not: {}", sign_in.how), |by| format!("it seems so: {by} is there")),
+        ));
+    }
+    if let Some(can) = agent.can {
+        let all = [
+            (can.tools, "our tools"),
+            (can.resume, "goes on in its own session"),
+            (can.live, "takes messages while it works"),
+            (can.approvals, "asks for approval"),
+            (can.usage, "tells its usage"),
+        ];
+        let list = |is_so: bool| all.iter().filter(|(can, _)| *can == is_so).map(|(_, what)| *what).collect::<Vec<_>>().join(", ");
+        lines.push(("can", list(true)));
+        lines.push(("cannot", list(false)));
+    }
+    if let Some(preset) = &preset {
+        lines.extend(told_by(preset, &agent));
+    }
+    if agent.permissions_not_enforced {
+        lines.push(("permissions", format!("{}, which nothing enforces: the program does what it does", agent.permissions)));
+    }
+    if let Some((_, entry)) = config.agents.iter().find(|(agent, _)| agent.as_str() == name) {
+        // The others are said above, in more words.
+        let shown = ["args", "env", "env_pass", "permissions", "trust_repo", "timeout", "patience", "stall", "grace"];
+        lines.extend(crate::cli::commands::config::settings(entry).into_iter().filter(|(field, _)| shown.contains(field)));
+    }
+    for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        let (label, columns) = (cx.out.paint.apply(Style::Dim, &format!("{label:<11}")), cx.out.columns.unwrap_or(100).saturating_sub(12).max(40));
+        for (n, part) in text::wrap(&text::line(value), columns).iter().enumerate() {
+            cx.out.line(&if n == 0 { format!("{label} {part}") } else { format!("{:<11} {part}", "") })?;
+        }
+    }
+    cx.out.next(&format!("adj agents test {}", text::line(name)))?;
+    Ok(Exit::Done)
+}
+
+fn preset_of(config: &Config, name: &str) -> Option<Preset> {
+    let entry = config.agents.iter().find(|(agent, _)| agent.as_str() == name)?.1;
+    Preset::from_text(&entry.spec.preset)
+}
+
+fn version(agent: &AgentView) -> String {
+    let tried = agent
+        .versions_tried
+        .as_ref()
+        .map_or_else(|| "none was tried: all here is from its documentation".to_owned(), |tried| format!("tried: {tried}"));
+    match (&agent.version, &agent.version_note) {
+        (Some(version), Some(note)) => format!("{version}, {note}"),
+        (Some(version), None) => format!("{version} ({tried})"),
+        (None, Some(note)) => format!("unknown: {note} ({tried})"),
+        (None, None) => tried,
+    }
+}
+
+fn told_by(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String)> {
+    let about = &preset.about;
+    let profile = |name: &str, profile: &Profile| {
+        if let Some(why) = agent.unsupported_profiles.get(name) {
+            return format!("refused: {why}");
+        }
+        let how = profile.args.iter().chain(&profile.mode).cloned().collect::<Vec<_>>().join(" ");
+        match (profile.about.as_str(), how.as_str()) {
+            ("", "") => "nothing is added".to_owned(),
+            ("", how) => how.to_owned(),
+            (about, "") => about.to_owned(),
+            (about, how) => format!("{about} ({how})"),
+        }
+    };
+    let plain = |text: &str| text.replace('`', "");
+    let mut lines = vec![
+        ("our tools", plain(&about.tools)),
+        ("resumes", plain(&about.resumes)),
+        ("read", profile("read", &preset.permissions.read)),
+        ("edit", profile("edit", &preset.permissions.edit)),
+        ("full", profile("full", &preset.permissions.full)),
+        (
+            "directory",
+            [about.directory_files.join(", "), plain(&about.directory)]
+                .iter()
+                .filter(|text| !text.is_empty())
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(": "),
+        ),
+        ("variables", preset.env_pass.join(" ")),
+    ];
+    lines.extend(about.notes.iter().map(|note| ("note", plain(note))));
+    lines.extend(about.all_limits().map(|limit| ("limit", plain(&limit))));
+    lines
+}

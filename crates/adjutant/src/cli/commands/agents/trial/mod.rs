@@ -1,0 +1,389 @@
+//! `adj agents test`: an agent does two short tasks, as ordinary runs of the ordinary hub, and what is
+//! seen of them is judged. This does what a parent would do meanwhile; every wait is bounded.
+
+mod script;
+mod verdict;
+
+use crate::cli::args::AgentTestArgs;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Ended, Stop, fail};
+use crate::cli::prompt::ask;
+use crate::cli::style::Style;
+use crate::client::random_hex;
+use crate::config::dispatch_env;
+use crate::process::tree;
+use crate::text;
+use crate::view::{
+    AgentView, AnswerOne, AnswerRequests, Cancel, DecisionWord, Dispatch, ErrorView, GetRun, ReadEvents, ReadLogs, RequestView, Resume, RunView,
+    Wait, WaitUntil, Waited,
+};
+use adjutant_core::Permissions;
+use script::Kind;
+use serde_json::{Value, json};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+use verdict::{Cancelled, Verdict, Worked};
+
+/// How long nothing may be left after a cancelled run has ended.
+const LEFT_MAX: Duration = Duration::from_secs(10);
+const CHILD_LOOKS: u32 = 40;
+const CHILD_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Most requests of one run that are answered: an agent that asks for ever is no good one.
+const REQUESTS_MAX: u32 = 20;
+/// How much of a run's log and history is looked at.
+const LOOKED_AT_MAX: u32 = 1_000;
+
+/// Tries an agent out.
+pub async fn test(args: &AgentTestArgs, cx: &Context) -> Ended {
+    let agent = super::one(&args.name, cx).await?;
+    if !agent.found {
+        return Err(fail(
+            crate::view::codes::AGENT_NOT_FOUND,
+            agent.problem.unwrap_or_else(|| format!("the program of agent {} was not found", agent.name)),
+        ));
+    }
+    let kind = match (agent.harness.as_str(), agent.can) {
+        ("echo", _) => Kind::Echo,
+        (_, Some(can)) if can.tools => Kind::Tools,
+        _ => Kind::Blocks,
+    };
+    if kind != Kind::Echo {
+        let name = text::line(&agent.name);
+        cx.out.say(&format!("This starts two short runs of {name} and lets its model answer about ten times: it costs tokens."))?;
+        if cx.out.interactive && !args.yes && !ask("Go on? [y/N] ")?.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
+            cx.out.say("nothing was started")?;
+            return Ok(Exit::Done);
+        }
+    }
+    let profile = other_profile(&agent);
+    if let Some(profile) = profile {
+        cx.out.say(&format!("It cannot be run with {}: it is tried with {profile}.", agent.permissions))?;
+    }
+    let dir = std::env::temp_dir().join(format!("adj-test-{}", random_hex::<8>()));
+    DirBuilder::new().mode(0o700).create(&dir).map_err(|e| fail(crate::cli::exit::words::IO, format!("{}: {e}", dir.display())))?;
+    let mut trial = Trial { cx, agent: &agent, kind, dir: dir.clone(), limit: args.timeout, profile, runs: Vec::new() };
+    // Whoever ends this, or closes its terminal, ends what it has started.
+    let (mut interrupts, mut hangups) = (signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    let mut terminations = signal(SignalKind::terminate())?;
+    let tried = tokio::select! {
+        tried = trial.tried() => tried,
+        _ = interrupts.recv() => Err(Stop::Quiet(Exit::Interrupted)),
+        _ = hangups.recv() => Err(Stop::Quiet(Exit::Interrupted)),
+        _ = terminations.recv() => Err(Stop::Quiet(Exit::Interrupted)),
+    };
+    let runs = trial.runs;
+    for run in &runs {
+        end(cx, run).await?;
+    }
+    if let Err(error) = std::fs::remove_dir_all(&dir) {
+        cx.out.say(&format!("warning: {} cannot be removed: {error}", dir.display()))?;
+    }
+    let (worked, cancelled) = tried?;
+    let checks = verdict::judge(kind, agent.can, &worked, cancelled.as_ref());
+    told(cx, &agent, &checks, &[worked.run.as_str(), cancelled.as_ref().map_or("", |cancelled| &cancelled.run)])
+}
+
+/// The least profile that an agent can be held to, where that is not its own.
+fn other_profile(agent: &AgentView) -> Option<&'static str> {
+    let is_unsupported = |profile: &str| agent.unsupported_profiles.contains_key(profile);
+    let mut all = Permissions::ALL.into_iter().map(Permissions::word);
+    if is_unsupported(&agent.permissions) { all.find(|profile| !is_unsupported(profile)) } else { None }
+}
+
+/// Ends a run that is still under way.
+async fn end(cx: &Context, run: &str) -> Result<(), Stop> {
+    let call = Cancel { run: run.to_owned(), reason: Some("the test of its agent is over".to_owned()) };
+    match cx.hub.call(&call).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code == crate::view::codes::RUN_FINISHED => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn told(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs: &[&str]) -> Ended {
+    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    let exit = if failed { Exit::Failed } else { Exit::Done };
+    let runs: Vec<&str> = runs.iter().copied().filter(|run| !run.is_empty()).collect();
+    if cx.out.json {
+        cx.out.data(&json!({"agent": agent.name, "version": agent.version, "passed": !failed, "checks": checks, "runs": runs}))?;
+        return Ok(exit);
+    }
+    for check in checks {
+        let (glyph, style) = match check.verdict {
+            Verdict::Pass => ("✓", Style::Good),
+            Verdict::Fail => ("✗", Style::Bad),
+            Verdict::NotApplicable => ("–", Style::Dim),
+        };
+        let name = format!("{:<10}", check.check);
+        cx.out.line(&format!("{} {name} {}", cx.out.paint.apply(style, glyph), text::line(&check.reason)))?;
+    }
+    let version = agent.version.as_ref().map(|version| format!(" {}", text::line(version))).unwrap_or_default();
+    let what = if failed { "does not do everything that it should" } else { "works" };
+    cx.out.say(&format!("{}{version} {what}", text::line(&agent.name)))?;
+    if failed {
+        cx.out.next(&runs.iter().map(|run| format!("adj logs {run}")).collect::<Vec<_>>().join("   or   "))?;
+    }
+    Ok(exit)
+}
+
+/// One agent being tried out.
+struct Trial<'a> {
+    cx: &'a Context,
+    agent: &'a AgentView,
+    kind: Kind,
+    /// Its runs work here.
+    dir: PathBuf,
+    /// What each step may take.
+    limit: Duration,
+    /// The profile of its runs, where it cannot be held to its own.
+    profile: Option<&'static str>,
+    /// What was started.
+    runs: Vec<String>,
+}
+
+impl Trial<'_> {
+    async fn tried(&mut self) -> Result<(Worked, Option<Cancelled>), Stop> {
+        let worked = self.work().await?;
+        // One that does not even speak is not worth another run.
+        if !worked.asked && worked.progress_by.is_none() {
+            return Ok((worked, None));
+        }
+        let cancelled = self.cancelled().await?;
+        Ok((worked, Some(cancelled)))
+    }
+
+    async fn start(&mut self, prompt: String) -> Result<RunView, Stop> {
+        let run = self
+            .cx
+            .hub
+            .call(&Dispatch {
+                agent: self.agent.name.clone(),
+                prompt,
+                cwd: self.dir.display().to_string(),
+                permissions: self.profile.map(ToOwned::to_owned),
+                // Should this process die, its runs do not go on for ever.
+                timeout_s: Some(self.limit.as_secs().max(1).saturating_mul(4)),
+                env: dispatch_env(),
+                ..Dispatch::default()
+            })
+            .await?;
+        self.runs.push(run.run_id.clone());
+        self.cx.out.say(&format!("run {} started", text::line(&run.name)))?;
+        Ok(run)
+    }
+
+    /// Waits until a run asks something, stops or ends. `None`: not within the limit.
+    async fn news(&self, run: &str) -> Result<Option<Waited>, ErrorView> {
+        let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
+        let waited = self.cx.hub.call(&Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, after: None, wait_ms }).await?;
+        Ok(Some(waited).filter(|waited| waited.outcome == "event"))
+    }
+
+    async fn work(&mut self) -> Result<Worked, Stop> {
+        let (first, second) = (format!("amber-{}", random_hex::<4>()), format!("birch-{}", random_hex::<4>()));
+        let run = self.start(script::work(self.kind)).await?;
+        let mut seen = Worked { run: run.name.clone(), ..Worked::default() };
+        let id = run.run_id;
+        let mut requests = 0;
+        loop {
+            let Some(news) = self.news(&id).await? else {
+                seen.in_vain = Some(match (seen.asked, seen.stopped) {
+                    (false, _) => "ask its question",
+                    (true, false) => "stop",
+                    (true, true) => "end",
+                });
+                break;
+            };
+            if let Some(request) = news.needs.first() {
+                requests += 1;
+                if requests > REQUESTS_MAX {
+                    seen.in_vain = Some("stop asking");
+                    break;
+                }
+                if request.kind == "question" {
+                    seen.asked = true;
+                    self.cx.out.say("  it asks; it is answered")?;
+                    self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), answer: first.clone(), ..AnswerOne::default() }).await?;
+                } else {
+                    seen.approvals += 1;
+                    self.refuse(request).await?;
+                }
+                continue;
+            }
+            let Some(ended) = news.ended.into_iter().chain(news.stopped).find(|ended| ended.run_id == id) else { continue };
+            if ended.state == "finished" || seen.stopped {
+                break;
+            }
+            seen.stopped = true;
+            seen.sessions.0 = ended.session;
+            // The scripted agent repeats what it is told only in its words.
+            seen.first_word = self.kind == Kind::Echo && self.log(&id).await?.contains(&first);
+            self.cx.out.say("  it has stopped; it is resumed")?;
+            self.cx
+                .hub
+                .call(&Resume { run: id.clone(), resolution: Some(script::resolution(&second)), next_step: None, choice: None, env: dispatch_env() })
+                .await?;
+        }
+        self.look_at(&id, &mut seen, &first, &second).await?;
+        Ok(seen)
+    }
+
+    /// Looks at what became of the run that works.
+    async fn look_at(&self, id: &str, seen: &mut Worked, first: &str, second: &str) -> Result<(), Stop> {
+        let view = self.cx.hub.call(&GetRun { run: id.to_owned() }).await?;
+        let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(LOOKED_AT_MAX), wait_ms: 0 }).await?;
+        let progress = history.events.iter().find(|event| event.kind == "run.progress" && event.source.is_some());
+        seen.progress_by = progress.and_then(|event| event.source.clone());
+        let said = match self.kind {
+            Kind::Echo => self.log(id).await?,
+            Kind::Tools | Kind::Blocks => [view.summary.as_deref(), view.result.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("\n"),
+        };
+        seen.first_word |= said.contains(first);
+        seen.second_word = said.contains(second);
+        seen.sessions.1 = view.session;
+        seen.reported = view.report.is_some_and(|report| report.status == "success");
+        seen.outcome = view.outcome;
+        seen.reason = view.reason;
+        seen.usage = view.usage;
+        Ok(())
+    }
+
+    async fn log(&self, id: &str) -> Result<String, ErrorView> {
+        Ok(self.cx.hub.call(&ReadLogs { run: id.to_owned(), ..ReadLogs::default() }).await?.text)
+    }
+
+    async fn cancelled(&mut self) -> Result<Cancelled, Stop> {
+        let run = self.start(script::cancelled(self.kind)).await?;
+        let mut seen = Cancelled { run: run.name.clone(), ..Cancelled::default() };
+        let id = run.run_id;
+        loop {
+            let Some(news) = self.news(&id).await? else {
+                seen.in_vain = Some("ask whether it is to go on");
+                break;
+            };
+            let Some(request) = news.needs.first() else {
+                if news.ended.iter().chain(&news.stopped).any(|ended| ended.run_id == id) {
+                    break;
+                }
+                continue;
+            };
+            if request.kind == "question" {
+                seen.asked = true;
+                break;
+            }
+            if seen.approvals + seen.other_approvals >= REQUESTS_MAX {
+                seen.in_vain = Some("stop asking for leave");
+                break;
+            }
+            if is_the_command(request) {
+                seen.approvals += 1;
+                self.cx.out.say("  it asks for leave to run the command; it gets it")?;
+                let decision = Some(DecisionWord::Approve);
+                let hash = Some(request.content_hash.clone());
+                self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, content_hash: hash, ..AnswerOne::default() })
+                    .await?;
+            } else {
+                seen.other_approvals += 1;
+                self.refuse(request).await?;
+            }
+        }
+        seen.had_child = has_child(&self.cx.home.dir, &id, &self.dir).await;
+        self.cx.out.say("  it is cancelled")?;
+        end(self.cx, &id).await?;
+        let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
+        self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, wait_ms }).await?;
+        let view = self.cx.hub.call(&GetRun { run: id.clone() }).await?;
+        seen.outcome = view.outcome;
+        seen.reason = view.reason;
+        seen.left = left(&self.cx.home.dir, &id, &self.dir).await;
+        Ok(seen)
+    }
+
+    async fn answer(&self, answer: &AnswerOne) -> Result<(), ErrorView> {
+        self.cx.hub.call(&AnswerRequests { answers: vec![answer.clone()] }).await.map(|_| ())
+    }
+
+    async fn refuse(&self, request: &RequestView) -> Result<(), Stop> {
+        self.cx.out.say(&format!("  it asks for leave for something else: {}", text::cut(&text::line(&request.question), 80)))?;
+        let reason = Some("this test does not need it: go on with the next step".to_owned());
+        let decision = Some(DecisionWord::Deny);
+        Ok(self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, reason, ..AnswerOne::default() }).await?)
+    }
+}
+
+/// Tells whether leave is asked for exactly the command that it was told to run, and nothing beside it:
+/// some show it in a field of the tool's input, some as the action itself.
+fn is_the_command(request: &RequestView) -> bool {
+    let command = script::COMMAND;
+    if request.kind != "approval" {
+        return false;
+    }
+    let preview = request.preview.as_deref().unwrap_or_default();
+    let input: Value = serde_json::from_str(preview).unwrap_or_default();
+    let shown: Vec<&str> = ["command", "cmd"].iter().filter_map(|name| input.get(name)?.as_str()).collect();
+    match shown.as_slice() {
+        [] => request.question.strip_prefix("use ").is_some_and(|action| action.trim() == command),
+        shown => shown.iter().all(|shown| shown.trim() == command),
+    }
+}
+
+/// Tells whether what the command has put into the background is there. Nothing says when it begins, so it
+/// is looked for a few times.
+async fn has_child(home: &Path, run_id: &str, dir: &Path) -> bool {
+    for _ in 0..CHILD_LOOKS {
+        if tree::of_run(home, run_id, dir).iter().any(|(_, command)| is_the_child(command)) {
+            return true;
+        }
+        tokio::time::sleep(CHILD_LOOK_EVERY).await;
+    }
+    false
+}
+
+fn is_the_child(command: &str) -> bool {
+    command == script::LEFT_BEHIND || command.contains("__echo --child setsid")
+}
+
+/// What is still there of a run when it has had its time to go.
+async fn left(home: &Path, run_id: &str, dir: &Path) -> Vec<String> {
+    let over = Instant::now() + LEFT_MAX;
+    loop {
+        let found = tree::of_run(home, run_id, dir);
+        let Some((pid, _)) = found.first() else { return Vec::new() };
+        let gone = crate::process::watch::gone(*pid);
+        if tokio::time::timeout_at(over, gone).await.is_err() {
+            return found.into_iter().map(|(pid, command)| format!("{} ({})", text::cut(&text::line(&command), 60), pid.as_raw_nonzero())).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_command_itself_gets_leave() {
+        let asks = |kind: &str, question: &str, preview: Value| {
+            is_the_command(&RequestView {
+                kind: kind.to_owned(),
+                question: question.to_owned(),
+                preview: Some(preview.to_string()),
+                ..RequestView::default()
+            })
+        };
+        let command = script::COMMAND;
+        let action = format!("use {command}");
+        assert!(asks("approval", "use Bash", json!({"command": command, "description": "as told"})));
+        assert!(asks("approval", "use shell", json!({"cmd": format!("{command}\n")})));
+        assert!(asks("approval", &action, json!([{"type": "content"}])));
+        assert!(!asks("approval", "use Bash", json!({"command": format!("curl x | sh; {command}")})));
+        assert!(!asks("approval", &action, json!({"command": "rm -rf /"})));
+        assert!(!asks("approval", &format!("{action}; rm -rf /"), json!([])));
+        assert!(!asks("approval", "use write", json!({"path": command})));
+        assert!(!asks("delegation", &action, Value::Null));
+    }
+}

@@ -1,0 +1,53 @@
+//! `adj cancel`.
+
+use crate::cli::args::CancelArgs;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Ended, Stop};
+use crate::cli::style::Style;
+use crate::text;
+use crate::view::{Cancel, ErrorView, RunView};
+
+/// Columns of a run's name, id or prefix as it was given, where it is repeated.
+const NAME_COLUMNS_MAX: usize = 80;
+
+/// Ends runs. Each is tried, in the order given; the first refusal is the command's failure.
+pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
+    let mut ended: Vec<RunView> = Vec::new();
+    let mut refused: Vec<(String, ErrorView)> = Vec::new();
+    for run in &args.runs {
+        match cx.hub.call(&Cancel { run: run.clone(), reason: args.reason.clone() }).await {
+            Ok(run) => {
+                if !cx.out.json {
+                    let word = if run.state == "finished" { "cancelled" } else { "cancelling" };
+                    cx.out.line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+                }
+                ended.push(run);
+            }
+            Err(error) => {
+                let run = text::cut(run, NAME_COLUMNS_MAX);
+                let error = named(&run, error);
+                if !cx.out.json {
+                    cx.out.error(&error)?;
+                }
+                refused.push((run, error));
+            }
+        }
+    }
+    if cx.out.json && (refused.is_empty() || !ended.is_empty()) {
+        cx.out.list(&ended, 0, &[])?;
+    }
+    let Some((_, first)) = refused.first() else { return Ok(Exit::Done) };
+    let exit = Exit::of(&first.code);
+    match (cx.out.json, args.runs.len()) {
+        (true, 1) => cx.out.error(first)?,
+        (true, _) => cx.out.errors(&refused)?,
+        (false, _) => {}
+    }
+    Err(Stop::Quiet(exit))
+}
+
+/// Puts the run before what is said about it, where that does not name it.
+fn named(run: &str, error: ErrorView) -> ErrorView {
+    if run.is_empty() || error.message.contains(run) { error } else { ErrorView { message: format!("{run}: {}", error.message), ..error } }
+}

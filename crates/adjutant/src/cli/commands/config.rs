@@ -1,0 +1,223 @@
+//! `adj config`.
+
+use crate::cli::args::ConfigWhat;
+use crate::cli::context::home;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Ended, Out, Stop, fail_hint};
+use crate::config::{AgentEntry, Config, Home, Template, Webhook, Window, duration_text};
+use crate::preset::Preset;
+use crate::text;
+use crate::view::codes;
+use adjutant_core::chat::Budget;
+use adjutant_core::rate_limit::Patience;
+use adjutant_core::tree::TreeLimits;
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
+use serde_json::{Map, Value, json};
+
+/// Shows where the configuration is, or what it says.
+pub fn config(what: ConfigWhat, out: &Out) -> Ended {
+    let home = home()?;
+    match what {
+        ConfigWhat::Path => paths(&home, out),
+        ConfigWhat::Show => show(&home, out),
+    }
+}
+
+fn paths(home: &Home, out: &Out) -> Ended {
+    let file = Config::path(home);
+    if out.json {
+        out.data(&json!({"config": file, "exists": file.exists(), "home": home.dir, "logs": home.logs_dir(), "hub_log": home.hub_log(), "socket": home.socket()}))?;
+        return Ok(Exit::Done);
+    }
+    let there = if file.exists() { "" } else { "   (not there: built-in values)" };
+    out.line(&format!("config  {}{there}", text::line(&file.display().to_string())))?;
+    out.line(&format!("home    {}", text::line(&home.dir.display().to_string())))?;
+    out.line(&format!("logs    {}", text::line(&home.logs_dir().display().to_string())))?;
+    Ok(Exit::Done)
+}
+
+fn show(home: &Home, out: &Out) -> Ended {
+    let config = load(home)?;
+    let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), duration_text);
+    let agents: Vec<Value> = config.agents.iter().map(|(name, entry)| agent(name, entry)).collect();
+    let webhooks: Vec<Value> = config.webhooks.iter().map(webhook).collect();
+    if out.json {
+        out.data(&json!({
+            "path": config.path,
+            "exists": config.exists,
+            "live_runs_max": config.live_runs_max,
+            "idle_exit_ms": config.idle_exit_ms,
+            "expiry_ms": config.expiry_ms,
+            "stopped_retention_ms": config.stopped_retention_ms,
+            "finished_retention_ms": config.finished_retention_ms,
+            "log_bytes_max": config.log_bytes_max,
+            "containment": config.containment.word(),
+            "refuse_shared_directory": config.refuse_shared_directory,
+            "default_agent": config.default_agent,
+            "delegation": delegation(&config),
+            "rate_limits": rate_limits(&config),
+            "chats": chats(&config),
+            "chat_templates": config.chats.templates().map(|(name, template)| (name.to_owned(), self::template(template))).collect::<Map<_, _>>(),
+            "agents": agents,
+            "webhooks": webhooks,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    out.line(&format!("# {}{}", text::line(&config.path.display().to_string()), if config.exists { "" } else { " (not there: built-in values)" }))?;
+    out.line(&format!("live_runs_max = {}", config.live_runs_max))?;
+    out.line(&format!("idle_exit = \"{}\"", length(config.idle_exit_ms)))?;
+    out.line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;
+    out.line(&format!("stopped_retention = \"{}\"", length(Some(config.stopped_retention_ms))))?;
+    out.line(&format!("finished_retention = \"{}\"", length(config.finished_retention_ms)))?;
+    out.line(&format!("log_bytes_max = {}", config.log_bytes_max))?;
+    out.line(&format!("containment = \"{}\"", config.containment.word()))?;
+    out.line(&format!("refuse_shared_directory = {}", config.refuse_shared_directory))?;
+    if let Some(agent) = &config.default_agent {
+        out.line(&format!("default_agent = \"{}\"", text::line(agent)))?;
+    }
+    section("delegation", delegation(&config), out)?;
+    section("rate_limits", rate_limits(&config), out)?;
+    section("chats", chats(&config), out)?;
+    for (name, template) in config.chats.templates() {
+        section(&format!("chats.templates.{name}"), self::template(template), out)?;
+    }
+    for (name, entry) in &config.agents {
+        out.line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
+        for (field, value) in settings(entry) {
+            out.line(&if value.is_empty() { format!("# {field} is not set: no limit") } else { format!("{field} = {}", text::line(&value)) })?;
+        }
+    }
+    for hook in &config.webhooks {
+        out.line("\n[[webhooks]]")?;
+        for (field, value) in webhook(hook).as_object().into_iter().flatten() {
+            out.line(&format!("{field} = {}", text::line(&value.to_string())))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns an agent's settings as the file would have them, with the defaults filled in. The values of
+/// variables may be secrets, and are left out. An empty value: not set.
+pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
+    let spec = &entry.spec;
+    let quoted = |text: &str| Value::from(text).to_string();
+    let mut fields = vec![("harness", quoted(&harness(spec)))];
+    if !spec.command.is_empty() {
+        fields.push(("command", json!(spec.command).to_string()));
+    }
+    fields.push(("args", json!(spec.args).to_string()));
+    if spec.preset.is_empty() {
+        fields.push(("prompt", quoted(prompt(spec.prompt))));
+    }
+    let names: Vec<String> = spec.env.keys().map(|name| format!("{} = \"…\"", quoted(name))).collect();
+    fields.push(("env", if names.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", names.join(", ")) }));
+    if !spec.env_pass.is_empty() {
+        fields.push(("env_pass", json!(spec.env_pass).to_string()));
+    }
+    fields.push(("description", quoted(&spec.description)));
+    fields.push(("permissions", quoted(spec.permissions.word())));
+    fields.push(("trust_repo", spec.trust_repo.to_string()));
+    fields.push(("timeout", spec.timeout_ms.map_or_else(String::new, |ms| quoted(&duration_text(ms)))));
+    fields.push(("patience", quoted(&duration_text(spec.patience_ms))));
+    fields.push(("stall", quoted(&spec.stall_ms.map_or_else(|| "never".to_owned(), duration_text))));
+    fields.push(("grace", quoted(&duration_text(spec.grace_ms))));
+    fields
+}
+
+fn agent(name: &AgentName, entry: &AgentEntry) -> Value {
+    let spec = &entry.spec;
+    json!({
+        "name": name.as_str(),
+        "harness": harness(spec),
+        "command": spec.command,
+        "args": spec.args,
+        "prompt": prompt(spec.prompt),
+        "env_names": spec.env.keys().collect::<Vec<_>>(),
+        "description": spec.description,
+        "permissions": spec.permissions.word(),
+        "trust_repo": spec.trust_repo,
+        "timeout_ms": spec.timeout_ms,
+        "patience_ms": spec.patience_ms,
+        "stall_ms": spec.stall_ms,
+        "grace_ms": spec.grace_ms,
+        "source": entry.source,
+    })
+}
+
+fn prompt(via: PromptVia) -> &'static str {
+    match via {
+        PromptVia::Stdin => "stdin",
+        PromptVia::Arg => "arg",
+        PromptVia::Stream => "stream",
+    }
+}
+
+/// A webhook without its path, which may hold a secret.
+fn webhook(hook: &Webhook) -> Value {
+    let Webhook { url, secret_file, events, allow_private } = hook;
+    let authority = url.authority().map(ToString::to_string).unwrap_or_default();
+    let path = if url.path() == "/" && url.query().is_none() { "/" } else { "/…" };
+    let place = format!("{}://{authority}{path}", url.scheme_str().unwrap_or("https"));
+    json!({"url": place, "secret_file": secret_file, "events": events, "allow_private": allow_private})
+}
+
+/// Prints a table of the configuration as its file has it.
+fn section(name: &str, fields: Value, out: &Out) -> Result<(), Stop> {
+    out.line(&format!("\n[{}]", text::line(name)))?;
+    for (field, value) in fields.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        let value = match value.as_object() {
+            // A table within a line.
+            Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
+            None => value.to_string(),
+        };
+        out.line(&format!("{field} = {}", text::line(&value)))?;
+    }
+    Ok(())
+}
+
+fn delegation(config: &Config) -> Value {
+    let TreeLimits { depth_max, children_max, live_max, total_max } = config.tree;
+    json!({"depth_max": depth_max, "children_max": children_max, "live_max": live_max, "total_max": total_max})
+}
+
+fn rate_limits(config: &Config) -> Value {
+    let Patience { times_max, pause_ms, pause_ms_max } = config.patience;
+    json!({"times_max": times_max, "pause": duration_text(pause_ms), "pause_max": duration_text(pause_ms_max)})
+}
+
+fn chats(config: &Config) -> Value {
+    let chats = &config.chats;
+    json!({
+        "window": match chats.window {
+            Budget::Chars(chars) => json!({"chars": chars}),
+            Budget::Tokens(tokens) => json!({"tokens": tokens}),
+        },
+        "summarise_left_out": chats.summarise_left_out,
+        "turns_max": chats.turns_max,
+        "default_responder": chats.default_responder.as_ref().map(AgentName::as_str),
+        "summariser": chats.summariser.as_ref().map(AgentName::as_str),
+        "summarise_on_archive": chats.summarise_on_archive,
+    })
+}
+
+fn template(template: &Template) -> Value {
+    let Template { participants, instructions, private, window, turns_max } = template;
+    let window = window.map(|window| match window {
+        Window::Chars(chars) => json!({"chars": chars}),
+        Window::Tokens(tokens) => json!({"tokens": tokens}),
+    });
+    json!({"participants": participants, "instructions": instructions, "private": private, "window": window, "turns_max": turns_max})
+}
+
+fn harness(spec: &AgentSpec) -> String {
+    match spec.harness {
+        HarnessKind::Echo => "echo".to_owned(),
+        HarnessKind::Plain => "plain".to_owned(),
+        HarnessKind::Vendor => Preset::from_text(&spec.preset).map_or_else(String::new, |preset| preset.name),
+    }
+}
+
+/// Reads the configuration.
+pub fn load(home: &Home) -> Result<Config, Stop> {
+    Config::load(home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "correct that line, or move the file away"))
+}

@@ -1,0 +1,111 @@
+//! `adj demo`: the main job on a throw-away home, with scripted agents that go the whole real way.
+//!
+//! The outer process makes the home, runs itself inside it, and removes everything at the end,
+//! whatever became of the inner one. The inner process is a client like any other.
+
+mod cast;
+mod stage;
+mod talk;
+
+use crate::cli::args::DemoArgs;
+use crate::cli::commands::stop::stop_hub;
+use crate::cli::context::Context;
+use crate::cli::exit::{Exit, words};
+use crate::cli::out::{Ended, Out, Stop, fail};
+use crate::client::{Client, random_hex};
+use crate::config::Home;
+use crate::process::foreground;
+use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long runs get to end when the demo is broken off, in milliseconds.
+const CLEAN_UP_WAIT_MS: u64 = 12_000;
+/// How often the removal of the home is tried while the last processes let go of it.
+const REMOVALS_MAX: u32 = 20;
+
+/// Runs the demo.
+pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
+    if args.within {
+        return stage::play(&Context::new(out)?).await;
+    }
+    let home = throw_away_home()?;
+    let config = home.dir.join("config.toml");
+    std::fs::write(&config, talk::CONFIG).map_err(|e| fail(words::IO, format!("{}: {e}", config.display())))?;
+    let env: Vec<(OsString, OsString)> =
+        vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), config.into()), ("ADJ_EPHEMERAL".into(), "0".into())];
+    let mut args = vec![OsStr::new("demo"), OsStr::new("--within")];
+    if out.json {
+        args.push(OsStr::new("--json"));
+    }
+    if !out.interactive {
+        args.push(OsStr::new("--no-input"));
+    }
+    // Ctrl-C reaches the inner process too; this one stays to clean up, and does so when the terminal is
+    // closed or somebody ends it.
+    let taken = |kind| signal(kind).map_err(|e| fail(words::IO, format!("cannot take signals: {e}")));
+    let (mut interrupts, mut hangups) = (taken(SignalKind::interrupt())?, taken(SignalKind::hangup())?);
+    let mut terminations = taken(SignalKind::terminate())?;
+    let mut inner = Box::pin(foreground::own_attached(&args, &env));
+    let ended = loop {
+        tokio::select! {
+            ended = &mut inner => break Some(ended),
+            _ = interrupts.recv() => {}
+            _ = hangups.recv() => break None,
+            _ = terminations.recv() => break None,
+        }
+    };
+    // It is killed, should it still be at work: it would start another hub.
+    drop(inner);
+    let cleaned = clean_up(&home).await;
+    let Some(ended) = ended else { return cleaned.and(Err(Stop::Quiet(Exit::Interrupted))) };
+    let ended = ended.map_err(|e| fail(words::IO, format!("cannot run the demo: {e}")))?;
+    cleaned?;
+    match ended.code() {
+        Some(0) => {
+            out.say(&format!("Removed {}. Nothing of yours was touched.", home.dir.display()))?;
+            Ok(Exit::Done)
+        }
+        Some(130) => Err(Stop::Quiet(Exit::Interrupted)),
+        _ => Err(Stop::Quiet(Exit::Failed)),
+    }
+}
+
+fn throw_away_home() -> Result<Home, Stop> {
+    let place = crate::config::memory_wanted().map_err(|e| fail(words::IO, e.to_string()))?;
+    let dir: PathBuf = place.unwrap_or_else(std::env::temp_dir).join(format!("adj-demo-{}", random_hex::<4>()));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+    made.map_err(|e| fail(words::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
+    Home::at(&dir).map_err(|e| fail(words::IO, e.to_string()))
+}
+
+/// Ends whatever is left, stops the hub, removes the home.
+async fn clean_up(home: &Home) -> Result<(), Stop> {
+    let hub = Client::running_hub(home);
+    if let Ok(left) = hub.call(&ListRuns::default()).await {
+        for run in &left.runs {
+            if let Err(error) = hub.call(&Cancel { run: run.run_id.clone(), reason: Some("the demo is over".to_owned()) }).await {
+                tracing::debug!(%error, run = run.name, "not cancelled");
+            }
+        }
+        if !left.runs.is_empty() {
+            let runs = left.runs.iter().map(|run| run.run_id.clone()).collect();
+            hub.call(&Wait { runs, until: WaitUntil::All, after: None, wait_ms: CLEAN_UP_WAIT_MS }).await?;
+        }
+    }
+    stop_hub(home).await?;
+    let mut tries = 0;
+    loop {
+        match std::fs::remove_dir_all(&home.dir) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if tries == REMOVALS_MAX => return Err(fail(words::IO, format!("cannot remove {}: {e}", home.dir.display()))),
+            // A guard that is just ending may still have written a last file.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+        tries += 1;
+    }
+}

@@ -1,0 +1,391 @@
+//! The demo's inner process: starts the runs, tells what happens to them as the hub tells it, and
+//! does in time what a person would do meanwhile.
+//!
+//! One event is selected, then applied to completion. What is planned waits in a list with its
+//! time.
+
+use super::cast::{self, PARTS, Part};
+use super::talk::{self, Talk};
+use crate::cli::args::PsArgs;
+use crate::cli::commands::ps;
+use crate::cli::context::Context;
+use crate::cli::details;
+use crate::cli::exit::{Exit, words};
+use crate::cli::out::{Ended, Stop, fail};
+use crate::cli::prompt::Typed;
+use crate::cli::style::Style;
+use crate::process::foreground;
+use crate::text;
+use crate::view::{ChatPage, Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+/// The whole demo takes no longer than this.
+const DEMO_LIMIT: Duration = Duration::from_secs(28);
+/// How long the person has to answer before the second process does.
+const PERSON_LIMIT: Duration = Duration::from_secs(11);
+/// At full speed the demo takes about 5 seconds.
+const PACE_FOR_PEOPLE: u32 = 2;
+const STEP_LIMIT: Duration = Duration::from_secs(10);
+const POLL_WAIT_MS: u64 = 30_000;
+
+/// Something that the demo will do.
+#[derive(Debug, Clone)]
+enum Step {
+    KillHub,
+    AskPerson,
+    /// A second process answers for the person.
+    Answer,
+    /// A second process chooses an option by its number.
+    Choose,
+    Retry,
+    Cancel,
+    GiveUp,
+}
+
+enum Happened {
+    Events(Result<EventPage, ErrorView>),
+    Said(Result<Box<ChatPage>, ErrorView>),
+    Line(String),
+    Due(Step),
+    Interrupted,
+}
+
+struct Stage<'a> {
+    cx: &'a Context,
+    began: Instant,
+    /// How many times slower than at full speed everything goes, so that a person can read along.
+    pace: u32,
+    plan: Vec<(Instant, Step)>,
+    events: Pin<Box<dyn Future<Output = Result<EventPage, ErrorView>>>>,
+    talk: Talk,
+    typed: Typed,
+    /// Lines that wait until the person has answered.
+    held: Option<Vec<String>>,
+    asked: Option<RequestView>,
+    choice: Option<RequestView>,
+    finished: usize,
+    hubs_killed: u32,
+    answers: u32,
+}
+
+/// Plays the demo in the home that the environment names.
+pub async fn play(cx: &Context) -> Ended {
+    let mut interrupts =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(|e| fail(words::IO, format!("cannot take Ctrl-C: {e}")))?;
+    let mut stage = Stage {
+        cx,
+        began: Instant::now(),
+        pace: if cx.out.terminal { PACE_FOR_PEOPLE } else { 1 },
+        plan: Vec::new(),
+        events: Box::pin(std::future::pending()),
+        talk: Talk::new(),
+        typed: Typed::default(),
+        held: None,
+        asked: None,
+        choice: None,
+        finished: 0,
+        hubs_killed: 0,
+        answers: 0,
+    };
+    stage.open().await?;
+    while stage.finished < PARTS.len() + 1 || !stage.talk.is_over() {
+        match stage.next(&mut interrupts).await {
+            Happened::Events(page) => {
+                let page = page?;
+                for event in &page.events {
+                    stage.take(event).await?;
+                }
+                stage.poll(page.cursor);
+            }
+            Happened::Said(page) => {
+                for entry in page?.messages {
+                    stage.tell(&format!("chat {}", talk::CHAT), talk::style(&entry), &talk::line(&entry))?;
+                    stage.talk.said.push(entry);
+                }
+                stage.talk.poll(cx);
+            }
+            Happened::Line(line) => stage.person_typed(line).await?,
+            Happened::Due(step) => stage.perform(step).await?,
+            Happened::Interrupted => {
+                cx.out.say("\ninterrupted; cleaning up")?;
+                return Err(Stop::Quiet(Exit::Interrupted));
+            }
+        }
+    }
+    stage.close().await
+}
+
+impl Stage<'_> {
+    async fn open(&mut self) -> Result<(), Stop> {
+        let hub = self.cx.hub.call(&GetHub {}).await?;
+        self.tell("hub", Style::Dim, &format!("started (pid {}) in {}", hub.pid, hub.home))?;
+        self.later(DEMO_LIMIT, Step::GiveUp);
+        self.second_process(&talk::START).await?;
+        for part in &PARTS {
+            let cwd = self.cx.home.dir.display().to_string();
+            let dispatch = Dispatch {
+                criteria: None,
+                accept: Vec::new(),
+                permissions: None,
+                trust_repo: false,
+                agent: "echo".to_owned(),
+                prompt: part.prompt(self.pace),
+                cwd,
+                name: Some(part.name.to_owned()),
+                timeout_s: None,
+                env: crate::config::dispatch_env(),
+            };
+            self.cx.hub.call(&dispatch).await?;
+        }
+        self.poll(0);
+        self.talk.poll(self.cx);
+        self.second_process(&talk::OPENING).await
+    }
+
+    fn poll(&mut self, after: i64) {
+        let hub = self.cx.hub.clone();
+        self.events = Box::pin(async move { hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: POLL_WAIT_MS }).await });
+    }
+
+    fn later(&mut self, after: Duration, step: Step) {
+        self.plan.push((Instant::now() + after, step));
+        self.plan.sort_by_key(|(at, _)| *at);
+    }
+
+    async fn next(&mut self, interrupts: &mut tokio::signal::unix::Signal) -> Happened {
+        let due = self.plan.first().map_or(DEMO_LIMIT, |(at, _)| at.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            biased;
+            _ = interrupts.recv() => Happened::Interrupted,
+            line = self.typed.line() => Happened::Line(line),
+            () = tokio::time::sleep(due) => Happened::Due(self.plan.remove(0).1),
+            page = &mut self.talk.page => Happened::Said(page),
+            page = &mut self.events => Happened::Events(page),
+        }
+    }
+
+    /// Tells one event, and plans what a person would do about it.
+    async fn take(&mut self, event: &EventView) -> Result<(), Stop> {
+        let name = event.run_name.as_str();
+        if self.talk.takes(event, self.cx).await? {
+            return Ok(());
+        }
+        match event.kind.as_str() {
+            "run.started" => {
+                let task = PARTS.iter().find(|part| part.name == name).map_or("second try", |part| part.task);
+                self.tell(name, Style::Good, &format!("● {task}"))?;
+                if name == cast::HANGS {
+                    self.later(self.pace * Duration::from_millis(4_500), Step::Cancel);
+                }
+            }
+            "run.progress" => self.tell(name, Style::Plain, &event.text)?,
+            "request.asked" => self.was_asked(name, event.request_id.as_deref()).await?,
+            "request.answered" => {
+                self.answers += 1;
+                self.tell(name, Style::Good, &format!("✓ {}", event.text))?;
+                if name == cast::ASKS {
+                    self.end_prompt()?;
+                }
+            }
+            "run.finished" => {
+                self.finished += 1;
+                let style = if event.text.contains("succeeded") { Style::Good } else { Style::Attention };
+                self.tell(name, style, &format!("■ {}", event.text))?;
+                if name == cast::FAILS {
+                    self.later(self.pace * Duration::from_millis(700), Step::Retry);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn was_asked(&mut self, name: &str, id: Option<&str>) -> Result<(), Stop> {
+        let open = self.cx.hub.call(&ListRequests::default()).await?.requests;
+        let Some(request) = open.into_iter().find(|request| Some(request.message_id.as_str()) == id) else { return Ok(()) };
+        let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
+        self.tell(name, Style::Attention, &format!("? {} {}  {}", request.number, request.question, options.join("  ")))?;
+        if name == cast::CHOOSES {
+            self.choice = Some(request);
+            self.later(self.pace * Duration::from_millis(900), Step::Choose);
+        } else {
+            self.asked = Some(request);
+            self.later(self.pace * Duration::from_millis(1_500), Step::KillHub);
+        }
+        Ok(())
+    }
+
+    async fn perform(&mut self, step: Step) -> Result<(), Stop> {
+        match step {
+            Step::KillHub => self.kill_the_hub().await,
+            Step::AskPerson => self.ask_the_person(),
+            Step::Answer => {
+                let Some(request) = self.asked.take() else { return Ok(()) };
+                self.end_prompt()?;
+                self.second_process(&["reply", &request.number, cast::ANSWER]).await
+            }
+            Step::Choose => {
+                let Some(request) = self.choice.take() else { return Ok(()) };
+                self.second_process(&["reply", &request.number, "2"]).await
+            }
+            Step::Retry => self.second_process(&["retry", cast::FAILS, cast::RETRY_PROMPT]).await,
+            Step::Cancel => self.second_process(&["cancel", cast::HANGS]).await,
+            Step::GiveUp => Err(fail(words::TIMED_OUT, format!("the demo did not end within {} s", DEMO_LIMIT.as_secs()))),
+        }
+    }
+
+    /// Kills our own hub while a question is open, and shows that nothing is lost.
+    async fn kill_the_hub(&mut self) -> Result<(), Stop> {
+        let Some(number) = self.asked.as_ref().map(|request| request.number.clone()) else { return Ok(()) };
+        let before = self.cx.hub.call(&GetHub {}).await?;
+        let pid = i32::try_from(before.pid).ok().and_then(Pid::from_raw).ok_or_else(|| fail(words::IO, "the hub has no pid"))?;
+        kill_process(pid, Signal::KILL).map_err(|e| fail(words::IO, format!("cannot kill the demo's hub: {e}")))?;
+        let killed = Instant::now();
+        self.hubs_killed += 1;
+        self.tell("hub", Style::Bad, &format!("✗ killed (SIGKILL, pid {}) while {number} is open", before.pid))?;
+        let after = self.cx.hub.call(&GetHub {}).await?;
+        let open = self.cx.hub.call(&ListRequests::default()).await?.requests;
+        if after.pid == before.pid || !open.iter().any(|request| request.number == number) {
+            return Err(fail(words::RUN_FAILED, format!("{number} was lost with the hub")));
+        }
+        let took = killed.elapsed().as_millis();
+        self.tell("hub", Style::Good, &format!("✓ a new one took over in {took} ms; {number} is still open"))?;
+        let next = if self.cx.out.interactive { Step::AskPerson } else { Step::Answer };
+        self.later(Duration::from_millis(900), next);
+        Ok(())
+    }
+
+    fn ask_the_person(&mut self) -> Result<(), Stop> {
+        let Some(request) = &self.asked else { return Ok(()) };
+        let out = &self.cx.out;
+        out.text(&format!("\n{}", details::question(request, self.cx)?))?;
+        self.typed.begin();
+        out.text(&format!("{} ", out.paint.apply(Style::Strong, &format!("Your answer ({} s):", PERSON_LIMIT.as_secs()))))?;
+        self.held = Some(Vec::new());
+        self.later(PERSON_LIMIT, Step::Answer);
+        Ok(())
+    }
+
+    async fn person_typed(&mut self, line: String) -> Result<(), Stop> {
+        if line.trim().is_empty() || self.held.is_none() {
+            return Ok(());
+        }
+        let Some(request) = self.asked.take() else { return Ok(()) };
+        self.held_out(false)?;
+        let answer = crate::view::AnswerOne { message_id: Some(request.message_id), answer: line, ..crate::view::AnswerOne::default() };
+        self.cx.hub.call(&crate::view::AnswerRequests { answers: vec![answer] }).await?;
+        Ok(())
+    }
+
+    /// Takes the prompt back, because somebody else has answered.
+    fn end_prompt(&mut self) -> Result<(), Stop> {
+        self.held_out(true)
+    }
+
+    fn held_out(&mut self, fresh_line: bool) -> Result<(), Stop> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        if fresh_line {
+            self.cx.out.line("")?;
+        }
+        self.cx.out.line("")?;
+        for line in held {
+            self.cx.out.line(&line)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `adj` as a second process and shows it as it would be typed.
+    async fn second_process(&mut self, args: &[&str]) -> Result<(), Stop> {
+        let typed: Vec<String> =
+            args.iter()
+                .map(|arg| {
+                    if arg.contains([' ', '\n']) {
+                        format!("\"{}\"", text::cut(arg.lines().next().unwrap_or_default(), 40))
+                    } else {
+                        (*arg).to_owned()
+                    }
+                })
+                .collect();
+        self.tell("", Style::Strong, &format!("$ adj {}", typed.join(" ")))?;
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        let output = foreground::own_output(&args, &[], STEP_LIMIT).await.map_err(|e| fail(words::IO, format!("cannot run adj: {e}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        // A person who was quicker is no failure of the demo.
+        if said.contains(crate::view::codes::ALREADY_ANSWERED) {
+            return Ok(());
+        }
+        Err(fail(words::RUN_FAILED, format!("adj {} failed: {}", typed.join(" "), text::line(said.trim()))))
+    }
+
+    async fn close(&mut self) -> Ended {
+        self.held_out(true)?;
+        let runs = self.cx.hub.call(&ListRuns { all: true, limit: None }).await?.runs;
+        let wrong = wrong_outcomes(&runs);
+        self.talk.check()?;
+        if self.cx.out.json {
+            self.cx.out.data(&serde_json::json!({
+                "runs": runs,
+                "hubs_killed": self.hubs_killed,
+                "answers": self.answers,
+                "chat": self.talk.said,
+                "elapsed_ms": u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            }))?;
+        } else {
+            self.cx.out.line("\n$ adj ps -a")?;
+            ps::ps(&PsArgs { all: true, quiet: false, limit: None }, self.cx).await?;
+            let seconds = self.began.elapsed().as_secs_f32();
+            self.cx.out.line(&format!(
+                "\n{} runs and a chat of three in {seconds:.0} s, {} questions answered, {} hub killed, nothing lost.",
+                runs.len(),
+                self.answers,
+                self.hubs_killed
+            ))?;
+            self.cx.out.line("Connect your agent:  claude mcp add adjutant -s user -- adj mcp")?;
+        }
+        match wrong.first() {
+            None => Ok(Exit::Done),
+            Some(wrong) => Err(fail(words::RUN_FAILED, wrong.clone())),
+        }
+    }
+
+    fn tell(&mut self, who: &str, style: Style, what: &str) -> Result<(), Stop> {
+        if self.cx.out.json {
+            return Ok(());
+        }
+        let paint = self.cx.out.paint;
+        let time = paint.apply(Style::Dim, &format!("{:>5.1}s", self.began.elapsed().as_secs_f32()));
+        let columns = self.cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(22));
+        let line = format!(
+            "{time}  {}  {}",
+            paint.apply(Style::Strong, &format!("{:<12}", text::line(who))),
+            paint.apply(style, &text::cut(&text::line(what), columns))
+        );
+        match &mut self.held {
+            Some(held) => held.push(line),
+            None => self.cx.out.line(&line)?,
+        }
+        Ok(())
+    }
+}
+
+/// Says which runs did not end as they must.
+fn wrong_outcomes(runs: &[RunView]) -> Vec<String> {
+    let mut expected: BTreeMap<&str, &str> = PARTS.iter().map(|part: &Part| (part.name, part.outcome)).collect();
+    let mut wrong = Vec::new();
+    for run in runs {
+        let is_extra = run.retry_of.is_some() || run.agent == talk::ANSWERS;
+        let wanted = if is_extra { cast::EXTRA_OUTCOME } else { expected.remove(run.name.as_str()).unwrap_or("nothing") };
+        if run.outcome.as_deref() != Some(wanted) {
+            wrong.push(format!("{} ended as {}, not {wanted}", text::line(&run.name), text::line(run.outcome.as_deref().unwrap_or(&run.state))));
+        }
+    }
+    wrong.extend(expected.keys().map(|name| format!("{name} is missing")));
+    wrong
+}

@@ -1,0 +1,65 @@
+//! `adj events`: the event history.
+
+use crate::cli::args::EventsArgs;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::out::{Ended, Stop};
+use crate::cli::style::Style;
+use crate::text;
+use crate::view::{EventView, ReadEvents, Wait};
+
+/// How long one look for more events waits at the hub.
+const EVENTS_WAIT_MS: u64 = 30_000;
+
+/// Prints the event history.
+pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
+    let end = cx.hub.call(&Wait::default()).await?.cursor;
+    let mut after = if args.run.is_some() { 0 } else { end.saturating_sub(i64::from(args.last)).max(0) };
+    let mut shown: Vec<EventView> = Vec::new();
+    loop {
+        let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: 0 }).await?;
+        let done = page.events.is_empty() || page.cursor <= after;
+        after = page.cursor.max(after);
+        shown.extend(page.events);
+        let surplus = shown.len().saturating_sub(args.last as usize);
+        shown.drain(..surplus);
+        if done {
+            break;
+        }
+    }
+    if cx.out.json && !args.follow {
+        cx.out.list(&shown, 0, &[])?;
+        return Ok(Exit::Done);
+    }
+    print_events(&shown, cx)?;
+    if !args.follow {
+        return Ok(Exit::Done);
+    }
+    loop {
+        let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: EVENTS_WAIT_MS }).await?;
+        after = page.cursor.max(after);
+        print_events(&page.events, cx)?;
+    }
+}
+
+fn print_events(events: &[EventView], cx: &Context) -> Result<(), Stop> {
+    for event in events {
+        if cx.out.json {
+            cx.out.data(event)?;
+            continue;
+        }
+        let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
+        let (at, name, kind) = (text::line(at), text::line(&event.run_name), text::line(&event.kind));
+        let before = text::width(&at) + text::width(&name) + kind.len().max(17) + 3;
+        let signal = match (&event.signal, &event.source) {
+            (Some(signal), Some(source)) => format!(", {signal} by {source}"),
+            (None, Some(source)) => format!(", by {source}"),
+            _ => String::new(),
+        };
+        let what = text::line(&format!("{} ({}{signal})", event.text, event.by));
+        let what = cx.out.columns.map_or(what.clone(), |columns| text::cut(&what, columns.saturating_sub(before)));
+        let line = format!("{} {} {kind:<17} {what}", cx.out.paint.apply(Style::Dim, &at), cx.out.paint.apply(Style::Strong, &name));
+        cx.out.line(&line)?;
+    }
+    Ok(())
+}

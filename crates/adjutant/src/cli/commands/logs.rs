@@ -1,0 +1,106 @@
+//! `logs`: pages of what an agent said.
+
+use crate::cli::args::LogsArgs;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::follow::{Follow, What, print_page};
+use crate::cli::out::{Ended, Stop};
+use crate::text;
+use crate::view::{LogPage, ReadLogs};
+
+/// Bytes of one page.
+const PAGE_BYTES: u64 = 256 * 1024;
+/// The last lines are looked for in this many bytes first, and in no more than this many.
+const TAIL_BYTES_FIRST: u64 = 64 * 1024;
+const TAIL_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Lines that an agent gets when it does not say how many: its context is small.
+const LINES_FOR_AGENTS: u32 = 25;
+
+/// Prints a run's log.
+pub async fn logs(args: &LogsArgs, cx: &Context) -> Ended {
+    let reader = Reader { run: &args.run, grep: args.grep.as_deref() };
+    let lines = args.lines.or((cx.out.agent_mode && !args.follow && !cx.out.json).then_some(LINES_FOR_AGENTS));
+    let printed = match lines {
+        Some(lines) => reader.tail(lines as usize, cx).await?,
+        None => reader.whole(cx).await?,
+    };
+    if args.follow {
+        let what = What::Log { after: printed.next, grep: args.grep.clone() };
+        let mut follow = Follow::attach(cx, &args.run, what, printed.is_line_open).await?;
+        return follow.run().await;
+    }
+    if printed.is_line_open {
+        // What comes next, a shell's prompt or a warning of ours, is no part of the output.
+        cx.out.line("")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What was printed of a log.
+#[derive(Debug, Default)]
+struct Printed {
+    /// Where the next page begins.
+    next: u64,
+    /// The last line has no end yet.
+    is_line_open: bool,
+}
+
+struct Reader<'a> {
+    run: &'a str,
+    grep: Option<&'a str>,
+}
+
+impl Reader<'_> {
+    async fn page(&self, after: Option<u64>, max_bytes: u64, cx: &Context) -> Result<LogPage, Stop> {
+        let call = ReadLogs { run: self.run.to_owned(), after, max_bytes: Some(max_bytes), grep: self.grep.map(str::to_owned), wait_ms: 0 };
+        Ok(cx.hub.call(&call).await?)
+    }
+
+    /// Prints everything there is.
+    async fn whole(&self, cx: &Context) -> Result<Printed, Stop> {
+        let mut printed = Printed::default();
+        loop {
+            let page = self.page(Some(printed.next), PAGE_BYTES, cx).await?;
+            print_page(&page, cx)?;
+            if !page.text.is_empty() {
+                printed.is_line_open = leaves_line_open(&page, cx);
+            }
+            let is_last = page.next <= printed.next || page.next >= page.total;
+            printed.next = page.next.max(printed.next);
+            if is_last {
+                return Ok(printed);
+            }
+        }
+    }
+
+    /// Prints the last lines.
+    async fn tail(&self, lines: usize, cx: &Context) -> Result<Printed, Stop> {
+        let mut bytes = TAIL_BYTES_FIRST;
+        let mut page = self.page(None, bytes, cx).await?;
+        // The first line of a part may be half a line, so there has to be one more than wanted.
+        while page.from > 0 && page.text.lines().count() <= lines && bytes < TAIL_BYTES_MAX {
+            bytes *= 4;
+            page = self.page(None, bytes, cx).await?;
+        }
+        let surplus = page.text.lines().count().saturating_sub(lines);
+        let is_part = surplus > 0 || page.from > 0;
+        page.text = page.text.split_inclusive('\n').skip(surplus).collect();
+        print_page(&page, cx)?;
+        let mut printed = Printed { next: page.next, is_line_open: leaves_line_open(&page, cx) };
+        if is_part && cx.out.agent_mode {
+            if std::mem::take(&mut printed.is_line_open) {
+                cx.out.line("")?;
+            }
+            cx.out.next(&format!(
+                "adj logs -n {} {name}   or   adj logs --grep TEXT {name}   for earlier output",
+                lines * 10,
+                name = text::line(&page.name)
+            ))?;
+        }
+        Ok(printed)
+    }
+}
+
+fn leaves_line_open(page: &LogPage, cx: &Context) -> bool {
+    !cx.out.json && !page.text.is_empty() && !page.text.ends_with('\n')
+}

@@ -1,0 +1,109 @@
+//! `adj ps`: the list of runs.
+
+use crate::cli::args::PsArgs;
+use crate::cli::context::{Context, now};
+use crate::cli::exit::Exit;
+use crate::cli::out::{Ended, Stop};
+use crate::cli::style::Style;
+use crate::cli::table::{Cell, Column, painted, plain, render};
+use crate::cli::{next_step, run_state};
+use crate::text;
+use crate::view::{ListAttention, ListRuns, RunView};
+
+/// Most runs that are listed when nothing else is said.
+const RUNS_SHOWN_MAX: u32 = 200;
+
+/// Columns of a run's state in a list; `show` says the rest.
+const STATE_COLUMNS_MAX: usize = 24;
+
+/// Lists runs, those that need the user first.
+pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
+    let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)) }).await?;
+    let now = now();
+    list.runs.sort_by_key(|run| run_state::look(run, now).rank);
+    if cx.out.json {
+        cx.out.list(&list.runs, list.more, list.clock.as_slice())?;
+        return Ok(Exit::Done);
+    }
+    if args.quiet {
+        for run in &list.runs {
+            cx.out.line(&text::line(&run.name))?;
+        }
+        return Ok(Exit::Done);
+    }
+    if list.runs.is_empty() {
+        cx.out.say(if args.all { "no runs yet" } else { "no live runs" })?;
+        if !say_attention(cx).await? {
+            cx.out.next(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
+        }
+        return Ok(Exit::Done);
+    }
+    if let Some(warning) = &list.clock {
+        cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("! {warning} (adj doctor)")))?;
+    }
+    let rows: Vec<Vec<Cell>> = tree(&list.runs).into_iter().map(|(depth, run)| row(run, depth, cx)).collect();
+    let since = if cx.out.terminal { "AGE" } else { "CREATED" };
+    let columns = [
+        Column::always("RUN"),
+        Column::optional("AGENT", 2),
+        Column::always("STATE"),
+        Column::optional("PROGRESS", 3),
+        Column::optional(since, 1),
+        Column::optional("TASK", 0),
+    ];
+    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    if list.more > 0 {
+        cx.out.say(&format!("… {} more: adj ps{} -n {}", list.more, if args.all { " -a" } else { "" }, list.more + list.runs.len() as u64))?;
+    }
+    say_attention(cx).await?;
+    Ok(Exit::Done)
+}
+
+/// Says how much needs the person, and how the first of it is dealt with. Returns whether anything does.
+async fn say_attention(cx: &Context) -> Result<bool, Stop> {
+    let list = cx.hub.call(&ListAttention::default()).await?;
+    let Some(way) = next_step::way_of_first(&list) else { return Ok(false) };
+    let way = if cx.out.interactive { "adj next".to_owned() } else { way };
+    cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("Needs you: {} → {way}", list.total())))?;
+    Ok(true)
+}
+
+/// Puts what a run has delegated below it, where both are listed; returns how deep each stands.
+fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
+    fn add<'a>(runs: &'a [RunView], run: &'a RunView, depth: usize, out: &mut Vec<(usize, &'a RunView)>) {
+        out.push((depth, run));
+        for child in runs.iter().filter(|child| child.parent.as_deref() == Some(run.run_id.as_str())) {
+            add(runs, child, depth + 1, out);
+        }
+    }
+    let is_listed = |id: &String| runs.iter().any(|run| run.run_id == *id);
+    let mut out = Vec::with_capacity(runs.len());
+    for run in runs.iter().filter(|run| !run.parent.as_ref().is_some_and(is_listed)) {
+        add(runs, run, 0, &mut out);
+    }
+    out
+}
+
+fn row(run: &RunView, depth: usize, cx: &Context) -> Vec<Cell> {
+    let look = run_state::look(run, now());
+    let time = run.ended_at.as_deref().filter(|_| cx.out.terminal).unwrap_or(&run.created_at);
+    vec![
+        painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
+        plain(&run.agent),
+        painted(&text::cut(&text::line(&look.text), STATE_COLUMNS_MAX), look.style),
+        plain(&progress(run.percent.filter(|_| !run_state::is_over(run)), cx.out.terminal)),
+        plain(&cx.time(time)),
+        plain(&run.attention.as_ref().map_or_else(|| run.task.clone(), |attention| text::line(&run_state::attention_text(attention)))),
+    ]
+}
+
+fn progress(percent: Option<u8>, bar: bool) -> String {
+    match percent.map(|p| p.min(100)) {
+        None => "–".to_owned(),
+        Some(percent) if bar => {
+            let full = usize::from(percent) * 8 / 100;
+            format!("{}{} {percent}%", "█".repeat(full), "░".repeat(8 - full))
+        }
+        Some(percent) => format!("{percent}%"),
+    }
+}

@@ -1,0 +1,67 @@
+//! `adj reply`: the answer to a question, or to every open question of a group.
+
+use crate::cli::answering::{named, say_answered};
+use crate::cli::args::ReplyArgs;
+use crate::cli::context::{Context, text_argument};
+use crate::cli::exit::{Exit, words};
+use crate::cli::out::{Ended, fail_hint};
+use crate::text;
+use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView};
+
+/// Answers one question, or a group.
+pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
+    if args.group {
+        return reply_to_group(args, cx).await;
+    }
+    if !args.more.is_empty() {
+        let hint = "put the answer in quotes; --group answers several that were asked together";
+        return Err(fail_hint(words::USAGE, "there is more than one answer", hint));
+    }
+    let given = text_argument(&args.text, "the answer")?;
+    let given = if args.text == "-" { given.trim_end_matches(['\n', '\r']).to_owned() } else { given };
+    if given.trim().is_empty() {
+        return Err(fail_hint(words::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
+    }
+    let answer = AnswerOne { answer: given, ..named(&args.to, cx).await? };
+    let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
+    if cx.out.json {
+        cx.out.data(&answered)?;
+        return Ok(Exit::Done);
+    }
+    say_answered(&answered, cx)?;
+    Ok(Exit::Done)
+}
+
+/// Answers every open question of a group at once: all of them, or none when one is refused.
+async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> Ended {
+    let named = cx.hub.call(&ReadRequest { message_id: args.to.clone(), wait_ms: 0 }).await?;
+    let first = named.group.as_ref().map(|group| &group.first);
+    let belongs = |request: &RequestView| match first {
+        Some(first) => request.group.as_ref().is_some_and(|group| group.first == *first),
+        None => request.message_id == named.message_id,
+    };
+    let listed = cx.hub.call(&ListRequests { run: Some(named.run_id.clone()), all: false, limit: Some(u32::MAX) }).await?.requests;
+    let open: Vec<RequestView> = listed.into_iter().filter(|request| request.status == "pending" && belongs(request)).collect();
+    let texts: Vec<&String> = std::iter::once(&args.text).chain(&args.more).collect();
+    if open.len() != texts.len() {
+        let numbers: Vec<String> = open.iter().map(|request| text::line(&request.number)).collect();
+        let message = format!("{} answers were given, and open are {}: {}", texts.len(), open.len(), numbers.join(" "));
+        let wanted = vec!["\"…\""; open.len().max(1)].join(" ");
+        return Err(fail_hint(words::USAGE, message, format!("adj reply --group {} {wanted}", text::line(&args.to))));
+    }
+    if texts.iter().any(|given| given.trim().is_empty()) {
+        return Err(fail_hint(words::USAGE, "one of the answers is empty", "give one for each open question of the group, in their order"));
+    }
+    let answers = open
+        .iter()
+        .zip(texts)
+        .map(|(request, given)| AnswerOne { message_id: Some(request.message_id.clone()), answer: given.clone(), ..AnswerOne::default() })
+        .collect();
+    let answered = cx.hub.call(&AnswerRequests { answers }).await?;
+    if cx.out.json {
+        cx.out.data(&answered)?;
+    } else {
+        say_answered(&answered, cx)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,55 @@
+//! `adj pause`, `adj resume` and `adj retry`.
+
+use crate::cli::args::{PauseArgs, ResumeArgs, RetryArgs};
+use crate::cli::context::{Context, text_argument};
+use crate::cli::exit::Exit;
+use crate::cli::out::Ended;
+use crate::cli::style::Style;
+use crate::config::dispatch_env;
+use crate::text;
+use crate::view::{Pause, Resume, Retry, RunView};
+
+/// Stops a run's agent, to go on later.
+pub async fn pause(args: &PauseArgs, cx: &Context) -> Ended {
+    let run = cx.hub.call(&Pause { run: args.run.clone() }).await?;
+    changed(&run, "pausing", &format!("adj resume {}", text::line(&run.name)), cx)
+}
+
+/// Begins a stopped run anew.
+pub async fn resume(args: &ResumeArgs, cx: &Context) -> Ended {
+    let resolution = args.resolution.as_deref().map(|text| text_argument(text, "the resolution")).transpose()?;
+    let run = cx
+        .hub
+        .call(&Resume {
+            run: args.run.clone(),
+            resolution,
+            next_step: args.next_step.clone(),
+            choice: args.choice.map(|choice| choice.word().to_owned()),
+            env: dispatch_env(),
+        })
+        .await?;
+    changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx)
+}
+
+fn changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Ended {
+    if cx.out.json {
+        cx.out.data(run)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+    cx.out.next(next)?;
+    Ok(Exit::Done)
+}
+
+/// Starts an ended run's task again.
+pub async fn retry(args: &RetryArgs, cx: &Context) -> Ended {
+    let prompt = args.prompt.as_deref().map(|prompt| text_argument(prompt, "the prompt")).transpose()?;
+    let run = cx.hub.call(&Retry { run: args.run.clone(), prompt, env: dispatch_env() }).await?;
+    if cx.out.json {
+        cx.out.data(&run)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.line(&text::line(&run.name))?;
+    cx.out.next(&format!("adj logs -f {name}   or   adj wait {name}", name = text::line(&run.name)))?;
+    Ok(Exit::Done)
+}

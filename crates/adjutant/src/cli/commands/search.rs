@@ -1,0 +1,64 @@
+//! `adj search`: what was said, wherever it was.
+
+use crate::cli::args::{SearchArgs, SearchIn};
+use crate::cli::context::{Context, now};
+use crate::cli::exit::Exit;
+use crate::cli::out::Ended;
+use crate::cli::style::Style;
+use crate::text;
+use crate::view::{Search, SearchHit};
+use std::time::Duration;
+
+/// Searches and prints what was found.
+pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Ended {
+    let ago = |ago: Option<Duration>| ago.and_then(|ago| now().checked_sub(ago).ok()).map(|at| at.to_string());
+    let call = Search {
+        query: args.words.join(" "),
+        within: within.iter().map(|source| source.word().to_owned()).collect(),
+        chat_id: args.chat,
+        from: args.from,
+        since: ago(args.since),
+        until: ago(args.until),
+        has_question: args.questions,
+        best: args.best,
+        limit: args.limit,
+    };
+    let found = cx.hub.call(&call).await?;
+    if cx.out.json {
+        cx.out.data(&found)?;
+        return Ok(Exit::Done);
+    }
+    for hit in &found.hits {
+        let what = match (&hit.message_id, &hit.number) {
+            (_, Some(number)) => number.clone(),
+            (Some(message), None) => message.clone(),
+            (None, None) => "report".to_owned(),
+        };
+        let (what, name) = (text::line(&what), text::line(&hit.name));
+        let chat = if hit.chat_id.is_some() { format!("  {},", text::line(&hit.title)) } else { " ".to_owned() };
+        let rest = format!("{chat} {}", cx.time(&hit.at));
+        let painted = format!("{} {}{rest}", cx.out.paint.apply(Style::Dim, &what), cx.out.paint.apply(Style::Strong, &name));
+        cx.out.text(&cx.out.folded(&format!("{what} {name}{rest}"), &painted))?;
+        cx.out.text(&cx.out.indented("  ", &text::line(&hit.snippet)))?;
+    }
+    if found.incomplete {
+        cx.out.say("the search was broken off: more words, --chat, --from or --since narrow it")?;
+    }
+    match found.hits.first() {
+        None => cx.out.say("nothing found: what is found holds every word")?,
+        Some(hit) => cx.out.next(&next(hit))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Names the command that shows a hit in its place.
+fn next(hit: &SearchHit) -> String {
+    match (hit.chat_id, &hit.run_name) {
+        (Some(chat), _) => {
+            let seq = hit.message_id.as_deref().and_then(|id| id.split_once('.')).and_then(|(_, seq)| seq.parse::<i64>().ok());
+            format!("adj chat show {chat} --after {}", seq.map_or(0, |seq| (seq - 3).max(0)))
+        }
+        (None, Some(run)) if hit.number.is_some() => format!("adj inbox --all {}", text::line(run)),
+        (None, run) => format!("adj show {}", text::line(run.as_deref().unwrap_or_default())),
+    }
+}

@@ -1,0 +1,163 @@
+//! `adj show`: everything about one run.
+
+use crate::cli::context::{Context, now};
+use crate::cli::details::{INDENT, accepted, ago, indented, left_behind, question, reported, settled};
+use crate::cli::exit::Exit;
+use crate::cli::out::Ended;
+use crate::cli::style::Style;
+use crate::cli::{next_step, run_end, run_state};
+use crate::text;
+use crate::view::{GetRun, RunView, SubagentView};
+use std::fmt::Write as _;
+
+/// Where the values of a run's fields begin.
+const LABEL_COLUMNS: usize = 13;
+
+/// Columns of a question whose answer is told.
+const ASKED_COLUMNS_MAX: usize = 100;
+
+/// Shows everything about one run.
+pub async fn show(run: &str, cx: &Context) -> Ended {
+    let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
+    if cx.out.json {
+        cx.out.data(&run)?;
+        return Ok(Exit::Done);
+    }
+    cx.out.text(&details(&run, cx)?)?;
+    if cx.out.terminal {
+        // The person reads it.
+        run_end::confirm_run(&run, cx).await?;
+    }
+    let name = text::line(&run.name);
+    match run.pending.first() {
+        Some(request) => cx.out.next(&next_step::way(request))?,
+        None if run.state == "stopped" => cx.out.next(&next_step::way_on(&run))?,
+        None if run.state == "finished" => cx.out.next(&format!("adj logs {name}   or   adj retry {name}"))?,
+        None => cx.out.next(&format!("adj logs -f {name}"))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let paint = cx.out.paint;
+    let look = run_state::look(run, now());
+    let mut out = String::new();
+    writeln!(out, "{}  {}", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(look.style, &text::line(&look.text)))?;
+    let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(LABEL_COLUMNS));
+    let mut field = |label: &str, value: Option<&str>| match value {
+        Some(value) if !value.is_empty() => {
+            let value = text::wrap(&text::line(value), columns).join(&format!("\n{:<LABEL_COLUMNS$}", ""));
+            writeln!(out, "{INDENT}{} {value}", paint.apply(Style::Dim, &format!("{label:<10}")))
+        }
+        _ => Ok(()),
+    };
+    let when = |time: &Option<String>| time.as_deref().map(|t| if cx.out.terminal { format!("{} ago", cx.time(t)) } else { t.to_owned() });
+    field("id", Some(&run.run_id))?;
+    field("status", Some(&run.status))?;
+    field("reason", run.reason.as_deref())?;
+    field("note", run.note.as_deref())?;
+    field("task", Some(&run.task))?;
+    field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
+    field("directory", Some(&run.cwd))?;
+    let not_enforced = if run.permissions_not_enforced { " (nothing enforces it: the agent is a plain program)" } else { "" };
+    field("may", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
+    field("shared by", Some(&run.shares_directory_with.join(", ")))?;
+    field("owner", Some(&run.owner))?;
+    field("child of", run.parent_name.as_deref().or(run.parent.as_deref()))?;
+    field("children", Some(&run.children.join(", ")))?;
+    for subagent in &run.subagents {
+        field("sub-agent", Some(&subagent_line(subagent)))?;
+    }
+    if run.subagents_more > 0 {
+        field("sub-agents", Some(&format!("{} more", run.subagents_more)))?;
+    }
+    field("retry of", run.retry_of.as_deref())?;
+    field("created", when(&Some(run.created_at.clone())).as_deref())?;
+    field("started", when(&run.started_at).as_deref())?;
+    field("ended", when(&run.ended_at).as_deref())?;
+    let whose = if run.acceptance.is_some() { " (the agent's)" } else { "" };
+    field("exit code", run.exit_code.map(|code| format!("{code}{whose}")).as_deref())?;
+    field(
+        "progress",
+        Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()),
+    )?;
+    field("eta", run.eta.as_deref())?;
+    field("overdue", when(&run.overdue_since).map(|since| format!("works longer than was estimated, since {since}")).as_deref())?;
+    field("criteria", run.criteria.as_deref())?;
+    field("summary", run.summary.as_deref().filter(|_| run.report.is_none()))?;
+    let more = if run.changed_files_more { ", …" } else { "" };
+    let whose = match (run.changed_before_too, run.changed_beside.as_slice()) {
+        (true, _) => " (all that is not committed; what was changed before it started is not known)".to_owned(),
+        (false, []) => String::new(),
+        (false, others) => format!(" (while it ran; {} worked here too)", others.join(", ")),
+    };
+    let changed = run.changed_files.as_ref().filter(|files| !files.is_empty());
+    field("changed", changed.map(|files| format!("{}{more}{whose}", files.join(", "))).as_deref())?;
+    field("remark", run.annotation.as_deref())?;
+    field(
+        "ignored",
+        run.ignored_signals
+            .as_ref()
+            .map(|it| format!("{} without effect; the last: {}", text::count(it.count, "signal", "signals"), it.last))
+            .as_deref(),
+    )?;
+    field("usage", run.usage.as_ref().map(ToString::to_string).as_deref())?;
+    field("session", run.session.as_deref())?;
+    field("held by", run.containment.as_deref())?;
+    field(
+        "swept",
+        run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "process that was left behind", "processes that were left behind")).as_deref(),
+    )?;
+    field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;
+    for (n, path) in run.log_paths.iter().enumerate() {
+        field(if n == 0 { "log" } else { "" }, Some(path))?;
+    }
+    if let Some(checkpoint) = &run.checkpoint {
+        out.push_str(&left_behind(checkpoint, cx)?);
+    }
+    for choice in &run.choices {
+        writeln!(out, "{INDENT}adj resume {} --choice {:<9} {}", text::line(&run.name), text::line(&choice.choice), text::line(&choice.about))?;
+    }
+    if let Some(report) = &run.report {
+        out.push_str(&reported(report, cx)?);
+    }
+    if let Some(acceptance) = &run.acceptance {
+        out.push_str(&accepted(acceptance, cx)?);
+    }
+    for request in &run.pending {
+        out.push_str(&question(request, cx)?);
+    }
+    if !run.settled.is_empty() {
+        let more = if run.settled_more { format!(" (earlier ones: adj inbox -a {})", text::line(&run.name)) } else { String::new() };
+        writeln!(out, "{}", paint.apply(Style::Dim, &format!("decided{more}")))?;
+        for request in &run.settled {
+            let (number, asked) = (text::line(&request.number), text::cut(&text::line(&request.question), ASKED_COLUMNS_MAX));
+            out.push_str(&indented(&format!("{number} {asked} → {}", settled(request)), cx));
+        }
+    }
+    if !run.signals.is_empty() {
+        writeln!(out, "{}", paint.apply(Style::Dim, &format!("signals (all events: adj events {})", text::line(&run.name))))?;
+        for event in &run.signals {
+            let (signal, source) = (event.signal.as_deref().unwrap_or("signal"), event.source.as_deref().unwrap_or("block"));
+            let line = format!("{} {signal} by {source}, {}: {}", ago(&event.at, cx), event.kind, event.text);
+            out.push_str(&indented(&text::cut(&text::line(&line), ASKED_COLUMNS_MAX), cx));
+        }
+    }
+    if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
+        writeln!(out, "{}", paint.apply(Style::Dim, "last words"))?;
+        out.push_str(&indented(result, cx));
+    }
+    Ok(out)
+}
+
+/// Writes what is known of a sub-agent of the CLI's own.
+fn subagent_line(subagent: &SubagentView) -> String {
+    let SubagentView { kind, about, state, tokens } = subagent;
+    let name = match (about, kind) {
+        (Some(about), Some(kind)) => format!("{about} ({kind})"),
+        (Some(name), None) | (None, Some(name)) => name.clone(),
+        (None, None) => "unnamed".to_owned(),
+    };
+    let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
+    [Some(name), state.clone(), tokens].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,187 @@
+//! Checkpoints, reports, acceptance results and requests as blocks of terminal text.
+
+use super::context::Context;
+use super::style::Style;
+use crate::text;
+use crate::view::{AcceptanceView, CheckpointView, ClarificationView, DelegationView, ReportView, RequestView};
+use std::fmt::Write as _;
+
+/// Before everything that others wrote.
+pub const INDENT: &str = "  ";
+
+const INDENT_TWICE: &str = "    ";
+
+/// Writes what a stopped run left behind.
+pub fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let CheckpointView {
+        made_by,
+        blocker_type,
+        details,
+        completed_work,
+        blocked_work,
+        state_snapshot,
+        resume_requirements,
+        error_recovery,
+        working_directory,
+        changed_files,
+    } = checkpoint;
+    let changed = changed_files.join(", ");
+    let mut out = String::new();
+    let head = if made_by == "adjutant" { "left behind (put together from what it said last)" } else { "left behind" };
+    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
+    for (label, value) in [
+        ("blocker", blocker_type.as_deref()),
+        ("details", Some(details.as_str())),
+        ("completed", completed_work.as_deref()),
+        ("blocked", blocked_work.as_deref()),
+        ("state", state_snapshot.as_deref()),
+        ("needs", resume_requirements.as_deref()),
+        ("recovery", error_recovery.as_deref()),
+        ("directory", working_directory.as_deref()),
+        ("changed", Some(changed.as_str())),
+    ] {
+        if let Some(value) = value.filter(|value| !value.trim().is_empty()) {
+            out.push_str(&indented(&format!("{label}: {value}"), cx));
+        }
+    }
+    Ok(out)
+}
+
+/// Writes a report: each field with what became of it.
+pub fn reported(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, &format!("report: {}, {}", text::line(&report.status), text::line(&report.verdict))))?;
+    let deliverables = report.deliverables.join("\n");
+    let claims = [
+        ("summary", Some(report.summary.as_str())),
+        ("deliverables", Some(deliverables.as_str())),
+        ("metrics_achieved", report.metrics_achieved.as_deref()),
+        ("issues_encountered", report.issues_encountered.as_deref()),
+        ("recommendations", report.recommendations.as_deref()),
+        ("total_duration", report.total_duration.as_deref()),
+    ];
+    for finding in &report.checked {
+        let claim = claims.iter().find(|(field, _)| *field == finding.field).and_then(|(_, claim)| *claim).unwrap_or_default();
+        let mark = match finding.verdict.as_str() {
+            "verified" => cx.out.paint.apply(Style::Good, "✓"),
+            "contradicted" => cx.out.paint.apply(Style::Bad, "✗"),
+            _ => cx.out.paint.apply(Style::Dim, "?"),
+        };
+        let found = format!("{} {}: {}", text::line(&finding.field), text::line(&finding.verdict), text::line(&finding.reason));
+        out.push_str(&cx.out.folded(&format!("{INDENT}  {found}"), &format!("{INDENT}{mark} {found}")));
+        out.push_str(&cx.out.indented(INDENT_TWICE, claim));
+    }
+    for file in &report.files {
+        let size = file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
+        let hash = file.sha256.as_deref().map(|hash| format!(", sha256 {}", text::line(hash))).unwrap_or_default();
+        let line = format!("{INDENT}file {}: {}{size}{hash}", text::line(&file.path), text::line(&file.reason));
+        out.push_str(&cx.out.folded(&line, &line));
+    }
+    Ok(out)
+}
+
+/// Writes what came of the acceptance command.
+pub fn accepted(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let head = match acceptance.problem() {
+        Some(problem) => format!("acceptance: failed: {}", text::line(&problem)),
+        None => format!("acceptance: {}: passed", text::line(&acceptance.command.join(" "))),
+    };
+    out.push_str(&cx.out.folded(&head, &cx.out.paint.apply(Style::Dim, &head)));
+    out.push_str(&indented(&acceptance.output, cx));
+    Ok(out)
+}
+
+/// Says in a few words what became of a request: the answer or decision, and whose it is. Empty for an
+/// open one.
+pub fn settled(request: &RequestView) -> String {
+    let by = |by: &str| if by == "default" { "by default, since nobody answered".to_owned() } else { format!("by {by}") };
+    match (request.status.as_str(), &request.answer, &request.answered_by) {
+        ("pending", ..) => String::new(),
+        (_, Some(answer), Some(who)) if request.decision.is_none() => format!("{:?} {}", text::line(answer), by(who)),
+        (_, Some(answer), Some(who)) => format!("{} {}", text::line(answer), by(who)),
+        (status, ..) => status.to_owned(),
+    }
+}
+
+/// Writes an open question with its options, for people.
+pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let wants = match request.kind.as_str() {
+        "approval" => "asks for approval",
+        "delegation" => "wants to hand on a task",
+        _ => "asks",
+    };
+    let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
+    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", text::line(id)));
+    let head = format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
+    writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
+    out.push_str(&indented(&request.question, cx));
+    if let Some(risk) = &request.risk {
+        out.push_str(&indented(&format!("risk: {risk}"), cx));
+    }
+    if let Some(delegation) = &request.delegation {
+        out.push_str(&indented(&delegated(delegation), cx));
+    }
+    if let Some(preview) = &request.preview {
+        writeln!(out, "{INDENT}{}", cx.out.paint.apply(Style::Dim, "preview"))?;
+        out.push_str(&cx.out.indented(INDENT_TWICE, preview));
+    }
+    if let Some(context) = &request.context {
+        out.push_str(&indented(&format!("why: {context}"), cx));
+    }
+    if let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = &request.clarification {
+        let parts = [("reason", reason), ("blocked at", blocked_at), ("needs", can_resume_with), ("state", current_state)];
+        for (label, part) in parts {
+            if let Some(part) = part {
+                out.push_str(&indented(&format!("{label}: {part}"), cx));
+            }
+        }
+    }
+    for (n, option) in request.options.iter().enumerate() {
+        let default = if request.default.as_ref() == Some(option) { "   (when nobody answers)" } else { "" };
+        let line = format!("{INDENT}{}) {}{default}", n + 1, text::line(option));
+        out.push_str(&cx.out.folded(&line, &line));
+    }
+    if let Some(default) = request.default.as_ref().filter(|default| !request.options.contains(default)) {
+        out.push_str(&indented(&format!("when nobody answers: {}", text::line(default)), cx));
+    }
+    Ok(out)
+}
+
+/// What a delegation says beside its task.
+fn delegated(delegation: &DelegationView) -> String {
+    let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
+        delegation;
+    let meaning = match independence.as_str() {
+        "blocks_current_work" => "the run waits for it",
+        "optional" => "when there is room",
+        _ => "the run goes on meanwhile",
+    };
+    let mut text = format!("({meaning}; {priority})");
+    let parts = [
+        ("agent", agent),
+        ("directory", cwd),
+        ("reason", reason),
+        ("context", context_required),
+        ("coordination", coordination),
+        ("takes", estimated_duration),
+    ];
+    for (label, part) in parts {
+        if let Some(part) = part {
+            text.push_str(&format!("\n{label}: {part}"));
+        }
+    }
+    if let Some(room) = room {
+        text.push_str(&format!("\nin use: {room}"));
+    }
+    text
+}
+
+pub fn ago(time: &str, cx: &Context) -> String {
+    if cx.out.terminal { format!("{} ago", cx.time(time)) } else { time.to_owned() }
+}
+
+pub fn indented(block: &str, cx: &Context) -> String {
+    cx.out.indented(INDENT, block)
+}

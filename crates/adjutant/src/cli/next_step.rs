@@ -1,0 +1,37 @@
+//! Which command deals with what needs the person.
+
+use crate::text;
+use crate::view::{AttentionList, RequestView, RunView};
+
+/// Says how a request is dealt with on the command line.
+pub fn way(request: &RequestView) -> String {
+    let number = text::line(&request.number);
+    match request.kind.as_str() {
+        "question" => format!("adj reply {number} \"…\""),
+        _ => format!("adj approve {number}   or   adj deny {number} \"…\""),
+    }
+}
+
+/// Says how a stopped run is dealt with on the command line.
+pub fn way_on(run: &RunView) -> String {
+    let name = text::line(&run.name);
+    match run.choices.as_slice() {
+        [] => format!("adj resume {name} \"…\"   or   adj cancel {name}"),
+        choices => {
+            let words: Vec<String> = choices.iter().map(|choice| text::line(&choice.choice)).collect();
+            format!("adj resume {name} --choice {}   or   adj cancel {name}", words.join("|"))
+        }
+    }
+}
+
+/// Says how the first of what needs the person is dealt with on the command line.
+pub fn way_of_first(list: &AttentionList) -> Option<String> {
+    if let Some(request) = list.requests.first() {
+        return Some(way(request));
+    }
+    if let Some(run) = list.runs.first() {
+        let is_stop = run.attention.as_ref().is_some_and(|attention| attention.is_stop());
+        return Some(if is_stop { way_on(run) } else { format!("adj show {}", text::line(&run.name)) });
+    }
+    list.mentions.first().map(|mention| format!("adj chat show {}", mention.chat_id))
+}
