@@ -1,6 +1,7 @@
 //! Agents: configured CLI programs, by name, and how one kind of them is driven.
 
 use crate::limits::NAME_BYTES_MAX;
+use crate::words;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -49,6 +50,8 @@ pub enum HarnessKind {
     Vendor,
 }
 
+words!(HarnessKind { Echo = "echo", Plain = "plain", Vendor = "vendor" });
+
 /// What a run may do without anybody's approval.
 /// What comes later includes what comes before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -62,25 +65,7 @@ pub enum Permissions {
     Full,
 }
 
-impl Permissions {
-    pub const ALL: [Self; 3] = [Self::Read, Self::Edit, Self::Full];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Edit => "edit",
-            Self::Full => "full",
-        }
-    }
-
-    /// Returns what a stable word names.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|permissions| permissions.word() == word)
-    }
-}
+words!(Permissions { Read = "read", Edit = "edit", Full = "full" });
 
 /// How the prompt reaches the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +77,8 @@ pub enum PromptVia {
     /// As the first message on standard input, which stays open for later messages.
     Stream,
 }
+
+words!(PromptVia { Stdin = "stdin", Arg = "arg", Stream = "stream" });
 
 /// One agent, resolved and ready to start. A run keeps a copy from its dispatch, so that a later
 /// change of configuration changes no run.

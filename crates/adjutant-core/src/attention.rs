@@ -5,6 +5,7 @@
 //! open requests and unread messages need somebody by themselves.
 
 use crate::report::{Accepted, Verdict};
+use crate::words;
 use crate::{Outcome, RunState, StopReason};
 
 /// How a run that succeeded by its own account fell short of what its dispatcher wanted.
@@ -18,25 +19,9 @@ pub enum Shortfall {
     Contradicted,
 }
 
+words!(Shortfall { NotAccepted = "not_accepted", NotChecked = "not_checked", Contradicted = "contradicted" });
+
 impl Shortfall {
-    pub const ALL: [Self; 3] = [Self::NotAccepted, Self::NotChecked, Self::Contradicted];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::NotAccepted => "not_accepted",
-            Self::NotChecked => "not_checked",
-            Self::Contradicted => "contradicted",
-        }
-    }
-
-    /// Returns the shortfall that a stable word names.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shortfall| shortfall.word() == word)
-    }
-
     /// Tells whether the run counts as not succeeded. A contradicted report alone does not fail a run.
     #[must_use]
     pub fn fails(self) -> bool {

@@ -1,6 +1,7 @@
 //! Checkpoints: what a stopped run left behind so that a later attempt can continue, and what can be
 //! chosen after an error.
 
+use crate::words;
 use crate::{RunState, StopReason};
 
 /// Characters of the last words that a checkpoint of ours keeps.
@@ -16,16 +17,7 @@ pub enum MadeBy {
     Us,
 }
 
-impl MadeBy {
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Us => "adjutant",
-        }
-    }
-}
+words!(MadeBy { Run = "run", Us = "adjutant" });
 
 /// What a stopped run left behind so that a later attempt can continue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,26 +86,9 @@ pub enum Choice {
     Reduce,
 }
 
+words!(Choice { Skip = "skip", Retry = "retry", Delegate = "delegate", Reduce = "reduce" });
+
 impl Choice {
-    pub const ALL: [Self; 4] = [Self::Skip, Self::Retry, Self::Delegate, Self::Reduce];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Skip => "skip",
-            Self::Retry => "retry",
-            Self::Delegate => "delegate",
-            Self::Reduce => "reduce",
-        }
-    }
-
-    /// Returns the choice that a stable word names.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|choice| choice.word() == word)
-    }
-
     /// Says what it means, for whoever chooses.
     #[must_use]
     pub fn about(self) -> &'static str {

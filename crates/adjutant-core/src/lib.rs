@@ -29,6 +29,7 @@ pub mod subagent;
 pub mod time;
 pub mod tree;
 pub mod webhook;
+pub mod words;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 pub use decision::{Changes, Decision, chosen};

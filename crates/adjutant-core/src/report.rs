@@ -3,6 +3,7 @@
 //! field whether it is verified, unverified or contradicted, and why.
 
 use crate::Exit;
+use crate::words;
 
 /// Most files that are looked up for one report.
 pub const FILES_MAX: usize = 64;
@@ -17,23 +18,7 @@ pub enum ReportStatus {
     Failed,
 }
 
-impl ReportStatus {
-    /// Returns the protocol's word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Partial => "partial_success",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Reads the protocol's word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Success, Self::Partial, Self::Failed].into_iter().find(|this| this.word() == word)
-    }
-}
+words!(ReportStatus { Success = "success", Partial = "partial_success", Failed = "failed" });
 
 /// A run's own word about its end: a status of its report, or `completed`, which means success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,26 +29,9 @@ pub enum Claim {
     Failed,
 }
 
+words!(Claim { Success = "success", Completed = "completed", Partial = "partial_success", Failed = "error" | "failed" });
+
 impl Claim {
-    pub const ALL: [Self; 4] = [Self::Success, Self::Completed, Self::Partial, Self::Failed];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Completed => "completed",
-            Self::Partial => "partial_success",
-            Self::Failed => "error",
-        }
-    }
-
-    /// Returns the claim that a word makes; `failed` is another word for `error`.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        if word == "failed" { Some(Self::Failed) } else { Self::ALL.into_iter().find(|claim| claim.word() == word) }
-    }
-
     /// Returns the status of the report that it stands for.
     #[must_use]
     pub fn status(self) -> ReportStatus {
@@ -182,17 +150,7 @@ pub enum Verdict {
     Contradicted,
 }
 
-impl Verdict {
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Verified => "verified",
-            Self::Unverified => "unverified",
-            Self::Contradicted => "contradicted",
-        }
-    }
-}
+words!(Verdict { Verified = "verified", Unverified = "unverified", Contradicted = "contradicted" });
 
 /// What became of one field of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //! got it (a veto).
 
 use crate::signal::{Delegation, Independence};
+use crate::words;
 use crate::{Decision, Denied, Moment, Principal, RunId, SteadyTime, Time};
 use std::fmt;
 
@@ -24,17 +25,7 @@ pub enum RequestKind {
     Delegation,
 }
 
-impl RequestKind {
-    /// Returns the stable word for this kind.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Question => "question",
-            Self::Approval => "approval",
-            Self::Delegation => "delegation",
-        }
-    }
-}
+words!(RequestKind { Question = "question", Approval = "approval", Delegation = "delegation" });
 
 /// What is asked for, beside the text that names it (the question, the action, the task).
 #[derive(Debug, Clone, PartialEq, Eq)]

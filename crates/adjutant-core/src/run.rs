@@ -9,6 +9,7 @@
 //! request.
 
 use crate::report::Claim;
+use crate::words;
 use crate::{Denied, SteadyTime};
 use std::fmt;
 
@@ -33,31 +34,18 @@ pub enum StopReason {
     RateLimited,
 }
 
+words!(StopReason {
+    Cancelled = "cancelled",
+    ResourceLimit = "resource_limit",
+    SupervisorLost = "supervisor_lost",
+    Parked = "parked",
+    Paused = "paused",
+    Blocker = "blocker",
+    Error = "error",
+    RateLimited = "rate_limited",
+});
+
 impl StopReason {
-    pub const ALL: [Self; 8] =
-        [Self::Cancelled, Self::ResourceLimit, Self::SupervisorLost, Self::Parked, Self::Paused, Self::Blocker, Self::Error, Self::RateLimited];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Cancelled => "cancelled",
-            Self::ResourceLimit => "resource_limit",
-            Self::SupervisorLost => "supervisor_lost",
-            Self::Parked => "parked",
-            Self::Paused => "paused",
-            Self::Blocker => "blocker",
-            Self::Error => "error",
-            Self::RateLimited => "rate_limited",
-        }
-    }
-
-    /// Returns the reason that a stable word names.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.word() == word)
-    }
-
     /// Tells whether the run itself announces such a stop. Its agent may finish what it is doing, and is
     /// terminated only when it has not exited within its grace.
     #[must_use]
@@ -120,49 +108,23 @@ pub enum Cause {
     Agent,
 }
 
+words!(Cause {
+    NotSignedIn = "not_signed_in",
+    ModelUnavailable = "model_unavailable",
+    RateLimited = "rate_limited",
+    Overloaded = "overloaded",
+    Network = "network",
+    NoCredit = "no_credit",
+    ContextExhausted = "context_exhausted",
+    TooOld = "too_old",
+    SessionLost = "session_lost",
+    NotPermitted = "not_permitted",
+    LimitReached = "limit_reached",
+    NoWord = "no_word",
+    Agent = "agent_error",
+});
+
 impl Cause {
-    pub const ALL: [Self; 13] = [
-        Self::NotSignedIn,
-        Self::ModelUnavailable,
-        Self::RateLimited,
-        Self::Overloaded,
-        Self::Network,
-        Self::NoCredit,
-        Self::ContextExhausted,
-        Self::TooOld,
-        Self::SessionLost,
-        Self::NotPermitted,
-        Self::LimitReached,
-        Self::NoWord,
-        Self::Agent,
-    ];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::NotSignedIn => "not_signed_in",
-            Self::ModelUnavailable => "model_unavailable",
-            Self::RateLimited => "rate_limited",
-            Self::Overloaded => "overloaded",
-            Self::Network => "network",
-            Self::NoCredit => "no_credit",
-            Self::ContextExhausted => "context_exhausted",
-            Self::TooOld => "too_old",
-            Self::SessionLost => "session_lost",
-            Self::NotPermitted => "not_permitted",
-            Self::LimitReached => "limit_reached",
-            Self::NoWord => "no_word",
-            Self::Agent => "agent_error",
-        }
-    }
-
-    /// Returns the cause that a stable word names.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cause| cause.word() == word)
-    }
-
     /// Tells whether the service refuses work for a while only: a run that ends so goes on by itself later.
     #[must_use]
     pub fn passes(self) -> bool {

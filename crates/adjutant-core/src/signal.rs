@@ -6,6 +6,7 @@
 
 pub use crate::checkpoint::Checkpoint;
 pub use crate::report::{Report, ReportStatus};
+use crate::words;
 
 use crate::RunId;
 use std::fmt;
@@ -54,16 +55,7 @@ pub enum Source {
     Block,
 }
 
-impl Source {
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Block => "block",
-        }
-    }
-}
+words!(Source { Tool = "tool", Block = "block" });
 
 /// A field's value, whatever it was written in. Numbers, dates and booleans are kept as the text
 /// that stood there.
@@ -153,18 +145,7 @@ pub enum StopCause {
     Completion,
 }
 
-impl StopCause {
-    /// Reads the protocol's word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "blocker" => Some(Self::Blocker),
-            "error" => Some(Self::Error),
-            "completion" => Some(Self::Completion),
-            _ => None,
-        }
-    }
-}
+words!(StopCause { Blocker = "blocker", Error = "error", Completion = "completion" });
 
 /// How a delegated task stands to the work of the run that asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,23 +158,7 @@ pub enum Independence {
     Optional,
 }
 
-impl Independence {
-    /// Returns the protocol's word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Parallel => "can_proceed_parallel",
-            Self::Blocks => "blocks_current_work",
-            Self::Optional => "optional",
-        }
-    }
-
-    /// Reads the protocol's word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Parallel, Self::Blocks, Self::Optional].into_iter().find(|this| this.word() == word)
-    }
-}
+words!(Independence { Parallel = "can_proceed_parallel", Blocks = "blocks_current_work", Optional = "optional" });
 
 /// How soon something is wanted; P0 first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -204,23 +169,7 @@ pub enum Priority {
     P2,
 }
 
-impl Priority {
-    /// Returns the protocol's word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::P0 => "P0",
-            Self::P1 => "P1",
-            Self::P2 => "P2",
-        }
-    }
-
-    /// Reads the protocol's word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::P0, Self::P1, Self::P2].into_iter().find(|this| this.word() == word)
-    }
-}
+words!(Priority { P0 = "P0", P1 = "P1", P2 = "P2" });
 
 /// A task that a run wants somebody else to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

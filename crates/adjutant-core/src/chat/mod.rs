@@ -8,6 +8,7 @@ mod address;
 mod file;
 mod window;
 
+use crate::words;
 pub use address::{Addressee, addressed, mentions};
 pub use file::{FileCheck, FileEntry, FileHead, FileMember, FileRevision};
 pub use window::{Budget, Entry, Fill, History, history_text, shown_name};
@@ -54,25 +55,7 @@ pub enum ChatKind {
     Board,
 }
 
-impl ChatKind {
-    pub const ALL: [Self; 3] = [Self::Chat, Self::Direct, Self::Board];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Direct => "direct",
-            Self::Board => "board",
-        }
-    }
-
-    /// Returns the kind that a stable word names.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
-    }
-}
+words!(ChatKind { Chat = "chat", Direct = "direct", Board = "board" });
 
 /// What an entry of a chat is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,28 +74,9 @@ pub enum EntryKind {
     Flag,
 }
 
+words!(EntryKind { Message = "message", Answer = "answer", Failure = "failure", Note = "note", Summary = "summary", Flag = "flag" });
+
 impl EntryKind {
-    pub const ALL: [Self; 6] = [Self::Message, Self::Answer, Self::Failure, Self::Note, Self::Summary, Self::Flag];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Message => "message",
-            Self::Answer => "answer",
-            Self::Failure => "failure",
-            Self::Note => "note",
-            Self::Summary => "summary",
-            Self::Flag => "flag",
-        }
-    }
-
-    /// Returns the kind that a stable word names.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
-    }
-
     /// Tells whether an entry is part of the conversation that agents are given.
     #[must_use]
     pub fn is_said(self) -> bool {

@@ -9,6 +9,7 @@ mod env_pass;
 mod problems;
 mod webhooks;
 
+use adjutant_core::words;
 pub use chats::{Chats, Template, Window};
 pub use edit::{AddError, NewAgent, add_agent};
 pub use env_pass::check as check_env_pass;
@@ -479,17 +480,7 @@ pub enum Containment {
     Subreaper,
 }
 
-impl Containment {
-    /// Returns the word used in the configuration and in orders.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::PidNamespace => "pid_namespace",
-            Self::Subreaper => "subreaper",
-        }
-    }
-}
+words!(Containment { Auto = "auto", PidNamespace = "pid_namespace", Subreaper = "subreaper" });
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -26,7 +26,7 @@ pub fn spawn(kind: Kind, ignore_term: bool, run: &str) -> io::Result<u32> {
 
 /// What such a descendant does: `adj __echo --child KIND RUN [--ignore-term]`.
 pub fn main(kind: &str, run: &str, ignore_term: bool) -> io::Result<()> {
-    match Kind::parse(kind) {
+    match Kind::from_word(kind) {
         Some(Kind::Setsid | Kind::KeepStdout) => {
             rustix::process::setsid()?;
         }

@@ -1,5 +1,6 @@
 //! The echo agent's language: one command on each line.
 
+use adjutant_core::words;
 use std::time::Duration;
 
 /// One line of a script.
@@ -96,23 +97,7 @@ pub enum Kind {
     KeepStdout,
 }
 
-impl Kind {
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("group", Self::Group),
-        ("setsid", Self::Setsid),
-        ("doublefork", Self::DoubleFork),
-        ("closedfds", Self::ClosedFds),
-        ("keep-stdout", Self::KeepStdout),
-    ];
-
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
-    }
-
-    pub fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
-    }
-}
+words!(Kind { Group = "group", Setsid = "setsid", DoubleFork = "doublefork", ClosedFds = "closedfds", KeepStdout = "keep-stdout" });
 
 /// A tool (or a call of the socket's API) and its arguments.
 #[derive(Debug, Clone, PartialEq)]
@@ -255,7 +240,7 @@ pub fn parse(line: &str) -> Result<Command, String> {
         "spawn" => {
             let mut words = rest.split_whitespace();
             let kind =
-                words.next().and_then(Kind::parse).ok_or_else(|| wrong("spawn group|setsid|doublefork|closedfds|keep-stdout [ignore-term]"))?;
+                words.next().and_then(Kind::from_word).ok_or_else(|| wrong("spawn group|setsid|doublefork|closedfds|keep-stdout [ignore-term]"))?;
             Ok(Command::Spawn { kind, ignore_term: words.next() == Some("ignore-term") })
         }
         "adj" => Ok(Command::Adj(words(rest))),

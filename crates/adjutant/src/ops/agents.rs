@@ -6,7 +6,6 @@ use super::{OpError, Ops, profiles};
 use crate::config::{AgentEntry, BUILT_IN, is_for_agent};
 use crate::link::Order;
 use crate::preset::{About, Capabilities, Preset, Tried, Version, VersionMin};
-use crate::store::harness_word;
 use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView};
 use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
@@ -116,7 +115,7 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
     let about = preset.map(|preset| &preset.about);
     AgentView {
         name: entry.spec.name.to_string(),
-        harness: preset.map_or_else(|| harness_word(entry.spec.harness).to_owned(), |preset| preset.name.clone()),
+        harness: preset.map_or_else(|| entry.spec.harness.word().to_owned(), |preset| preset.name.clone()),
         description: entry.spec.description.clone(),
         found: found.is_ok(),
         problem: found.as_ref().err().map(ToString::to_string),

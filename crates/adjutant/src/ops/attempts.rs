@@ -8,8 +8,8 @@ use crate::config::is_credential;
 use crate::link::{AttemptDir, Closing, Fact, FactKind, Order, Orders, Saw, SawAcceptance, UsageText};
 use crate::preset::Preset;
 use crate::store::{
-    EndRow, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, fruitless_attempts, harness_word, live_in_dir, live_runs, measure_of,
-    next_queued, prompt_word, queued_messages, report_of, run_by_id, run_input, times_limited, turn_of_run, untold_of,
+    EndRow, Run, StoreError, Topic, Tx, Usage, attempt_row, counts, fruitless_attempts, live_in_dir, live_runs, measure_of, next_queued,
+    queued_messages, report_of, run_by_id, run_input, times_limited, turn_of_run, untold_of,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::checkpoint::{self, Known};
@@ -170,7 +170,7 @@ impl Ops {
             run_name: run.name.clone(),
             attempt: run.attempt.0,
             agent: run.agent.clone(),
-            harness: harness_word(input.agent.harness).to_owned(),
+            harness: input.agent.harness.word().to_owned(),
             preset,
             permissions: input.agent.permissions.word().to_owned(),
             trust_repo: honoured.trust,
@@ -178,7 +178,7 @@ impl Ops {
             prompt_anew,
             argv,
             args,
-            prompt_via: prompt_word(input.agent.prompt).to_owned(),
+            prompt_via: input.agent.prompt.word().to_owned(),
             prompt,
             cwd: PathBuf::from(&run.cwd),
             env,

@@ -28,7 +28,7 @@ fn time(field: &'static str, given: Option<&str>) -> Result<Option<Time>, Denied
 
 fn source(word: &str) -> Result<Source, Denied> {
     let wrong = || Denied::invalid("within", "use chats, questions or reports");
-    Source::ALL.into_iter().find(|source| source.word() == word).ok_or_else(wrong)
+    Source::from_word(word).ok_or_else(wrong)
 }
 
 fn view(hit: Hit) -> SearchHit {

@@ -10,6 +10,7 @@
 mod promise;
 mod version;
 
+use adjutant_core::words;
 pub use promise::{Act, Exception, Fate, Promise};
 pub use version::{Tried, Version};
 
@@ -105,20 +106,7 @@ pub enum Driver {
     Plain,
 }
 
-impl Driver {
-    /// Returns the word of the configuration.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Acp => "acp",
-            Self::Pi => "pi",
-            Self::Jsonl => "jsonl",
-            Self::Plain => "plain",
-        }
-    }
-}
+words!(Driver { Claude = "claude", Codex = "codex", Acp = "acp", Pi = "pi", Jsonl = "jsonl", Plain = "plain" });
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

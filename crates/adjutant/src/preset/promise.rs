@@ -3,6 +3,7 @@
 
 use super::Preset;
 use adjutant_core::Permissions;
+use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 
 /// Something that an agent may try.
@@ -19,33 +20,18 @@ pub enum Act {
     OwnTool,
 }
 
+words!(Act {
+    ShellRead = "shell_read",
+    ShellWrite = "shell_write",
+    WriteInside = "write_inside",
+    WriteOutside = "write_outside",
+    WriteTemporary = "write_temporary",
+    WriteThroughLink = "write_through_link",
+    Fetch = "fetch",
+    OwnTool = "own_tool",
+});
+
 impl Act {
-    pub const ALL: [Self; 8] = [
-        Self::ShellRead,
-        Self::ShellWrite,
-        Self::WriteInside,
-        Self::WriteOutside,
-        Self::WriteTemporary,
-        Self::WriteThroughLink,
-        Self::Fetch,
-        Self::OwnTool,
-    ];
-
-    /// Returns the word of the configuration.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::ShellRead => "shell_read",
-            Self::ShellWrite => "shell_write",
-            Self::WriteInside => "write_inside",
-            Self::WriteOutside => "write_outside",
-            Self::WriteTemporary => "write_temporary",
-            Self::WriteThroughLink => "write_through_link",
-            Self::Fetch => "fetch",
-            Self::OwnTool => "own_tool",
-        }
-    }
-
     /// Says what it is, for people.
     #[must_use]
     pub fn about(self) -> &'static str {

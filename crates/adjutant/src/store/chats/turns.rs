@@ -4,6 +4,7 @@
 use super::entry_by_seq;
 use crate::store::{DispatchEnv, Run, StoreError, Topic, Tx, run_by_id};
 use adjutant_core::chat::{ChatId, Participant};
+use adjutant_core::words;
 use adjutant_core::{AgentName, Principal, RunId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -23,21 +24,9 @@ pub enum TurnState {
     Cancelled,
 }
 
+words!(TurnState { Queued = "queued", Running = "running", Answered = "answered", Failed = "failed", Cancelled = "cancelled" });
+
 impl TurnState {
-    const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Answered, Self::Failed, Self::Cancelled];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Answered => "answered",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Tells whether an answer may still come.
     #[must_use]
     pub fn is_open(self) -> bool {
@@ -82,9 +71,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Turn, StoreError>> {
     let id: i64 = row.get(0)?;
     let (agent, env, state, run): (String, String, String, Option<String>) = (row.get(2)?, row.get(7)?, row.get(8)?, row.get(9)?);
     let run = run.map(|run| RunId::parse(&run)).transpose();
-    let (Ok(agent), Ok(env), Some(state), Ok(run)) =
-        (AgentName::parse(&agent), serde_json::from_str(&env), TurnState::ALL.into_iter().find(|known| known.word() == state), run)
-    else {
+    let (Ok(agent), Ok(env), Some(state), Ok(run)) = (AgentName::parse(&agent), serde_json::from_str(&env), TurnState::from_word(&state), run) else {
         return Ok(Err(StoreError::Corrupt(format!("turn {id}"))));
     };
     Ok(Ok(Turn {

@@ -9,8 +9,8 @@ mod write;
 pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, is_attempt_between, times_limited};
 use conditions::RetryingRow;
 pub use reports::report_of;
-use spec::{CheckpointRow, prompt_from_word};
-pub use spec::{RunInput, harness_word, measure_of, permissions_of, prompt_word, run_input};
+use spec::CheckpointRow;
+pub use spec::{RunInput, measure_of, permissions_of, run_input};
 pub(super) use write::first_line;
 
 use super::StoreError;
@@ -343,7 +343,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         Principal::parse(&owner),
         run_id(&root),
         state.state(),
-        prompt_from_word(&row.get::<_, String>(38)?),
+        PromptVia::from_word(&row.get::<_, String>(38)?),
         Rank::from_number(row.get(50)?),
     ) else {
         return Ok(Err(StoreError::Corrupt(format!("run {id}"))));

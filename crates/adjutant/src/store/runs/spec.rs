@@ -56,7 +56,7 @@ pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Per
     let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness' FROM run_inputs WHERE run = ?1";
     let (word, harness): (Option<String>, Option<String>) =
         connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let is_plain = harness.as_deref() == Some(harness_word(HarnessKind::Plain));
+    let is_plain = harness.as_deref() == Some(HarnessKind::Plain.word());
     Ok(word.as_deref().and_then(Permissions::from_word).map(|permissions| (permissions, is_plain)))
 }
 
@@ -177,35 +177,6 @@ pub(super) struct SpecRow {
     dispatch_env: DispatchEnv,
 }
 
-/// Returns the stable word of a harness.
-#[must_use]
-pub fn harness_word(harness: HarnessKind) -> &'static str {
-    match harness {
-        HarnessKind::Echo => "echo",
-        HarnessKind::Plain => "plain",
-        HarnessKind::Vendor => "vendor",
-    }
-}
-
-/// Returns the stable word of the way a prompt goes.
-#[must_use]
-pub fn prompt_word(prompt: PromptVia) -> &'static str {
-    match prompt {
-        PromptVia::Stdin => "stdin",
-        PromptVia::Arg => "arg",
-        PromptVia::Stream => "stream",
-    }
-}
-
-pub(super) fn prompt_from_word(word: &str) -> Option<PromptVia> {
-    match word {
-        "stdin" => Some(PromptVia::Stdin),
-        "arg" => Some(PromptVia::Arg),
-        "stream" => Some(PromptVia::Stream),
-        _ => None,
-    }
-}
-
 impl SpecRow {
     pub(super) fn of(input: &RunInput) -> Self {
         let AgentSpec {
@@ -227,13 +198,13 @@ impl SpecRow {
         } = &input.agent;
         Self {
             name: name.to_string(),
-            harness: harness_word(*harness).to_owned(),
+            harness: harness.word().to_owned(),
             preset: preset.clone(),
             permissions: permissions.word().to_owned(),
             trust_repo: *trust_repo,
             command: command.clone(),
             args: args.clone(),
-            prompt: prompt_word(*prompt).to_owned(),
+            prompt: prompt.word().to_owned(),
             // Each attempt reads those in the configuration.
             agent_env: env.iter().filter(|(name, _)| !is_credential(name)).map(|(name, value)| (name.clone(), value.clone())).collect(),
             env_pass: env_pass.clone(),
@@ -265,12 +236,7 @@ impl SpecRow {
             grace_ms,
             dispatch_env,
         } = self;
-        let harness = match harness.as_str() {
-            "echo" => HarnessKind::Echo,
-            "plain" => HarnessKind::Plain,
-            "vendor" => HarnessKind::Vendor,
-            _ => return None,
-        };
+        let harness = HarnessKind::from_word(&harness)?;
         let spec = AgentSpec {
             name: AgentName::parse(&name).ok()?,
             harness,
@@ -279,7 +245,7 @@ impl SpecRow {
             trust_repo,
             command,
             args,
-            prompt: prompt_from_word(&prompt)?,
+            prompt: PromptVia::from_word(&prompt)?,
             env: agent_env,
             env_pass,
             description,

@@ -1,7 +1,7 @@
 //! What changes a run.
 
 use super::spec::{CheckpointRow, SpecRow};
-use super::{NewRun, Run, StateRow, prompt_word, run_by_id};
+use super::{NewRun, Run, StateRow, run_by_id};
 use crate::clock;
 use crate::store::requests::is_settled_beside_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
@@ -87,7 +87,7 @@ impl Tx<'_> {
             new.retry_of.map(|run| run.to_string()),
             now,
             new.input.agent.patience_ms,
-            prompt_word(new.input.agent.prompt),
+            new.input.agent.prompt.word(),
             root.to_string(),
             parent.map(|run| run.to_string()),
             new.rank.number(),

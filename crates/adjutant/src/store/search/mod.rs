@@ -13,6 +13,7 @@ mod unspaced;
 
 pub(super) use unspaced::register;
 
+use adjutant_core::words;
 pub use documents::{Backlog, search_backlog};
 pub use entries::has_unindexed_entries;
 
@@ -41,19 +42,7 @@ pub enum Source {
     Reports,
 }
 
-impl Source {
-    pub const ALL: [Self; 3] = [Self::Chats, Self::Questions, Self::Reports];
-
-    /// Returns the stable word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Chats => "chats",
-            Self::Questions => "questions",
-            Self::Reports => "reports",
-        }
-    }
-}
+words!(Source { Chats = "chats", Questions = "questions", Reports = "reports" });
 
 /// What is looked for.
 #[derive(Debug, Clone, Default)]

@@ -1,0 +1,51 @@
+//! Stable words: the names under which values are stored, sent and shown.
+//!
+//! An enum lists its words with [`crate::words!`]; nothing else maps between the two.
+
+/// Gives an enum without data its stable words. It generates `ALL` (every variant, in the order of the list),
+/// `word` and `from_word`. The first word of a variant is the one that is written; words after `|` are read too.
+///
+/// A variant without a word and a word used twice do not compile. Words are spelled out rather than derived from
+/// the variants, so that renaming a variant in code changes nothing that is stored.
+///
+/// ```
+/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// enum Light { On, Off }
+/// adjutant_core::words!(Light { On = "on", Off = "off" | "out" });
+/// assert_eq!(Light::ALL, [Light::On, Light::Off]);
+/// assert_eq!(Light::Off.word(), "off");
+/// assert_eq!((Light::from_word("out"), Light::from_word("dim")), (Some(Light::Off), None));
+/// ```
+///
+/// ```compile_fail
+/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// enum Light { On, Off }
+/// adjutant_core::words!(Light { On = "on", Off = "on" });
+/// ```
+#[macro_export]
+macro_rules! words {
+    ($name:ident { $($variant:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
+        impl $name {
+            /// Every value.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Returns the stable word.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// Returns the value that a stable word names.
+            #[must_use]
+            #[deny(unreachable_patterns)]
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word $(| $alias)* => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
