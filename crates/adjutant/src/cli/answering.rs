@@ -2,16 +2,16 @@
 
 use super::context::Context;
 use super::next_step;
-use super::out::Stop;
+use super::out::Failure;
 use super::style::Style;
 use crate::text;
 use crate::view::{AnswerOne, Answered, DecisionWord, ReadRequest, RequestView, codes};
 use adjutant_core::{RequestId, RequestNo};
 
 /// Begins an answer to the request that is named: by itself, or by its run.
-pub async fn named(to: &str, cx: &Context) -> Result<AnswerOne, Stop> {
+pub async fn answer_to(to: &str, cx: &Context) -> Result<AnswerOne, Failure> {
     let to_one = Some(to.to_owned());
-    Ok(if is_request(to, cx).await? {
+    Ok(if names_request(to, cx).await? {
         AnswerOne { message_id: to_one, ..AnswerOne::default() }
     } else {
         AnswerOne { run: to_one, ..AnswerOne::default() }
@@ -19,14 +19,14 @@ pub async fn named(to: &str, cx: &Context) -> Result<AnswerOne, Stop> {
 }
 
 /// Tells whether a question is named, and not a run. A UUID may be either's.
-async fn is_request(named: &str, cx: &Context) -> Result<bool, Stop> {
-    if RequestNo::parse(named).is_ok() {
+async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
+    if RequestNo::parse(text).is_ok() {
         return Ok(true);
     }
-    if RequestId::parse(named).is_err() {
+    if RequestId::parse(text).is_err() {
         return Ok(false);
     }
-    match cx.hub.call(&ReadRequest { message_id: named.to_owned(), wait_ms: 0 }).await {
+    match cx.hub.call(&ReadRequest { message_id: text.to_owned(), wait_ms: 0 }).await {
         Ok(_) => Ok(true),
         Err(error) if error.code == codes::NOT_FOUND => Ok(false),
         Err(error) => Err(error.into()),
@@ -34,7 +34,7 @@ async fn is_request(named: &str, cx: &Context) -> Result<bool, Stop> {
 }
 
 /// Reads what was typed under a request that was shown, or says what can be typed.
-pub fn typed(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
+pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
     let message_id = Some(request.message_id.clone());
     if request.kind == "question" {
         return Ok(AnswerOne { message_id, answer: line.to_owned(), ..AnswerOne::default() });
@@ -52,26 +52,26 @@ pub fn typed(request: &RequestView, line: &str) -> Result<AnswerOne, &'static st
 }
 
 /// Columns of what is decided, where it is repeated behind a long preview.
-const MATTER_COLUMNS_MAX: usize = 60;
+const SUBJECT_COLUMNS_MAX: usize = 60;
 
 /// Returns what is asked behind a request that was shown. It repeats what is decided, since a long preview
 /// has moved that out of sight.
-pub fn prompt(request: &RequestView) -> String {
+pub fn answer_prompt(request: &RequestView) -> String {
     match request.kind.as_str() {
         "question" => format!("answer {} > ", text::line(&request.number)),
-        _ => format!("{} [y]es / [n]o, reason > ", matter(request)),
+        _ => format!("{} [y]es / [n]o, reason > ", approval_question(request)),
     }
 }
 
 /// Names an approval or a delegation with its matter and its risk, as a question.
-pub fn matter(request: &RequestView) -> String {
-    let what = text::cut(&text::line(&request.question), MATTER_COLUMNS_MAX);
-    let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), MATTER_COLUMNS_MAX))).unwrap_or_default();
+pub fn approval_question(request: &RequestView) -> String {
+    let what = text::cut(&text::line(&request.question), SUBJECT_COLUMNS_MAX);
+    let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), SUBJECT_COLUMNS_MAX))).unwrap_or_default();
     format!("Approve {} ({what}{risk})?", text::line(&request.number))
 }
 
 /// Says what was recorded as the answer to a request.
-pub fn recorded(request: &RequestView) -> String {
+pub fn recorded_answer(request: &RequestView) -> String {
     let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
     match request.option_chosen().filter(|_| request.decision.is_none()) {
         Some(number) => format!("option {number}, {answer:?}"),
@@ -79,20 +79,20 @@ pub fn recorded(request: &RequestView) -> String {
     }
 }
 
-pub fn say_answered(answered: &Answered, cx: &Context) -> Result<(), Stop> {
+pub fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Failure> {
     for request in &answered.requests {
-        let answer = recorded(request);
+        let answer = recorded_answer(request);
         let (number, name) = (text::line(&request.number), text::line(&request.run_name));
         let done = if request.decision.is_none() { format!("answered {number} of {name}: {answer}") } else { format!("{number} of {name} {answer}") };
         let started = request.child_name.as_ref().map(|name| format!("; started {}", text::line(name))).unwrap_or_default();
         let line = format!("{} {done}{started}", cx.out.paint.apply(Style::Good, "✓"));
-        cx.out.line(&line)?;
+        cx.out.print_line(&line)?;
     }
     for run in &answered.runs {
         if let Some(open) = run.pending.first() {
-            cx.out.next(&format!("{}   ({} asks {} more)", next_step::way(open), text::line(&run.name), run.pending.len()))?;
+            cx.out.suggest(&format!("{}   ({} asks {} more)", next_step::answer_command(open), text::line(&run.name), run.pending.len()))?;
         } else {
-            cx.out.next(&format!("adj logs -f {}", text::line(&run.name)))?;
+            cx.out.suggest(&format!("adj logs -f {}", text::line(&run.name)))?;
         }
     }
     Ok(())
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn only_a_clear_yes_or_a_reasoned_no_decides() {
         let request = RequestView { kind: "approval".to_owned(), options: vec!["once".to_owned(), "always".to_owned()], ..RequestView::default() };
-        let read = |line| typed(&request, line).map(|answer| (answer.decision, answer.reason));
+        let read = |line| parse_answer(&request, line).map(|answer| (answer.decision, answer.reason));
         assert_eq!(read("y"), Ok((Some(DecisionWord::Approve), None)));
         assert_eq!(read("yes 2"), Ok((Some(DecisionWord::Approve), Some("2".to_owned()))));
         assert_eq!(read("n too late"), Ok((Some(DecisionWord::Deny), Some("too late".to_owned()))));
@@ -113,6 +113,6 @@ mod tests {
             assert!(read(unclear).is_err(), "{unclear}");
         }
         let question = RequestView { kind: "question".to_owned(), ..RequestView::default() };
-        assert_eq!(typed(&question, "n").map(|answer| answer.answer), Ok("n".to_owned()));
+        assert_eq!(parse_answer(&question, "n").map(|answer| answer.answer), Ok("n".to_owned()));
     }
 }

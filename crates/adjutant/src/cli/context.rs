@@ -1,7 +1,7 @@
 //! What every command has at hand: the home, the hub, the output.
 
-use super::exit::words;
-use super::out::{Out, Stop, fail, fail_hint};
+use super::exit::cli_codes;
+use super::out::{Failure, Out, fail, fail_hint};
 use crate::client::Client;
 use crate::config::Home;
 use crate::view::codes;
@@ -21,7 +21,7 @@ pub struct Context {
 
 impl Context {
     /// Finds the home. The hub is started with the first call.
-    pub fn new(out: &Out) -> Result<Self, Stop> {
+    pub fn new(out: &Out) -> Result<Self, Failure> {
         let home = home()?;
         Ok(Self { hub: Client::hub(&home, None), home, out: out.clone() })
     }
@@ -33,7 +33,7 @@ impl Context {
 }
 
 /// Finds the home.
-pub fn home() -> Result<Home, Stop> {
+pub fn home() -> Result<Home, Failure> {
     Home::from_env().map_err(|e| fail_hint(codes::INVALID, e.to_string(), "set ADJ_HOME to a directory of yours"))
 }
 
@@ -43,16 +43,16 @@ pub fn now() -> Timestamp {
 }
 
 /// Makes a current-thread runtime and runs a command on it.
-pub fn block_on<F: Future>(command: F) -> Result<F::Output, Stop> {
+pub fn block_on<F: Future>(command: F) -> Result<F::Output, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|e| fail(words::IO, format!("cannot start the event loop: {e}")))?;
+        .map_err(|e| fail(cli_codes::IO, format!("cannot start the event loop: {e}")))?;
     Ok(runtime.block_on(command))
 }
 
 /// Takes a text given as an argument, or from standard input for `-`.
-pub fn text_argument(text: &str, what: &str) -> Result<String, Stop> {
+pub fn text_argument(text: &str, what: &str) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text.to_owned());
     }
@@ -60,9 +60,9 @@ pub fn text_argument(text: &str, what: &str) -> Result<String, Stop> {
 }
 
 /// Reads a text, bounded.
-pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Stop> {
+pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    from.take(INPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| fail(words::IO, format!("cannot read {what} from {place}: {e}")))?;
+    from.take(INPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| fail(cli_codes::IO, format!("cannot read {what} from {place}: {e}")))?;
     if bytes.len() as u64 == INPUT_BYTES_MAX {
         return Err(fail(codes::INVALID, format!("{what} from {place} is longer than {} bytes", INPUT_BYTES_MAX - 1)));
     }

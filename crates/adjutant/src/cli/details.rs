@@ -12,7 +12,7 @@ pub const INDENT: &str = "  ";
 const INDENT_TWICE: &str = "    ";
 
 /// Writes what a stopped run left behind.
-pub fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
+pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
     let CheckpointView {
         made_by,
         blocker_type,
@@ -48,7 +48,7 @@ pub fn left_behind(checkpoint: &CheckpointView, cx: &Context) -> Result<String, 
 }
 
 /// Writes a report: each field with what became of it.
-pub fn reported(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error> {
+pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(out, "{}", cx.out.paint.apply(Style::Dim, &format!("report: {}, {}", text::line(&report.status), text::line(&report.verdict))))?;
     let deliverables = report.deliverables.join("\n");
@@ -68,33 +68,33 @@ pub fn reported(report: &ReportView, cx: &Context) -> Result<String, std::fmt::E
             _ => cx.out.paint.apply(Style::Dim, "?"),
         };
         let found = format!("{} {}: {}", text::line(&finding.field), text::line(&finding.verdict), text::line(&finding.reason));
-        out.push_str(&cx.out.folded(&format!("{INDENT}  {found}"), &format!("{INDENT}{mark} {found}")));
-        out.push_str(&cx.out.indented(INDENT_TWICE, claim));
+        out.push_str(&cx.out.fold(&format!("{INDENT}  {found}"), &format!("{INDENT}{mark} {found}")));
+        out.push_str(&cx.out.indent(INDENT_TWICE, claim));
     }
     for file in &report.files {
         let size = file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
         let hash = file.sha256.as_deref().map(|hash| format!(", sha256 {}", text::line(hash))).unwrap_or_default();
         let line = format!("{INDENT}file {}: {}{size}{hash}", text::line(&file.path), text::line(&file.reason));
-        out.push_str(&cx.out.folded(&line, &line));
+        out.push_str(&cx.out.fold(&line, &line));
     }
     Ok(out)
 }
 
 /// Writes what came of the acceptance command.
-pub fn accepted(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fmt::Error> {
+pub fn acceptance_block(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let head = match acceptance.problem() {
         Some(problem) => format!("acceptance: failed: {}", text::line(&problem)),
         None => format!("acceptance: {}: passed", text::line(&acceptance.command.join(" "))),
     };
-    out.push_str(&cx.out.folded(&head, &cx.out.paint.apply(Style::Dim, &head)));
+    out.push_str(&cx.out.fold(&head, &cx.out.paint.apply(Style::Dim, &head)));
     out.push_str(&indented(&acceptance.output, cx));
     Ok(out)
 }
 
 /// Says in a few words what became of a request: the answer or decision, and whose it is. Empty for an
 /// open one.
-pub fn settled(request: &RequestView) -> String {
+pub fn request_outcome(request: &RequestView) -> String {
     let by = |by: &str| if by == "default" { "by default, since nobody answered".to_owned() } else { format!("by {by}") };
     match (request.status.as_str(), &request.answer, &request.answered_by) {
         ("pending", ..) => String::new(),
@@ -105,7 +105,7 @@ pub fn settled(request: &RequestView) -> String {
 }
 
 /// Writes an open question with its options, for people.
-pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
+pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let wants = match request.kind.as_str() {
         "approval" => "asks for approval",
@@ -114,18 +114,19 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
     };
     let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
     let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", text::line(id)));
-    let head = format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), ago(&request.asked_at, cx));
+    let head =
+        format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), relative_time(&request.asked_at, cx));
     writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
     out.push_str(&indented(&request.question, cx));
     if let Some(risk) = &request.risk {
         out.push_str(&indented(&format!("risk: {risk}"), cx));
     }
     if let Some(delegation) = &request.delegation {
-        out.push_str(&indented(&delegated(delegation), cx));
+        out.push_str(&indented(&delegation_text(delegation), cx));
     }
     if let Some(preview) = &request.preview {
         writeln!(out, "{INDENT}{}", cx.out.paint.apply(Style::Dim, "preview"))?;
-        out.push_str(&cx.out.indented(INDENT_TWICE, preview));
+        out.push_str(&cx.out.indent(INDENT_TWICE, preview));
     }
     if let Some(context) = &request.context {
         out.push_str(&indented(&format!("why: {context}"), cx));
@@ -141,7 +142,7 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
     for (n, option) in request.options.iter().enumerate() {
         let default = if request.default.as_ref() == Some(option) { "   (when nobody answers)" } else { "" };
         let line = format!("{INDENT}{}) {}{default}", n + 1, text::line(option));
-        out.push_str(&cx.out.folded(&line, &line));
+        out.push_str(&cx.out.fold(&line, &line));
     }
     if let Some(default) = request.default.as_ref().filter(|default| !request.options.contains(default)) {
         out.push_str(&indented(&format!("when nobody answers: {}", text::line(default)), cx));
@@ -150,7 +151,7 @@ pub fn question(request: &RequestView, cx: &Context) -> Result<String, std::fmt:
 }
 
 /// What a delegation says beside its task.
-fn delegated(delegation: &DelegationView) -> String {
+fn delegation_text(delegation: &DelegationView) -> String {
     let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
         delegation;
     let meaning = match independence.as_str() {
@@ -178,10 +179,10 @@ fn delegated(delegation: &DelegationView) -> String {
     text
 }
 
-pub fn ago(time: &str, cx: &Context) -> String {
+pub fn relative_time(time: &str, cx: &Context) -> String {
     if cx.out.terminal { format!("{} ago", cx.time(time)) } else { time.to_owned() }
 }
 
 pub fn indented(block: &str, cx: &Context) -> String {
-    cx.out.indented(INDENT, block)
+    cx.out.indent(INDENT, block)
 }

@@ -23,7 +23,7 @@ pub enum Exit {
 }
 
 /// The words of failures that only the command line has, beside [`codes`].
-pub mod words {
+pub mod cli_codes {
     /// The command was given wrongly.
     pub const USAGE: &str = "usage";
     /// A run cannot go on without an answer.
@@ -54,19 +54,19 @@ pub const TABLE: [Row; 15] = [
         exit: Exit::Failed,
         number: 1,
         meaning: "failed for any other reason; for wait and run --wait: a run failed or was cancelled",
-        codes: &[codes::INTERNAL, codes::STORAGE, words::RUN_FAILED, words::IO],
+        codes: &[codes::INTERNAL, codes::STORAGE, cli_codes::RUN_FAILED, cli_codes::IO],
     },
     Row {
         exit: Exit::Usage,
         number: 2,
         meaning: "wrong usage, or a value that cannot be used",
-        codes: &[codes::INVALID, codes::UNFITTING, codes::UNSUPPORTED_PROFILE, words::USAGE],
+        codes: &[codes::INVALID, codes::UNFITTING, codes::UNSUPPORTED_PROFILE, cli_codes::USAGE],
     },
     Row {
         exit: Exit::NeedsInput,
         number: 3,
         meaning: "a run needs somebody: it asks something, or is stopped until it is resumed; with --until any or all: every run that is left does",
-        codes: &[words::NEEDS_INPUT],
+        codes: &[cli_codes::NEEDS_INPUT],
     },
     Row { exit: Exit::NotAllowed, number: 4, meaning: "not allowed", codes: &[codes::NOT_ALLOWED, codes::USE_SUPERVISOR] },
     Row { exit: Exit::NotFound, number: 5, meaning: "no such run or question, or a prefix of several", codes: &[codes::NOT_FOUND, codes::AMBIGUOUS] },
@@ -78,12 +78,12 @@ pub const TABLE: [Row; 15] = [
         codes: &[codes::CONFLICT, codes::ALREADY_ANSWERED, codes::USED, codes::EXPIRED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::KEY_REUSED],
     },
     Row { exit: Exit::Limit, number: 8, meaning: "a limit is reached, or the disk is full", codes: &[codes::LIMIT, codes::STORAGE_FULL] },
-    Row { exit: Exit::TimedOut, number: 124, meaning: "the time limit of the wait was reached", codes: &[codes::STALLED, words::TIMED_OUT] },
-    Row { exit: Exit::NotStarted, number: 125, meaning: "the agent could not be started", codes: &[words::NOT_STARTED] },
+    Row { exit: Exit::TimedOut, number: 124, meaning: "the time limit of the wait was reached", codes: &[codes::STALLED, cli_codes::TIMED_OUT] },
+    Row { exit: Exit::NotStarted, number: 125, meaning: "the agent could not be started", codes: &[cli_codes::NOT_STARTED] },
     Row { exit: Exit::NotExecutable, number: 126, meaning: "the agent's program is not executable", codes: &[codes::AGENT_NOT_EXECUTABLE] },
     Row { exit: Exit::AgentNotFound, number: 127, meaning: "no such agent, or its program is not found", codes: &[codes::AGENT_NOT_FOUND] },
-    Row { exit: Exit::Interrupted, number: 130, meaning: "interrupted (Ctrl-C); runs go on", codes: &[words::INTERRUPTED] },
-    Row { exit: Exit::Terminated, number: 143, meaning: "terminated; runs go on", codes: &[words::TERMINATED] },
+    Row { exit: Exit::Interrupted, number: 130, meaning: "interrupted (Ctrl-C); runs go on", codes: &[cli_codes::INTERRUPTED] },
+    Row { exit: Exit::Terminated, number: 143, meaning: "terminated; runs go on", codes: &[cli_codes::TERMINATED] },
 ];
 
 impl Exit {

@@ -4,9 +4,9 @@
 //! anew after each reply, from the position that it gave.
 
 use super::context::Context;
-use super::exit::{Exit, words};
-use super::out::{Ended, Stop, fail};
-use super::prompt::Typed;
+use super::exit::{Exit, cli_codes};
+use super::out::{CommandResult, Failure, fail};
+use super::prompt::TerminalLines;
 use super::style::Style;
 use super::{answering, details, next_step, run_end, run_state};
 use crate::text;
@@ -27,7 +27,7 @@ const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 
 /// What is followed.
 #[derive(Debug, Clone)]
-pub enum What {
+pub enum Scope {
     /// Output only, from a position: `logs -f`.
     Log { after: u64, grep: Option<String> },
     /// Output, questions and progress from the beginning: `run`.
@@ -36,27 +36,27 @@ pub enum What {
 
 type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
 
-enum Happened {
+enum FollowEvent {
     Log(Result<LogPage, ErrorView>),
-    Events(Result<EventPage, ErrorView>),
+    History(Result<EventPage, ErrorView>),
     Line(String),
-    Signal,
+    Interrupted,
 }
 
 /// A run that is being followed.
 pub struct Follow<'a> {
     cx: &'a Context,
     run: RunView,
-    what: What,
+    scope: Scope,
     log: Poll<LogPage>,
     events: Poll<EventPage>,
     interrupts: Signal,
     /// What the person types, once a question made us read it.
-    typed: Typed,
+    typed: TerminalLines,
     /// The questions that were shown and are open: the next typed line answers the first.
     asking: VecDeque<RequestView>,
-    line_begun: bool,
-    over: bool,
+    is_line_open: bool,
+    is_over: bool,
     /// Where the output that was printed ends.
     log_at: u64,
     log_done: bool,
@@ -65,11 +65,11 @@ pub struct Follow<'a> {
 impl<'a> Follow<'a> {
     /// Begins to follow a run.
     /// `is_line_open`: what was printed of its output so far has no line end.
-    pub async fn attach(cx: &'a Context, run: &str, what: What, is_line_open: bool) -> Result<Self, Stop> {
+    pub async fn attach(cx: &'a Context, run: &str, scope: Scope, is_line_open: bool) -> Result<Self, Failure> {
         let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
         let open = run.pending.clone();
-        let mut follow = Self::new(cx, run, what)?;
-        follow.line_begun = is_line_open;
+        let mut follow = Self::new(cx, run, scope)?;
+        follow.is_line_open = is_line_open;
         for request in open {
             follow.show_question(request)?;
         }
@@ -77,19 +77,19 @@ impl<'a> Follow<'a> {
     }
 
     /// Begins to follow a run that is known already.
-    pub fn new(cx: &'a Context, run: RunView, what: What) -> Result<Self, Stop> {
-        let interrupts = signal(SignalKind::interrupt()).map_err(|e| fail(words::IO, format!("cannot take Ctrl-C: {e}")))?;
-        let after = if let What::Log { after, .. } = what { after } else { 0 };
+    pub fn new(cx: &'a Context, run: RunView, scope: Scope) -> Result<Self, Failure> {
+        let interrupts = signal(SignalKind::interrupt()).map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
+        let after = if let Scope::Log { after, .. } = scope { after } else { 0 };
         let mut follow = Self {
             cx,
-            what,
+            scope,
             log: Box::pin(std::future::pending()),
             events: Box::pin(std::future::pending()),
             interrupts,
-            typed: Typed::default(),
+            typed: TerminalLines::default(),
             asking: VecDeque::new(),
-            line_begun: false,
-            over: run_state::is_over(&run) && run.pending.is_empty(),
+            is_line_open: false,
+            is_over: run_state::is_over(&run) && run.pending.is_empty(),
             log_at: after,
             log_done: false,
             run,
@@ -99,20 +99,20 @@ impl<'a> Follow<'a> {
         Ok(follow)
     }
 
-    fn more_log(&self, wait_ms: u64) -> ReadLogs {
-        let grep = if let What::Log { grep, .. } = &self.what { grep.clone() } else { None };
+    fn log_call(&self, wait_ms: u64) -> ReadLogs {
+        let grep = if let Scope::Log { grep, .. } = &self.scope { grep.clone() } else { None };
         ReadLogs { run: self.run.run_id.clone(), after: Some(self.log_at), max_bytes: Some(PAGE_BYTES), grep, wait_ms }
     }
 
     fn poll_log(&mut self) {
-        let call = self.more_log(if self.over { 0 } else { POLL_WAIT_MS });
+        let call = self.log_call(if self.is_over { 0 } else { POLL_WAIT_MS });
         let hub = self.cx.hub.clone();
         self.log = Box::pin(async move { hub.call(&call).await });
     }
 
-    fn print(&mut self, page: &LogPage) -> Result<(), Stop> {
+    fn print(&mut self, page: &LogPage) -> Result<(), Failure> {
         if !page.text.is_empty() {
-            self.line_begun = !page.text.ends_with('\n');
+            self.is_line_open = !page.text.ends_with('\n');
             print_page(page, self.cx)?;
         }
         self.log_at = page.next;
@@ -120,12 +120,12 @@ impl<'a> Follow<'a> {
     }
 
     /// Prints what there is of the output: what led to a question stands before it.
-    async fn catch_up(&mut self) -> Result<(), Stop> {
+    async fn catch_up(&mut self) -> Result<(), Failure> {
         if self.log_done {
             return Ok(());
         }
         loop {
-            let page = self.cx.hub.call(&self.more_log(0)).await?;
+            let page = self.cx.hub.call(&self.log_call(0)).await?;
             let is_last = page.next <= self.log_at || page.next >= page.total;
             self.print(&page)?;
             if is_last {
@@ -143,15 +143,15 @@ impl<'a> Follow<'a> {
     }
 
     /// Follows until the run is over, or the user lets go.
-    pub async fn run(&mut self) -> Ended {
+    pub async fn run(&mut self) -> CommandResult {
         loop {
-            if self.over && self.log_done {
-                return self.end().await;
+            if self.is_over && self.log_done {
+                return self.finish().await;
             }
             match self.next().await {
-                Happened::Log(page) => {
+                FollowEvent::Log(page) => {
                     let page = page?;
-                    let nothing_more = page.ended || (self.over && page.next <= self.log_at);
+                    let nothing_more = page.ended || (self.is_over && page.next <= self.log_at);
                     self.print(&page)?;
                     if nothing_more {
                         self.log_done = true;
@@ -160,12 +160,12 @@ impl<'a> Follow<'a> {
                         self.poll_log();
                     }
                 }
-                Happened::Events(page) => {
+                FollowEvent::History(page) => {
                     let page = page?;
                     for event in &page.events {
-                        self.take(event).await?;
+                        self.apply(event).await?;
                     }
-                    if self.over {
+                    if self.is_over {
                         self.events = Box::pin(std::future::pending());
                         if !self.log_done {
                             self.poll_log();
@@ -174,45 +174,45 @@ impl<'a> Follow<'a> {
                         self.poll_events(page.cursor);
                     }
                 }
-                Happened::Line(line) => self.answer(line).await?,
-                Happened::Signal => return self.let_go().await,
+                FollowEvent::Line(line) => self.answer(line).await?,
+                FollowEvent::Interrupted => return self.detach().await,
             }
         }
     }
 
-    async fn next(&mut self) -> Happened {
+    async fn next(&mut self) -> FollowEvent {
         tokio::select! {
             biased;
-            _ = self.interrupts.recv() => Happened::Signal,
-            page = &mut self.log => Happened::Log(page),
-            page = &mut self.events => Happened::Events(page),
-            line = self.typed.line() => Happened::Line(line),
+            _ = self.interrupts.recv() => FollowEvent::Interrupted,
+            page = &mut self.log => FollowEvent::Log(page),
+            page = &mut self.events => FollowEvent::History(page),
+            line = self.typed.next_line_or_pend() => FollowEvent::Line(line),
         }
     }
 
     /// Applies one event of the run's history.
-    async fn take(&mut self, event: &EventView) -> Result<(), Stop> {
+    async fn apply(&mut self, event: &EventView) -> Result<(), Failure> {
         match event.kind.as_str() {
-            "run.finished" => self.over = true,
+            "run.finished" => self.is_over = true,
             "run.stopped" => {
                 self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
-                self.over = run_state::is_over(&self.run) && self.run.pending.is_empty();
+                self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
             }
-            "request.asked" => self.was_asked(event.request_id.as_deref()).await?,
+            "request.asked" => self.show_asked(event.request_id.as_deref()).await?,
             "request.answered" | "request.expired" | "request.withdrawn" => {
                 let what = event.kind.strip_prefix("request.").unwrap_or_default();
-                self.note(&format!("{what}: {}", event.text))?;
-                self.settled(event.request_id.as_deref())?;
+                self.print_note(&format!("{what}: {}", event.text))?;
+                self.remove_request(event.request_id.as_deref())?;
             }
             "run.progress" | "run.stopping" | "run.requeued" | "run.stalled" | "run.retrying" | "run.recovered" | "run.overdue" => {
-                self.note(&event.text)?
+                self.print_note(&event.text)?
             }
             _ => {}
         }
         Ok(())
     }
 
-    async fn was_asked(&mut self, id: Option<&str>) -> Result<(), Stop> {
+    async fn show_asked(&mut self, id: Option<&str>) -> Result<(), Failure> {
         if self.cx.out.json {
             return Ok(());
         }
@@ -226,14 +226,14 @@ impl<'a> Follow<'a> {
         }
     }
 
-    fn show_question(&mut self, request: RequestView) -> Result<(), Stop> {
+    fn show_question(&mut self, request: RequestView) -> Result<(), Failure> {
         if self.cx.out.json {
             return Ok(());
         }
-        self.fresh_line()?;
-        self.cx.out.say(details::question(&request, self.cx)?.trim_end())?;
+        self.end_open_line()?;
+        self.cx.out.print_message(details::request_block(&request, self.cx)?.trim_end())?;
         if !self.cx.out.interactive {
-            return self.cx.out.next(&next_step::way(&request));
+            return self.cx.out.suggest(&next_step::answer_command(&request));
         }
         self.asking.push_back(request);
         if self.asking.len() == 1 {
@@ -241,114 +241,118 @@ impl<'a> Follow<'a> {
         }
         // The line that is being typed goes where it went before.
         let first = self.asking.front().map(|first| text::line(&first.number)).unwrap_or_default();
-        self.note(&format!("{} open; what you type still answers {first}", self.asking.len()))
+        self.print_note(&format!("{} open; what you type still answers {first}", self.asking.len()))
     }
 
     /// Says what a typed line answers from now on. What was typed before was not meant for it.
-    fn prompt(&mut self) -> Result<(), Stop> {
+    fn prompt(&mut self) -> Result<(), Failure> {
         let Some(request) = self.asking.front() else { return Ok(()) };
         let number = text::line(&request.number);
         let how = match (request.kind.as_str(), request.options.is_empty()) {
             ("question", true) => format!("type the answer to {number}"),
             ("question", false) => format!("type the answer to {number}, or an option's number"),
-            _ => format!("{} Type y, or n and why", answering::matter(request)),
+            _ => format!("{} Type y, or n and why", answering::approval_question(request)),
         };
-        let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", next_step::way(request)));
-        self.typed.begin();
-        self.cx.out.say(&prompt)
+        let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", next_step::answer_command(request)));
+        self.typed.restart();
+        self.cx.out.print_message(&prompt)
     }
 
     /// Takes a settled question off; the next one is shown again, since its turn has come.
-    fn settled(&mut self, id: Option<&str>) -> Result<(), Stop> {
+    fn remove_request(&mut self, id: Option<&str>) -> Result<(), Failure> {
         let Some(place) = self.asking.iter().position(|asking| Some(asking.message_id.as_str()) == id) else { return Ok(()) };
         self.asking.remove(place);
         if place > 0 {
             return Ok(());
         }
         let Some(next) = self.asking.front() else { return Ok(()) };
-        let question = details::question(next, self.cx)?;
-        self.cx.out.say(question.trim_end())?;
+        let question = details::request_block(next, self.cx)?;
+        self.cx.out.print_message(question.trim_end())?;
         self.prompt()
     }
 
-    async fn answer(&mut self, line: String) -> Result<(), Stop> {
+    async fn answer(&mut self, line: String) -> Result<(), Failure> {
         if line.trim().is_empty() {
             return Ok(());
         }
         let Some(request) = self.asking.front() else {
-            return self.note("no question is open; adj send reaches the run");
+            return self.print_note("no question is open; adj send reaches the run");
         };
-        let answer = match answering::typed(request, &line) {
+        let answer = match answering::parse_answer(request, &line) {
             Ok(answer) => answer,
-            Err(usage) => return self.note(usage),
+            Err(usage) => return self.print_note(usage),
         };
         let id = request.message_id.clone();
         match self.cx.hub.call(&AnswerRequests { answers: vec![answer] }).await {
             // The history tells of it, and of what is open then.
             Ok(_) => Ok(()),
             Err(error) => {
-                self.cx.out.error(&error)?;
+                self.cx.out.print_error(&error)?;
                 let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
-                if open.requests.iter().any(|open| open.message_id == id && open.status == "pending") { Ok(()) } else { self.settled(Some(&id)) }
+                if open.requests.iter().any(|open| open.message_id == id && open.status == "pending") {
+                    Ok(())
+                } else {
+                    self.remove_request(Some(&id))
+                }
             }
         }
     }
 
     /// Ends with what became of the run.
-    async fn end(&mut self) -> Ended {
+    async fn finish(&mut self) -> CommandResult {
         self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
-        if std::mem::take(&mut self.line_begun) && !self.cx.out.json {
-            self.cx.out.line("")?;
+        if std::mem::take(&mut self.is_line_open) && !self.cx.out.json {
+            self.cx.out.print_line("")?;
         }
-        if matches!(self.what, What::Log { .. }) {
+        if matches!(self.scope, Scope::Log { .. }) {
             return Ok(Exit::Done);
         }
-        self.cx.out.say(&run_end::ending(&self.run, self.cx))?;
-        run_end::confirm_run(&self.run, self.cx).await?;
-        run_end::end(&self.run, self.cx)
+        self.cx.out.print_message(&run_end::end_line(&self.run, self.cx))?;
+        run_end::confirm_run_notified(&self.run, self.cx).await?;
+        run_end::end_with_run(&self.run, self.cx)
     }
 
     /// Lets go of the run; a second Ctrl-C soon after cancels it.
-    async fn let_go(&mut self) -> Ended {
-        self.fresh_line()?;
+    async fn detach(&mut self) -> CommandResult {
+        self.end_open_line()?;
         let name = text::line(&self.run.name);
-        self.cx.out.say(&format!("detached; {name} goes on. Ctrl-C again within 2 s cancels it."))?;
+        self.cx.out.print_message(&format!("detached; {name} goes on. Ctrl-C again within 2 s cancels it."))?;
         let again = tokio::time::timeout(CANCEL_WINDOW, self.interrupts.recv()).await;
         if again.is_ok() {
             let run = self.cx.hub.call(&Cancel { run: self.run.run_id.clone(), reason: Some("Ctrl-C twice".to_owned()) }).await?;
-            self.cx.out.say(&format!("cancelling {}", text::line(&run.name)))?;
+            self.cx.out.print_message(&format!("cancelling {}", text::line(&run.name)))?;
         }
         if again.is_err() {
-            self.cx.out.next(&format!("adj logs -f {name}"))?;
+            self.cx.out.suggest(&format!("adj logs -f {name}"))?;
         }
         if self.cx.out.json {
-            return Err(fail(words::INTERRUPTED, format!("detached from {name}")));
+            return Err(fail(cli_codes::INTERRUPTED, format!("detached from {name}")));
         }
-        Err(Stop::Quiet(Exit::Interrupted))
+        Err(Failure::Reported(Exit::Interrupted))
     }
 
-    fn note(&mut self, note: &str) -> Result<(), Stop> {
-        if matches!(self.what, What::Log { .. }) {
+    fn print_note(&mut self, note: &str) -> Result<(), Failure> {
+        if matches!(self.scope, Scope::Log { .. }) {
             return Ok(());
         }
-        self.fresh_line()?;
+        self.end_open_line()?;
         let note = format!("· {}", text::line(note));
-        self.cx.out.say(self.cx.out.folded(&note, &self.cx.out.paint_err.apply(Style::Dim, &note)).trim_end())
+        self.cx.out.print_message(self.cx.out.fold(&note, &self.cx.out.paint_err.apply(Style::Dim, &note)).trim_end())
     }
 
     /// Ends a half-written line of output, so that ours begins at the left.
-    fn fresh_line(&mut self) -> Result<(), Stop> {
-        if std::mem::take(&mut self.line_begun) && self.cx.out.terminal {
-            self.cx.out.line("")?;
+    fn end_open_line(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.is_line_open) && self.cx.out.terminal {
+            self.cx.out.print_line("")?;
         }
         Ok(())
     }
 }
 
 /// Prints one page: people get it made safe, scripts get it as it is, in JSON.
-pub fn print_page(page: &LogPage, cx: &Context) -> Result<(), Stop> {
+pub fn print_page(page: &LogPage, cx: &Context) -> Result<(), Failure> {
     if cx.out.json {
-        return cx.out.data(page);
+        return cx.out.print_json(page);
     }
-    cx.out.text(&text::block(&page.text))
+    cx.out.print_text(&text::block(&page.text))
 }

@@ -28,7 +28,7 @@ use commands::{
 };
 use context::Context;
 use exit::Exit;
-use out::{Ended, Out, Stop};
+use out::{CommandResult, Failure, Out};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match cli.command {
         // These answer for themselves.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
-        Some(Command::Serve) => match told(context::block_on(stop::no_hub_there()), &out_for(&cli.global)) {
+        Some(Command::Serve) => match report(context::block_on(stop::refuse_second_hub()), &out_for(&cli.global)) {
             Exit::Done => crate::hub::main(&["--foreground".into()]),
             exit => ExitCode::from(exit.number()),
         },
@@ -68,15 +68,15 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 fn perform(command: Option<Command>, out: &Out) -> ExitCode {
-    ExitCode::from(told(context::block_on(perform_async(command, out)), out).number())
+    ExitCode::from(report(context::block_on(dispatch(command, out)), out).number())
 }
 
-/// Tells how a command ended, where that was not told yet.
-fn told(ended: Result<Ended, Stop>, out: &Out) -> Exit {
-    match ended.and_then(|ended| ended) {
-        Ok(exit) | Err(Stop::Quiet(exit)) => exit,
-        Err(Stop::ReaderGone) => Exit::Done,
-        Err(Stop::Error(error)) => match out.error(&error) {
+/// Prints how a command ended, unless that was printed before.
+fn report(result: Result<CommandResult, Failure>, out: &Out) -> Exit {
+    match result.and_then(|result| result) {
+        Ok(exit) | Err(Failure::Reported(exit)) => exit,
+        Err(Failure::ReaderGone) => Exit::Done,
+        Err(Failure::Error(error)) => match out.print_error(&error) {
             Ok(()) => Exit::of(&error.code),
             Err(_) => Exit::Failed,
         },
@@ -115,7 +115,7 @@ fn columns() -> usize {
     }
 }
 
-async fn perform_async(command: Option<Command>, out: &Out) -> Ended {
+async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
     match command {
         Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
         Some(Command::Completions { shell }) => help::completions(shell, out),
@@ -126,23 +126,23 @@ async fn perform_async(command: Option<Command>, out: &Out) -> Ended {
                 return doctor::without_home(&problem, out).await;
             }
             let cx = Context::new(out)?;
-            let says_it_itself = matches!(command, Some(Command::Doctor));
-            let ended = with_hub(command, &cx).await;
-            if let Some(problem) = cx.hub.config_problem().filter(|problem| !says_it_itself && !has_told(&ended, problem)) {
+            let reports_it = matches!(command, Some(Command::Doctor));
+            let result = dispatch_with_hub(command, &cx).await;
+            if let Some(problem) = cx.hub.config_problem().filter(|problem| !reports_it && !is_reported(&result, problem)) {
                 let effect = "built-in values hold and nothing new is started until it is corrected";
-                cx.out.say(&format!("warning: the configuration cannot be used: {} ({effect})", text::line(&problem)))?;
+                cx.out.print_message(&format!("warning: the configuration cannot be used: {} ({effect})", text::line(&problem)))?;
             }
-            ended
+            result
         }
     }
 }
 
-/// Tells whether a command failed over a problem, and so is going to say it.
-fn has_told(ended: &Ended, problem: &str) -> bool {
-    matches!(ended, Err(Stop::Error(error)) if error.message.contains(problem))
+/// Returns whether a command fails with this problem, and so prints it.
+fn is_reported(result: &CommandResult, problem: &str) -> bool {
+    matches!(result, Err(Failure::Error(error)) if error.message.contains(problem))
 }
 
-async fn with_hub(command: Option<Command>, cx: &Context) -> Ended {
+async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandResult {
     let Some(command) = command else { return welcome::greet(cx).await };
     match command {
         Command::Run(args) => run::run(&args, cx).await,

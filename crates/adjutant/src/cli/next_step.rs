@@ -4,7 +4,7 @@ use crate::text;
 use crate::view::{AttentionList, RequestView, RunView};
 
 /// Says how a request is dealt with on the command line.
-pub fn way(request: &RequestView) -> String {
+pub fn answer_command(request: &RequestView) -> String {
     let number = text::line(&request.number);
     match request.kind.as_str() {
         "question" => format!("adj reply {number} \"…\""),
@@ -13,7 +13,7 @@ pub fn way(request: &RequestView) -> String {
 }
 
 /// Says how a stopped run is dealt with on the command line.
-pub fn way_on(run: &RunView) -> String {
+pub fn resume_command(run: &RunView) -> String {
     let name = text::line(&run.name);
     match run.choices.as_slice() {
         [] => format!("adj resume {name} \"…\"   or   adj cancel {name}"),
@@ -25,13 +25,13 @@ pub fn way_on(run: &RunView) -> String {
 }
 
 /// Says how the first of what needs the person is dealt with on the command line.
-pub fn way_of_first(list: &AttentionList) -> Option<String> {
+pub fn first_command(list: &AttentionList) -> Option<String> {
     if let Some(request) = list.requests.first() {
-        return Some(way(request));
+        return Some(answer_command(request));
     }
     if let Some(run) = list.runs.first() {
         let is_stop = run.attention.as_ref().is_some_and(|attention| attention.is_stop());
-        return Some(if is_stop { way_on(run) } else { format!("adj show {}", text::line(&run.name)) });
+        return Some(if is_stop { resume_command(run) } else { format!("adj show {}", text::line(&run.name)) });
     }
     list.mentions.first().map(|mention| format!("adj chat show {}", mention.chat_id))
 }

@@ -1,6 +1,6 @@
 //! Where output goes: data to stdout, everything else to stderr; JSON or text.
 
-use super::exit::{Exit, words};
+use super::exit::{Exit, cli_codes};
 use super::style::{Paint, Style};
 use crate::text;
 use crate::view::{AttentionList, ErrorView, Mentions, RunView};
@@ -9,48 +9,48 @@ use std::io::{self, Write};
 
 /// Why a command ends early.
 #[derive(Debug)]
-pub enum Stop {
+pub enum Failure {
     /// A failure that has to be told.
     Error(ErrorView),
     /// Everything was told; only the exit code is left.
-    Quiet(Exit),
+    Reported(Exit),
     /// Whoever read our output has gone (`adj logs | head`).
     ReaderGone,
 }
 
-impl From<ErrorView> for Stop {
+impl From<ErrorView> for Failure {
     fn from(error: ErrorView) -> Self {
         Self::Error(error)
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe { Self::ReaderGone } else { fail(words::IO, format!("cannot write the output: {error}")) }
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::ReaderGone } else { fail(cli_codes::IO, format!("cannot write the output: {error}")) }
     }
 }
 
-impl From<std::fmt::Error> for Stop {
+impl From<std::fmt::Error> for Failure {
     fn from(error: std::fmt::Error) -> Self {
-        fail(words::IO, format!("cannot lay out the output: {error}"))
+        fail(cli_codes::IO, format!("cannot lay out the output: {error}"))
     }
 }
 
 /// Makes a failure of the command line itself.
-pub fn fail(code: &str, message: impl Into<String>) -> Stop {
-    Stop::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: None })
+pub fn fail(code: &str, message: impl Into<String>) -> Failure {
+    Failure::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: None })
 }
 
 /// Makes a failure with what to do about it.
-pub fn fail_hint(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Stop {
-    Stop::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: Some(hint.into()) })
+pub fn fail_hint(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
+    Failure::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: Some(hint.into()) })
 }
 
 /// Before what goes on from a line of ours.
 const FOLD_INDENT: &str = "      ";
 
 /// The result of a command.
-pub type Ended = Result<Exit, Stop>;
+pub type CommandResult = Result<Exit, Failure>;
 
 /// Where a command writes, and how.
 #[derive(Debug, Clone)]
@@ -108,19 +108,19 @@ struct NamedError<'a> {
 
 impl Out {
     /// Prints one answer as JSON.
-    pub fn data<T: Serialize>(&self, data: &T) -> Result<(), Stop> {
-        self.envelope(&Envelope { schema: 1, data, more: None, mentions: None, runs: None, runs_more: None, warnings: &[] })
+    pub fn print_json<T: Serialize>(&self, data: &T) -> Result<(), Failure> {
+        self.print_envelope(&Envelope { schema: 1, data, more: None, mentions: None, runs: None, runs_more: None, warnings: &[] })
     }
 
     /// Prints a list as JSON.
-    pub fn list<T: Serialize>(&self, data: &[T], more: u64, warnings: &[String]) -> Result<(), Stop> {
-        self.envelope(&Envelope { schema: 1, data, more: Some(more), mentions: None, runs: None, runs_more: None, warnings })
+    pub fn print_json_list<T: Serialize>(&self, data: &[T], more: u64, warnings: &[String]) -> Result<(), Failure> {
+        self.print_envelope(&Envelope { schema: 1, data, more: Some(more), mentions: None, runs: None, runs_more: None, warnings })
     }
 
     /// Prints what needs the person as JSON.
-    pub fn inbox(&self, list: &AttentionList) -> Result<(), Stop> {
+    pub fn print_json_inbox(&self, list: &AttentionList) -> Result<(), Failure> {
         let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = list;
-        self.envelope(&Envelope {
+        self.print_envelope(&Envelope {
             schema: 1,
             data: requests.as_slice(),
             more: Some(*requests_more),
@@ -131,20 +131,20 @@ impl Out {
         })
     }
 
-    fn envelope<T: Serialize + ?Sized>(&self, envelope: &Envelope<'_, T>) -> Result<(), Stop> {
-        let text = serde_json::to_string(envelope).map_err(|e| fail(words::IO, format!("cannot write JSON: {e}")))?;
-        self.line(&text)
+    fn print_envelope<T: Serialize + ?Sized>(&self, envelope: &Envelope<'_, T>) -> Result<(), Failure> {
+        let text = serde_json::to_string(envelope).map_err(|e| fail(cli_codes::IO, format!("cannot write JSON: {e}")))?;
+        self.print_line(&text)
     }
 
     /// Prints one line on stdout, at once.
-    pub fn line(&self, line: &str) -> Result<(), Stop> {
+    pub fn print_line(&self, line: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")?;
         Ok(out.flush()?)
     }
 
     /// Prints text on stdout as it is.
-    pub fn text(&self, text: &str) -> Result<(), Stop> {
+    pub fn print_text(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
@@ -153,8 +153,8 @@ impl Out {
     /// Lays out text that others wrote: each of its lines behind an indent, and each piece of one that a
     /// terminal has no room for, so that nothing of it stands where ours begins.
     #[must_use]
-    pub fn indented(&self, indent: &str, text: &str) -> String {
-        let columns = self.room(indent.len());
+    pub fn indent(&self, indent: &str, text: &str) -> String {
+        let columns = self.columns_behind(indent.len());
         let safe = text::block(text);
         let lines = safe.trim_end().lines().flat_map(|line| text::wrap(line, columns));
         lines.fold(String::new(), |out, line| out + indent + &line + "\n")
@@ -163,8 +163,8 @@ impl Out {
     /// Lays out a line of ours that repeats what others wrote: painted where it fits, else plain, what
     /// goes on behind an indent. Ends with a line end.
     #[must_use]
-    pub fn folded(&self, plain: &str, painted: &str) -> String {
-        let columns = self.room(FOLD_INDENT.len());
+    pub fn fold(&self, plain: &str, painted: &str) -> String {
+        let columns = self.columns_behind(FOLD_INDENT.len());
         match text::wrap(plain, columns).as_slice() {
             [_] => format!("{painted}\n"),
             pieces => pieces.join(&format!("\n{FOLD_INDENT}")) + "\n",
@@ -172,32 +172,32 @@ impl Out {
     }
 
     /// Columns behind an indent.
-    fn room(&self, indent: usize) -> usize {
+    fn columns_behind(&self, indent: usize) -> usize {
         self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent))
     }
 
     /// Says something on stderr that is no data; silent in JSON mode.
-    pub fn say(&self, line: &str) -> Result<(), Stop> {
-        if self.json { Ok(()) } else { note(line) }
+    pub fn print_message(&self, line: &str) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { write_message(line) }
     }
 
     /// Names the next useful command, on stderr; silent in JSON mode.
-    pub fn next(&self, command: &str) -> Result<(), Stop> {
-        self.say(&format!("{} {command}", self.paint_err.apply(Style::Dim, "next:")))
+    pub fn suggest(&self, command: &str) -> Result<(), Failure> {
+        self.print_message(&format!("{} {command}", self.paint_err.apply(Style::Dim, "next:")))
     }
 
     /// Tells in one line of JSON what was refused of several: the first as `error`, each with its name
     /// under `errors`, in the order given.
-    pub fn errors(&self, refused: &[(String, ErrorView)]) -> Result<(), Stop> {
+    pub fn print_errors(&self, refused: &[(String, ErrorView)]) -> Result<(), Failure> {
         let Some((_, first)) = refused.first() else { return Ok(()) };
         let all: Vec<NamedError<'_>> = refused.iter().map(|(run, error)| NamedError { run, error }).collect();
-        let line =
-            serde_json::to_string(&ErrorsEnvelope { error: first, errors: &all }).map_err(|e| fail(words::IO, format!("cannot write JSON: {e}")))?;
+        let line = serde_json::to_string(&ErrorsEnvelope { error: first, errors: &all })
+            .map_err(|e| fail(cli_codes::IO, format!("cannot write JSON: {e}")))?;
         Ok(writeln!(io::stderr().lock(), "{line}")?)
     }
 
     /// Tells a failure: for people with its hint, in JSON mode as exactly one line.
-    pub fn error(&self, error: &ErrorView) -> io::Result<()> {
+    pub fn print_error(&self, error: &ErrorView) -> io::Result<()> {
         let mut err = io::stderr().lock();
         if self.json {
             let line = serde_json::to_string(&ErrorEnvelope { error }).map_err(io::Error::other)?;
@@ -205,7 +205,7 @@ impl Out {
         }
         let (head, message) = (format!("error[{}]:", text::line(&error.code)), text::line(&error.message));
         let painted = format!("{} {message}", self.paint_err.apply(Style::Bad, &head));
-        write!(err, "{}", self.folded(&format!("{head} {message}"), &painted))?;
+        write!(err, "{}", self.fold(&format!("{head} {message}"), &painted))?;
         if let Some(hint) = &error.hint {
             writeln!(err, "  {} {}", self.paint_err.apply(Style::Dim, "hint:"), text::line(hint))?;
         }
@@ -213,7 +213,7 @@ impl Out {
     }
 }
 
-fn note(line: &str) -> Result<(), Stop> {
+fn write_message(line: &str) -> Result<(), Failure> {
     match writeln!(io::stderr().lock(), "{line}") {
         // Nobody reads what is no data: that ends nothing.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -237,7 +237,7 @@ mod tests {
             [filled(" "), filled("\u{a0}"), filled("\u{3164}"), filled("\u{2705}"), filled("\t"), "a\u{2028}b\u{85}c\u{b}d\u{c}e\rf\ng".to_owned()];
         for text in all {
             for columns in [Some(80), Some(33), None] {
-                let shown = out(columns).indented("  ", &text);
+                let shown = out(columns).indent("  ", &text);
                 assert!(shown.lines().all(|line| line.starts_with("  ")), "{shown}");
                 let room = columns.unwrap_or(usize::MAX);
                 // A terminal takes up to two columns for what is not ASCII.
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn indentation_is_shown_as_it_is() {
         let code = "if x:\n    return  1\n\tpass";
-        assert_eq!(out(None).indented("    ", code), "    if x:\n        return  1\n    \tpass\n");
-        assert_eq!(out(Some(80)).indented("  ", code), "  if x:\n      return  1\n          pass\n");
+        assert_eq!(out(None).indent("    ", code), "    if x:\n        return  1\n    \tpass\n");
+        assert_eq!(out(Some(80)).indent("  ", code), "  if x:\n      return  1\n          pass\n");
     }
 }

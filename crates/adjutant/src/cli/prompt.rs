@@ -1,8 +1,8 @@
 //! What a person types on the terminal, a line at a time. It counts for what was shown before it was
 //! typed, and for nothing else.
 
-use super::exit::words;
-use super::out::{Stop, fail};
+use super::exit::cli_codes;
+use super::out::{Failure, fail};
 use crate::view::codes;
 use rustix::termios::QueueSelector;
 use std::io::{BufRead, Write};
@@ -13,28 +13,28 @@ const LINES_MAX: usize = 16;
 
 /// The lines of the terminal, from the first question on.
 #[derive(Debug, Default)]
-pub enum Typed {
+pub enum TerminalLines {
     /// Nobody was asked anything yet.
     #[default]
     Unread,
     Read(mpsc::Receiver<std::io::Result<String>>),
-    Ended,
+    CommandResult,
 }
 
-impl Typed {
+impl TerminalLines {
     /// Forgets what was typed so far, and takes what comes from now on.
-    pub fn begin(&mut self) {
-        forget();
+    pub fn restart(&mut self) {
+        discard_typed_input();
         match self {
             Self::Unread => *self = Self::Read(read_lines()),
             Self::Read(lines) => while lines.try_recv().is_ok() {},
-            Self::Ended => {}
+            Self::CommandResult => {}
         }
     }
 
     /// Waits for the next line; for ever, once the terminal's input has ended.
-    pub async fn line(&mut self) -> String {
-        match self.line_or_end().await {
+    pub async fn next_line_or_pend(&mut self) -> String {
+        match self.next_line().await {
             Ok(Some(line)) => return line,
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the terminal cannot be read"),
@@ -46,12 +46,12 @@ impl Typed {
     ///
     /// # Errors
     /// The terminal cannot be read, or what was typed is not UTF-8.
-    pub async fn line_or_end(&mut self) -> std::io::Result<Option<String>> {
+    pub async fn next_line(&mut self) -> std::io::Result<Option<String>> {
         let Self::Read(lines) = self else { return Ok(None) };
         match lines.recv().await {
             Some(Ok(line)) => Ok(Some(line)),
             ended => {
-                *self = Self::Ended;
+                *self = Self::CommandResult;
                 ended.transpose()
             }
         }
@@ -59,7 +59,7 @@ impl Typed {
 }
 
 /// Forgets what the terminal has taken and nobody has read.
-pub fn forget() {
+pub fn discard_typed_input() {
     // It fails where standard input is no terminal, and there nobody types.
     if let Err(error) = rustix::termios::tcflush(std::io::stdin(), QueueSelector::IFlush) {
         tracing::debug!(%error, "standard input is no terminal");
@@ -82,14 +82,14 @@ fn read_lines() -> mpsc::Receiver<std::io::Result<String>> {
 }
 
 /// Asks for one line on the terminal, typed after this was shown; `None` at the end of input.
-pub fn ask(prompt: &str) -> Result<Option<String>, Stop> {
+pub fn ask(prompt: &str) -> Result<Option<String>, Failure> {
     let mut err = std::io::stderr().lock();
-    forget();
+    discard_typed_input();
     write!(err, "{prompt}").and_then(|()| err.flush())?;
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| match e.kind() {
         std::io::ErrorKind::InvalidData => fail(codes::INVALID, "what was typed is not UTF-8"),
-        _ => fail(words::IO, format!("cannot read the terminal: {e}")),
+        _ => fail(cli_codes::IO, format!("cannot read the terminal: {e}")),
     })?;
     if read == 0 {
         writeln!(err)?;

@@ -1,9 +1,9 @@
 //! How a run ended: the line that says it, the exit code, and the confirmation that the person was notified.
 
 use super::context::{Context, now};
-use super::exit::{Exit, words};
+use super::exit::{Exit, cli_codes};
 use super::next_step;
-use super::out::{Ended, Stop};
+use super::out::{CommandResult, Failure};
 use super::run_state;
 use super::style::Style;
 use crate::text;
@@ -18,32 +18,33 @@ const ENDING_GAPS: usize = 5;
 const STOP_CHARS_MAX: usize = 2_000;
 
 /// Confirms to the hub that the person was notified. Where that fails, they are notified again.
-pub async fn confirm(told: &ConfirmNotified, cx: &Context) -> Result<(), Stop> {
-    if told.is_empty() {
+pub async fn confirm_notified(notified: &ConfirmNotified, cx: &Context) -> Result<(), Failure> {
+    if notified.is_empty() {
         return Ok(());
     }
-    match cx.hub.call(told).await {
+    match cx.hub.call(notified).await {
         Ok(_) => Ok(()),
-        Err(error) => cx.out.say(&format!("warning: the next wait reports this again: {}", text::line(&error.message))),
+        Err(error) => cx.out.print_message(&format!("warning: the next wait reports this again: {}", text::line(&error.message))),
     }
 }
 
 /// The same for one run that was shown, where that is over.
-pub async fn confirm_run(run: &RunView, cx: &Context) -> Result<(), Stop> {
+pub async fn confirm_run_notified(run: &RunView, cx: &Context) -> Result<(), Failure> {
     if !run_state::is_over(run) {
         return Ok(());
     }
-    confirm(&ConfirmNotified { runs: vec![NotifiedRun::from(run)], until: None }, cx).await
+    confirm_notified(&ConfirmNotified { runs: vec![NotifiedRun::from(run)], until: None }, cx).await
 }
 
 /// One line on how a run ended, with its summary or last words; on a stop with what it says and needs.
-pub fn ending(run: &RunView, cx: &Context) -> String {
-    let look = run_state::look(run, now());
-    let head = format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(look.style, &text::line(&look.text)));
+pub fn end_line(run: &RunView, cx: &Context) -> String {
+    let label = run_state::label(run, now());
+    let head =
+        format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(label.style, &text::line(&label.text)));
     if let Some(attention) = run.attention.as_ref().filter(|attention| attention.is_stop()) {
         let shortened = |text: &str| text.chars().take(STOP_CHARS_MAX).collect::<String>();
-        let needs = attention.needs.as_ref().map(|needs| cx.out.indented("  ", &format!("needs: {}", shortened(needs))));
-        let said = format!("{head}\n{}{}", cx.out.indented("  ", &shortened(&attention.details)), needs.unwrap_or_default());
+        let needs = attention.needs.as_ref().map(|needs| cx.out.indent("  ", &format!("needs: {}", shortened(needs))));
+        let said = format!("{head}\n{}{}", cx.out.indent("  ", &shortened(&attention.details)), needs.unwrap_or_default());
         return said.trim_end().to_owned();
     }
     let unmet = run.acceptance.as_ref().filter(|_| run.outcome.as_deref() == Some("succeeded")).and_then(AcceptanceView::problem);
@@ -51,7 +52,7 @@ pub fn ending(run: &RunView, cx: &Context) -> String {
     let said = unmet.as_deref().or(known).or(run.summary.as_deref()).or(run.result.as_deref()).unwrap_or_default();
     let last = text::line(said.trim().lines().last().unwrap_or_default());
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
-        columns.saturating_sub(text::width(&run.name) + text::width(&look.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)
+        columns.saturating_sub(text::width(&run.name) + text::width(&label.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)
     });
     if last.is_empty() || room == 0 { head } else { format!("{head} – {}", text::cut(&last, room)) }
 }
@@ -63,34 +64,34 @@ fn cause_message(reason: &str) -> &str {
 }
 
 /// Ends a wait because a stopped run goes on only when somebody resumes it.
-pub fn needs_resume(run: &RunView, cx: &Context) -> Ended {
+pub fn end_needing_resume(run: &RunView, cx: &Context) -> CommandResult {
     let why = run.attention.as_ref().map(run_state::attention_text).or_else(|| run.reason.clone()).unwrap_or_default();
     let message = format!("{} is stopped: {}", text::line(&run.name), text::line(&why));
-    ended(words::NEEDS_INPUT, message, next_step::way_on(run), cx)
+    end_with_code(cli_codes::NEEDS_INPUT, message, next_step::resume_command(run), cx)
 }
 
 /// Ends a wait because a run asks something.
-pub fn needs_input(open: &RequestView, cx: &Context) -> Ended {
+pub fn end_needing_input(open: &RequestView, cx: &Context) -> CommandResult {
     let number = text::line(&open.number);
-    ended(words::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), next_step::way(open), cx)
+    end_with_code(cli_codes::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), next_step::answer_command(open), cx)
 }
 
 /// Ends a command that followed a run with what the run comes to.
-pub fn end(run: &RunView, cx: &Context) -> Ended {
+pub fn end_with_run(run: &RunView, cx: &Context) -> CommandResult {
     match run_state::exit_of(run) {
         Exit::Done => Ok(Exit::Done),
         Exit::NeedsInput => match run.pending.first().filter(|_| !run_state::is_over(run)) {
-            Some(open) => needs_input(open, cx),
-            None => needs_resume(run, cx),
+            Some(open) => end_needing_input(open, cx),
+            None => end_needing_resume(run, cx),
         },
-        _ => failure(run, cx),
+        _ => end_failed(run, cx),
     }
 }
 
 /// Ends a wait because a run did not succeed.
-pub fn failure(run: &RunView, cx: &Context) -> Ended {
+pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     let exit = run_state::exit_of(run);
-    let code = if exit == Exit::NotStarted { words::NOT_STARTED } else { words::RUN_FAILED };
+    let code = if exit == Exit::NotStarted { cli_codes::NOT_STARTED } else { cli_codes::RUN_FAILED };
     let unmet = run.acceptance.as_ref().filter(|_| run.outcome.as_deref() == Some("succeeded")).and_then(AcceptanceView::problem);
     let unmet = unmet.map(|problem| format!("not accepted: {problem}"));
     let why = unmet.as_deref().or(run.reason.as_deref()).or(run.outcome.as_deref()).unwrap_or(&run.state);
@@ -105,20 +106,20 @@ pub fn failure(run: &RunView, cx: &Context) -> Ended {
         // The first line of a known cause stands on the line of the end; what to do about it follows.
         let rest = run.reason.as_deref().filter(|_| run.cause.is_some()).and_then(|reason| reason.split_once('\n')).map(|(_, rest)| rest);
         if let Some(more) = rest.or((exit == Exit::NotStarted).then_some(why)) {
-            cx.out.say(cx.out.indented("  ", more).trim_end())?;
+            cx.out.print_message(cx.out.indent("  ", more).trim_end())?;
         }
     }
-    ended(code, format!("{name}: {}", text::line(why)), next, cx)
+    end_with_code(code, format!("{name}: {}", text::line(why)), next, cx)
 }
 
 /// Ends with a code that is no error of ours: people see the next command, scripts one JSON line.
-pub fn ended(code: &str, message: String, next: String, cx: &Context) -> Ended {
+pub fn end_with_code(code: &str, message: String, next: String, cx: &Context) -> CommandResult {
     if cx.out.json {
-        return Err(Stop::Error(ErrorView { code: code.to_owned(), message, hint: Some(next) }));
+        return Err(Failure::Error(ErrorView { code: code.to_owned(), message, hint: Some(next) }));
     }
-    if code == words::TIMED_OUT {
-        cx.out.say(&message)?;
+    if code == cli_codes::TIMED_OUT {
+        cx.out.print_message(&message)?;
     }
-    cx.out.next(&next)?;
+    cx.out.suggest(&next)?;
     Ok(Exit::of(code))
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 /// How a run looks in one cell.
 #[derive(Debug)]
-pub struct Look {
+pub struct StateLabel {
     pub text: String,
     pub style: Style,
     /// Its place in a list: who needs you, who works, who is done.
@@ -18,8 +18,8 @@ pub struct Look {
 }
 
 /// Returns how a run looks.
-pub fn look(run: &RunView, now: Timestamp) -> Look {
-    let made = |text: String, style, rank| Look { text, style, rank };
+pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
+    let build = |text: String, style, rank| StateLabel { text, style, rank };
     if let Some(oldest) = run.pending.first() {
         let waits = age::seconds_since(&oldest.asked_at, now).map(age::short).unwrap_or_default();
         let more = run.pending.len() - 1;
@@ -29,44 +29,44 @@ pub fn look(run: &RunView, now: Timestamp) -> Look {
             "delegation" => "delegate",
             _ => "asks",
         };
-        return made(format!("? {wants} {}{others} {waits}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
+        return build(format!("? {wants} {}{others} {waits}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
     }
     let because = |word: &str| run.reason.as_deref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
     match (run.state.as_str(), run.outcome.as_deref()) {
-        ("queued", _) => made(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued, {place}.")), Style::Dim, 3),
-        ("starting", _) => made("● starting".to_owned(), Style::Good, 2),
+        ("queued", _) => build(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued, {place}.")), Style::Dim, 3),
+        ("starting", _) => build("● starting".to_owned(), Style::Good, 2),
         ("running", _) if run.retrying.is_some() => {
-            let (word, since) = run.retrying.as_ref().map_or(("", ""), |retrying| (condition(&retrying.cause), retrying.since.as_str()));
+            let (word, since) = run.retrying.as_ref().map_or(("", ""), |retrying| (retry_label(&retrying.cause), retrying.since.as_str()));
             let lasts = age::seconds_since(since, now).map(age::short).unwrap_or_default();
-            made(format!("◌ {word} {lasts}").trim_end().to_owned(), Style::Attention, 1)
+            build(format!("◌ {word} {lasts}").trim_end().to_owned(), Style::Attention, 1)
         }
         ("running", _) if run.silent_since.is_some() => {
             let silent = run.silent_since.as_deref().and_then(|since| age::seconds_since(since, now)).map(age::short).unwrap_or_default();
-            made(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
+            build(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
         }
-        ("running", _) if run.overdue_since.is_some() => made("● overdue".to_owned(), Style::Attention, 2),
+        ("running", _) if run.overdue_since.is_some() => build("● overdue".to_owned(), Style::Attention, 2),
         ("running", _) => match run.subagents.iter().filter(|one| one.is_running()).count() {
-            0 => made("● working".to_owned(), Style::Good, 2),
-            number => made(format!("● working, {}", text::count(number as u64, "sub-agent", "sub-agents")), Style::Good, 2),
+            0 => build("● working".to_owned(), Style::Good, 2),
+            number => build(format!("● working, {}", text::count(number as u64, "sub-agent", "sub-agents")), Style::Good, 2),
         },
-        ("stopping", _) => made("■ stopping".to_owned(), Style::Dim, 2),
+        ("stopping", _) => build("■ stopping".to_owned(), Style::Dim, 2),
         ("stopped", _) => match &run.attention {
-            Some(attention) => made(format!("■ stopped: {}", stop_word(&attention.why)), Style::Attention, 0),
-            None => made(because("■ stopped"), Style::Attention, 1),
+            Some(attention) => build(format!("■ stopped: {}", stop_label(&attention.why)), Style::Attention, 0),
+            None => build(because("■ stopped"), Style::Attention, 1),
         },
-        ("finished", Some("succeeded")) if !run.has_succeeded() => made("✗ not accepted".to_owned(), Style::Bad, 4),
-        ("finished", Some("succeeded")) if run.status == "partial_success" => made("✓ partly done".to_owned(), Style::Attention, 4),
-        ("finished", Some("succeeded")) => made("✓ done".to_owned(), Style::Good, 4),
-        ("finished", Some("cancelled")) => made("× cancelled".to_owned(), Style::Dim, 4),
-        ("finished", Some("spawn_failed")) => made("✗ not started".to_owned(), Style::Bad, 4),
-        ("finished", Some("lost")) => made("✗ lost".to_owned(), Style::Bad, 4),
-        ("finished", _) => made(run.cause.as_deref().and_then(known_cause).map_or_else(|| because("✗ failed"), str::to_owned), Style::Bad, 4),
-        (other, _) => made(other.to_owned(), Style::Plain, 2),
+        ("finished", Some("succeeded")) if !run.has_succeeded() => build("✗ not accepted".to_owned(), Style::Bad, 4),
+        ("finished", Some("succeeded")) if run.status == "partial_success" => build("✓ partly done".to_owned(), Style::Attention, 4),
+        ("finished", Some("succeeded")) => build("✓ done".to_owned(), Style::Good, 4),
+        ("finished", Some("cancelled")) => build("× cancelled".to_owned(), Style::Dim, 4),
+        ("finished", Some("spawn_failed")) => build("✗ not started".to_owned(), Style::Bad, 4),
+        ("finished", Some("lost")) => build("✗ lost".to_owned(), Style::Bad, 4),
+        ("finished", _) => build(run.cause.as_deref().and_then(cause_label).map_or_else(|| because("✗ failed"), str::to_owned), Style::Bad, 4),
+        (other, _) => build(other.to_owned(), Style::Plain, 2),
     }
 }
 
 /// Returns how a failure looks whose cause is known. What the agent said about it is the run's reason.
-fn known_cause(word: &str) -> Option<&'static str> {
+fn cause_label(word: &str) -> Option<&'static str> {
     Some(match Cause::from_word(word)? {
         Cause::NotSignedIn => "✗ not signed in",
         Cause::ModelUnavailable => "✗ model not available",
@@ -85,12 +85,12 @@ fn known_cause(word: &str) -> Option<&'static str> {
 }
 
 /// Returns what a failure that is retried looks like.
-fn condition(cause: &str) -> &'static str {
-    let known = known_cause(cause).filter(|_| cause != Cause::Agent.word());
+fn retry_label(cause: &str) -> &'static str {
+    let known = cause_label(cause).filter(|_| cause != Cause::Agent.word());
     known.map_or("retrying", |shown| shown.trim_start_matches("✗ "))
 }
 
-fn stop_word(why: &str) -> &str {
+fn stop_label(why: &str) -> &str {
     match why {
         "resource_limit" => "time limit",
         "supervisor_lost" => "supervisor lost",
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn known_causes_fit_a_cell() {
         for cause in Cause::ALL {
-            let shown = known_cause(cause.word()).expect("every cause has a text");
+            let shown = cause_label(cause.word()).expect("every cause has a text");
             assert!(crate::text::width_max(shown) <= 24, "{shown}");
         }
     }
@@ -140,9 +140,9 @@ mod tests {
     fn who_needs_you_comes_first() {
         let now = Timestamp::UNIX_EPOCH;
         let mut run = RunView { state: "running".to_owned(), ..RunView::default() };
-        let working = look(&run, now);
+        let working = label(&run, now);
         run.pending = vec![RequestView { number: "Q3".to_owned(), ..RequestView::default() }];
-        let asking = look(&run, now);
+        let asking = label(&run, now);
         assert!(asking.rank < working.rank && asking.text == "? asks Q3");
     }
 }

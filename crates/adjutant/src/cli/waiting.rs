@@ -1,7 +1,7 @@
 //! Long polls for runs, and what is said about a run that is under way.
 
 use super::context::{Context, now};
-use super::out::Stop;
+use super::out::Failure;
 use super::run_state;
 use crate::text;
 use crate::view::{RunView, Wait, WaitUntil, Waited};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const WAIT_MS: u64 = 30_000;
 
 /// Waits until something of what is wanted has happened, or the time is over.
-pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Stop> {
+pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Failure> {
     let began = Instant::now();
     // Without names, the ends of clients' runs count from here on; each renewal looks back to here.
     let mut after = if runs.is_empty() { Some(cx.hub.call(&Wait::default()).await?.cursor) } else { None };
@@ -31,16 +31,16 @@ pub async fn wait_for(runs: Vec<String>, until: WaitUntil, limit: Option<Duratio
 }
 
 /// Says that a run is silent, retrying, overdue or rate limited, and what can be done about it.
-pub fn say_noticed(run: &RunView, cx: &Context) -> Result<(), Stop> {
+pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&run.name);
-    cx.out.say(&format!("{name}  {}", text::line(&run_state::look(run, now()).text)))?;
+    cx.out.print_message(&format!("{name}  {}", text::line(&run_state::label(run, now()).text)))?;
     match run.resumes_at {
-        Some(_) => cx.out.next(&format!("adj resume {name}   or   adj cancel {name}")),
-        None => cx.out.next(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}")),
+        Some(_) => cx.out.suggest(&format!("adj resume {name}   or   adj cancel {name}")),
+        None => cx.out.suggest(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}")),
     }
 }
 
 /// Tells whether something unusual is to be said about a run that is under way.
-pub fn is_noticed(run: &RunView) -> bool {
+pub fn has_condition(run: &RunView) -> bool {
     run.silent_since.is_some() || run.retrying.is_some() || run.overdue_since.is_some() || run.resumes_at.is_some()
 }

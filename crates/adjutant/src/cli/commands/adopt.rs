@@ -3,20 +3,25 @@
 use crate::cli::args::AdoptArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::Ended;
+use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::Adopt;
 
 /// Moves runs to another client.
-pub async fn adopt(args: &AdoptArgs, cx: &Context) -> Ended {
+pub async fn adopt(args: &AdoptArgs, cx: &Context) -> CommandResult {
     let moved = cx.hub.call(&Adopt { runs: args.runs.clone(), client: args.client.clone().unwrap_or_default() }).await?;
     if cx.out.json {
-        cx.out.list(&moved.runs, moved.more, &[])?;
+        cx.out.print_json_list(&moved.runs, moved.more, &[])?;
         return Ok(Exit::Done);
     }
     for run in &moved.runs {
-        cx.out.line(&format!("{} {} now belongs to {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name), text::line(&run.owner)))?;
+        cx.out.print_line(&format!(
+            "{} {} now belongs to {}",
+            cx.out.paint.apply(Style::Good, "✓"),
+            text::line(&run.name),
+            text::line(&run.owner)
+        ))?;
     }
     Ok(Exit::Done)
 }

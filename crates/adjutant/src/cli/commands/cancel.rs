@@ -3,7 +3,7 @@
 use crate::cli::args::CancelArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Stop};
+use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{Cancel, ErrorView, RunView};
@@ -12,7 +12,7 @@ use crate::view::{Cancel, ErrorView, RunView};
 const NAME_COLUMNS_MAX: usize = 80;
 
 /// Ends runs. Each is tried, in the order given; the first refusal is the command's failure.
-pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
+pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     let mut ended: Vec<RunView> = Vec::new();
     let mut refused: Vec<(String, ErrorView)> = Vec::new();
     for run in &args.runs {
@@ -20,34 +20,34 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> Ended {
             Ok(run) => {
                 if !cx.out.json {
                     let word = if run.state == "finished" { "cancelled" } else { "cancelling" };
-                    cx.out.line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+                    cx.out.print_line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
                 }
                 ended.push(run);
             }
             Err(error) => {
                 let run = text::cut(run, NAME_COLUMNS_MAX);
-                let error = named(&run, error);
+                let error = name_run(&run, error);
                 if !cx.out.json {
-                    cx.out.error(&error)?;
+                    cx.out.print_error(&error)?;
                 }
                 refused.push((run, error));
             }
         }
     }
     if cx.out.json && (refused.is_empty() || !ended.is_empty()) {
-        cx.out.list(&ended, 0, &[])?;
+        cx.out.print_json_list(&ended, 0, &[])?;
     }
     let Some((_, first)) = refused.first() else { return Ok(Exit::Done) };
     let exit = Exit::of(&first.code);
     match (cx.out.json, args.runs.len()) {
-        (true, 1) => cx.out.error(first)?,
-        (true, _) => cx.out.errors(&refused)?,
+        (true, 1) => cx.out.print_error(first)?,
+        (true, _) => cx.out.print_errors(&refused)?,
         (false, _) => {}
     }
-    Err(Stop::Quiet(exit))
+    Err(Failure::Reported(exit))
 }
 
 /// Puts the run before what is said about it, where that does not name it.
-fn named(run: &str, error: ErrorView) -> ErrorView {
+fn name_run(run: &str, error: ErrorView) -> ErrorView {
     if run.is_empty() || error.message.contains(run) { error } else { ErrorView { message: format!("{run}: {}", error.message), ..error } }
 }

@@ -2,8 +2,8 @@
 
 use crate::cli::args::CleanArgs;
 use crate::cli::context::Context;
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, fail_hint};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, fail_hint};
 use crate::cli::prompt::ask;
 use crate::text;
 use crate::view::{Clean, Cleaned};
@@ -12,45 +12,45 @@ use crate::view::{Clean, Cleaned};
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// Removes finished runs, after asking.
-pub async fn clean(args: &CleanArgs, cx: &Context) -> Ended {
+pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
     let older_than_s = args.older_than.as_secs();
     let would = cx.hub.call(&Clean { older_than_s, dry_run: true }).await?;
     if args.dry_run || would.runs.is_empty() {
-        return cleaned(&would, args.dry_run, cx);
+        return print_cleaned(&would, args.dry_run, cx);
     }
     let count = text::count(would.runs.len() as u64, "finished run", "finished runs");
     if !args.yes {
         if !cx.out.interactive {
             return Err(fail_hint(
-                words::USAGE,
+                cli_codes::USAGE,
                 format!("this would remove {count} with all files"),
                 "repeat it with --yes, or look first with --dry-run",
             ));
         }
         let answer = ask(&format!("Remove {count} with all files? [y/N] "))?;
         if !answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
-            cx.out.say("nothing removed")?;
+            cx.out.print_message("nothing removed")?;
             return Ok(Exit::Done);
         }
     }
-    cleaned(&cx.hub.call(&Clean { older_than_s, dry_run: false }).await?, false, cx)
+    print_cleaned(&cx.hub.call(&Clean { older_than_s, dry_run: false }).await?, false, cx)
 }
 
-fn cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> Ended {
+fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.data(cleaned)?;
+        cx.out.print_json(cleaned)?;
         return Ok(Exit::Done);
     }
     if cleaned.runs.is_empty() {
-        cx.out.say("nothing to remove")?;
+        cx.out.print_message("nothing to remove")?;
         return Ok(Exit::Done);
     }
-    cx.out.line(&format!("{} {}", if dry_run { "would remove" } else { "removed" }, text::count(cleaned.runs.len() as u64, "run", "runs")))?;
+    cx.out.print_line(&format!("{} {}", if dry_run { "would remove" } else { "removed" }, text::count(cleaned.runs.len() as u64, "run", "runs")))?;
     for run in cleaned.runs.iter().take(NAMES_SHOWN_MAX) {
-        cx.out.line(&format!("  {}", text::line(run)))?;
+        cx.out.print_line(&format!("  {}", text::line(run)))?;
     }
     if cleaned.runs.len() > NAMES_SHOWN_MAX {
-        cx.out.line(&format!("  … {} more", cleaned.runs.len() - NAMES_SHOWN_MAX))?;
+        cx.out.print_line(&format!("  … {} more", cleaned.runs.len() - NAMES_SHOWN_MAX))?;
     }
     Ok(Exit::Done)
 }

@@ -3,7 +3,7 @@
 use crate::cli::args::ConfigWhat;
 use crate::cli::context::home;
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Out, Stop, fail_hint};
+use crate::cli::out::{CommandResult, Failure, Out, fail_hint};
 use crate::config::{AgentEntry, Config, Home, Template, Webhook, Window, duration_text};
 use crate::preset::Preset;
 use crate::text;
@@ -15,7 +15,7 @@ use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
 use serde_json::{Map, Value, json};
 
 /// Shows where the configuration is, or what it says.
-pub fn config(what: ConfigWhat, out: &Out) -> Ended {
+pub fn config(what: ConfigWhat, out: &Out) -> CommandResult {
     let home = home()?;
     match what {
         ConfigWhat::Path => paths(&home, out),
@@ -23,26 +23,26 @@ pub fn config(what: ConfigWhat, out: &Out) -> Ended {
     }
 }
 
-fn paths(home: &Home, out: &Out) -> Ended {
+fn paths(home: &Home, out: &Out) -> CommandResult {
     let file = Config::path(home);
     if out.json {
-        out.data(&json!({"config": file, "exists": file.exists(), "home": home.dir, "logs": home.logs_dir(), "hub_log": home.hub_log(), "socket": home.socket()}))?;
+        out.print_json(&json!({"config": file, "exists": file.exists(), "home": home.dir, "logs": home.logs_dir(), "hub_log": home.hub_log(), "socket": home.socket()}))?;
         return Ok(Exit::Done);
     }
     let there = if file.exists() { "" } else { "   (not there: built-in values)" };
-    out.line(&format!("config  {}{there}", text::line(&file.display().to_string())))?;
-    out.line(&format!("home    {}", text::line(&home.dir.display().to_string())))?;
-    out.line(&format!("logs    {}", text::line(&home.logs_dir().display().to_string())))?;
+    out.print_line(&format!("config  {}{there}", text::line(&file.display().to_string())))?;
+    out.print_line(&format!("home    {}", text::line(&home.dir.display().to_string())))?;
+    out.print_line(&format!("logs    {}", text::line(&home.logs_dir().display().to_string())))?;
     Ok(Exit::Done)
 }
 
-fn show(home: &Home, out: &Out) -> Ended {
+fn show(home: &Home, out: &Out) -> CommandResult {
     let config = load(home)?;
     let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), duration_text);
     let agents: Vec<Value> = config.agents.iter().map(|(name, entry)| agent(name, entry)).collect();
     let webhooks: Vec<Value> = config.webhooks.iter().map(webhook).collect();
     if out.json {
-        out.data(&json!({
+        out.print_json(&json!({
             "path": config.path,
             "exists": config.exists,
             "live_runs_max": config.live_runs_max,
@@ -63,17 +63,21 @@ fn show(home: &Home, out: &Out) -> Ended {
         }))?;
         return Ok(Exit::Done);
     }
-    out.line(&format!("# {}{}", text::line(&config.path.display().to_string()), if config.exists { "" } else { " (not there: built-in values)" }))?;
-    out.line(&format!("live_runs_max = {}", config.live_runs_max))?;
-    out.line(&format!("idle_exit = \"{}\"", length(config.idle_exit_ms)))?;
-    out.line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;
-    out.line(&format!("stopped_retention = \"{}\"", length(Some(config.stopped_retention_ms))))?;
-    out.line(&format!("finished_retention = \"{}\"", length(config.finished_retention_ms)))?;
-    out.line(&format!("log_bytes_max = {}", config.log_bytes_max))?;
-    out.line(&format!("containment = \"{}\"", config.containment.word()))?;
-    out.line(&format!("refuse_shared_directory = {}", config.refuse_shared_directory))?;
+    out.print_line(&format!(
+        "# {}{}",
+        text::line(&config.path.display().to_string()),
+        if config.exists { "" } else { " (not there: built-in values)" }
+    ))?;
+    out.print_line(&format!("live_runs_max = {}", config.live_runs_max))?;
+    out.print_line(&format!("idle_exit = \"{}\"", length(config.idle_exit_ms)))?;
+    out.print_line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;
+    out.print_line(&format!("stopped_retention = \"{}\"", length(Some(config.stopped_retention_ms))))?;
+    out.print_line(&format!("finished_retention = \"{}\"", length(config.finished_retention_ms)))?;
+    out.print_line(&format!("log_bytes_max = {}", config.log_bytes_max))?;
+    out.print_line(&format!("containment = \"{}\"", config.containment.word()))?;
+    out.print_line(&format!("refuse_shared_directory = {}", config.refuse_shared_directory))?;
     if let Some(agent) = &config.default_agent {
-        out.line(&format!("default_agent = \"{}\"", text::line(agent)))?;
+        out.print_line(&format!("default_agent = \"{}\"", text::line(agent)))?;
     }
     section("delegation", delegation(&config), out)?;
     section("rate_limits", rate_limits(&config), out)?;
@@ -82,15 +86,15 @@ fn show(home: &Home, out: &Out) -> Ended {
         section(&format!("chats.templates.{name}"), self::template(template), out)?;
     }
     for (name, entry) in &config.agents {
-        out.line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
+        out.print_line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
         for (field, value) in settings(entry) {
-            out.line(&if value.is_empty() { format!("# {field} is not set: no limit") } else { format!("{field} = {}", text::line(&value)) })?;
+            out.print_line(&if value.is_empty() { format!("# {field} is not set: no limit") } else { format!("{field} = {}", text::line(&value)) })?;
         }
     }
     for hook in &config.webhooks {
-        out.line("\n[[webhooks]]")?;
+        out.print_line("\n[[webhooks]]")?;
         for (field, value) in webhook(hook).as_object().into_iter().flatten() {
-            out.line(&format!("{field} = {}", text::line(&value.to_string())))?;
+            out.print_line(&format!("{field} = {}", text::line(&value.to_string())))?;
         }
     }
     Ok(Exit::Done)
@@ -162,15 +166,15 @@ fn webhook(hook: &Webhook) -> Value {
 }
 
 /// Prints a table of the configuration as its file has it.
-fn section(name: &str, fields: Value, out: &Out) -> Result<(), Stop> {
-    out.line(&format!("\n[{}]", text::line(name)))?;
+fn section(name: &str, fields: Value, out: &Out) -> Result<(), Failure> {
+    out.print_line(&format!("\n[{}]", text::line(name)))?;
     for (field, value) in fields.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
         let value = match value.as_object() {
             // A table within a line.
             Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
             None => value.to_string(),
         };
-        out.line(&format!("{field} = {}", text::line(&value)))?;
+        out.print_line(&format!("{field} = {}", text::line(&value)))?;
     }
     Ok(())
 }
@@ -218,6 +222,6 @@ fn harness(spec: &AgentSpec) -> String {
 }
 
 /// Reads the configuration.
-pub fn load(home: &Home) -> Result<Config, Stop> {
+pub fn load(home: &Home) -> Result<Config, Failure> {
     Config::load(home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "correct that line, or move the file away"))
 }

@@ -3,7 +3,7 @@
 use crate::cli::age;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Out};
+use crate::cli::out::{CommandResult, Out};
 use crate::cli::style::Style;
 use crate::client::{Client, VERSION};
 use crate::config::{ConfigError, Home, HomeError};
@@ -56,7 +56,7 @@ fn broken(name: &'static str, message: impl Into<String>, fix: impl Into<String>
 }
 
 /// Checks everything; exit code 1 when something is broken.
-pub async fn doctor(cx: &Context) -> Ended {
+pub async fn doctor(cx: &Context) -> CommandResult {
     let mut checks = vec![binary(), home(&cx.home), file_system(&cx.home), disk(&cx.home), config(&cx.home)];
     checks.extend(hub(cx).await);
     checks.push(containment());
@@ -65,15 +65,15 @@ pub async fn doctor(cx: &Context) -> Ended {
 }
 
 /// Checks what can be checked where there is no home.
-pub async fn without_home(problem: &HomeError, out: &Out) -> Ended {
+pub async fn without_home(problem: &HomeError, out: &Out) -> CommandResult {
     let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory of yours");
     report(&[binary(), home, containment(), git().await], out)
 }
 
-fn report(checks: &[Check], out: &Out) -> Ended {
+fn report(checks: &[Check], out: &Out) -> CommandResult {
     let is_broken = checks.iter().any(|check| check.finding == Finding::Broken);
     if out.json {
-        out.data(&serde_json::json!({"ok": !is_broken, "checks": checks}))?;
+        out.print_json(&serde_json::json!({"ok": !is_broken, "checks": checks}))?;
     } else {
         for check in checks {
             let (glyph, style) = match check.finding {
@@ -81,9 +81,9 @@ fn report(checks: &[Check], out: &Out) -> Ended {
                 Finding::Note => ("!", Style::Attention),
                 Finding::Broken => ("✗", Style::Bad),
             };
-            out.line(&format!("{} {:<12} {}", out.paint.apply(style, glyph), check.name, text::line(&check.message)))?;
+            out.print_line(&format!("{} {:<12} {}", out.paint.apply(style, glyph), check.name, text::line(&check.message)))?;
             if let Some(fix) = &check.fix {
-                out.line(&format!("  {:<12} {} {}", "", out.paint.apply(Style::Dim, "fix:"), text::line(fix)))?;
+                out.print_line(&format!("  {:<12} {} {}", "", out.paint.apply(Style::Dim, "fix:"), text::line(fix)))?;
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::cli::args::EventsArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Stop};
+use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{EventView, ReadEvents, Wait};
@@ -12,7 +12,7 @@ use crate::view::{EventView, ReadEvents, Wait};
 const EVENTS_WAIT_MS: u64 = 30_000;
 
 /// Prints the event history.
-pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
+pub async fn events(args: &EventsArgs, cx: &Context) -> CommandResult {
     let end = cx.hub.call(&Wait::default()).await?.cursor;
     let mut after = if args.run.is_some() { 0 } else { end.saturating_sub(i64::from(args.last)).max(0) };
     let mut shown: Vec<EventView> = Vec::new();
@@ -28,7 +28,7 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
         }
     }
     if cx.out.json && !args.follow {
-        cx.out.list(&shown, 0, &[])?;
+        cx.out.print_json_list(&shown, 0, &[])?;
         return Ok(Exit::Done);
     }
     print_events(&shown, cx)?;
@@ -42,10 +42,10 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> Ended {
     }
 }
 
-fn print_events(events: &[EventView], cx: &Context) -> Result<(), Stop> {
+fn print_events(events: &[EventView], cx: &Context) -> Result<(), Failure> {
     for event in events {
         if cx.out.json {
-            cx.out.data(event)?;
+            cx.out.print_json(event)?;
             continue;
         }
         let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
@@ -59,7 +59,7 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), Stop> {
         let what = text::line(&format!("{} ({}{signal})", event.text, event.by));
         let what = cx.out.columns.map_or(what.clone(), |columns| text::cut(&what, columns.saturating_sub(before)));
         let line = format!("{} {} {kind:<17} {what}", cx.out.paint.apply(Style::Dim, &at), cx.out.paint.apply(Style::Strong, &name));
-        cx.out.line(&line)?;
+        cx.out.print_line(&line)?;
     }
     Ok(())
 }

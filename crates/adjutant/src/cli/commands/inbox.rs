@@ -3,7 +3,7 @@
 use crate::cli::args::InboxArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Stop};
+use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{details, next_step, run_state};
@@ -14,51 +14,51 @@ use crate::view::{AttentionList, ListAttention, ListRequests, RequestView, unrea
 const TITLE_COLUMNS_MAX: usize = 24;
 
 /// Lists what needs the person: requests, oldest first, stopped runs, bad ends, messages in chats.
-pub async fn inbox(args: &InboxArgs, cx: &Context) -> Ended {
+pub async fn inbox(args: &InboxArgs, cx: &Context) -> CommandResult {
     let mut list = cx.hub.call(&ListAttention { run: args.run.clone(), ..ListAttention::default() }).await?;
-    let first = next_step::way_of_first(&list);
+    let first = next_step::first_command(&list);
     if args.all {
         let all = cx.hub.call(&ListRequests { run: args.run.clone(), all: true, limit: None }).await?;
         (list.requests, list.requests_more) = (all.requests, all.more);
     }
     if cx.out.json {
-        cx.out.inbox(&list)?;
+        cx.out.print_json_inbox(&list)?;
         return Ok(Exit::Done);
     }
     if list.total() == 0 {
-        cx.out.say("nothing is open")?;
+        cx.out.print_message("nothing is open")?;
         return Ok(Exit::Done);
     }
     if !list.requests.is_empty() {
-        questions(&list, cx)?;
+        print_requests(&list, cx)?;
     }
     if !list.runs.is_empty() {
-        standing_still(&list, cx)?;
+        print_runs(&list, cx)?;
     }
     if !list.mentions.is_empty() {
-        named_in(&list, cx)?;
+        print_mentions(&list, cx)?;
     }
     match first {
-        Some(_) if cx.out.interactive => cx.out.next("adj next")?,
-        Some(way) => cx.out.next(&way)?,
+        Some(_) if cx.out.interactive => cx.out.suggest("adj next")?,
+        Some(command) => cx.out.suggest(&command)?,
         None => {}
     }
     Ok(Exit::Done)
 }
 
 /// Prints the runs that need the person, a line for each.
-fn standing_still(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
+fn print_runs(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     let since = if cx.out.terminal { "AGE" } else { "AT" };
     let rows: Vec<Vec<Cell>> = list
         .runs
         .iter()
         .map(|run| {
-            let look = run_state::look(run, now());
+            let label = run_state::label(run, now());
             let what = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
             vec![
                 painted(&run.name, Style::Strong),
                 plain(&run.agent),
-                painted(&look.text, look.style),
+                painted(&label.text, label.style),
                 plain(&cx.time(run.ended_at.as_ref().unwrap_or(&run.updated_at))),
                 plain(&text::line(&what)),
             ]
@@ -66,15 +66,15 @@ fn standing_still(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
         .collect();
     let columns =
         [Column::always("RUN"), Column::optional("AGENT", 2), Column::optional("STATE", 0), Column::optional(since, 1), Column::always("WHAT")];
-    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.runs_more > 0 {
-        cx.out.say(&format!("… {} more runs", list.runs_more))?;
+        cx.out.print_message(&format!("… {} more runs", list.runs_more))?;
     }
     Ok(())
 }
 
 /// Prints what in chats is for the person, a line for each chat.
-fn named_in(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
+fn print_mentions(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     let since = if cx.out.terminal { "AGE" } else { "AT" };
     let rows: Vec<Vec<Cell>> = list
         .mentions
@@ -102,14 +102,14 @@ fn named_in(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
         Column::optional(since, 1),
         Column::always("WHAT"),
     ];
-    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.mentions_more {
-        cx.out.say("… and more: adj chat ls")?;
+        cx.out.print_message("… and more: adj chat ls")?;
     }
     Ok(())
 }
 
-fn questions(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
+fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     let since = if cx.out.terminal { "WAITS" } else { "ASKED" };
     let rows: Vec<Vec<Cell>> = list
         .requests
@@ -117,7 +117,7 @@ fn questions(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
         .map(|request| {
             let number = painted(&request.number, Style::Attention);
             let run = painted(&request.run_name, Style::Strong);
-            vec![number, run, plain(&request.kind), plain(&request.status), plain(&cx.time(&request.asked_at)), plain(&with_options(request))]
+            vec![number, run, plain(&request.kind), plain(&request.status), plain(&cx.time(&request.asked_at)), plain(&request_summary(request))]
         })
         .collect();
     let columns = [
@@ -128,19 +128,19 @@ fn questions(list: &AttentionList, cx: &Context) -> Result<(), Stop> {
         Column::optional(since, 1),
         Column::always("WHAT"),
     ];
-    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.requests_more > 0 {
-        cx.out.say(&format!("… {} more", list.requests_more))?;
+        cx.out.print_message(&format!("… {} more", list.requests_more))?;
     }
     Ok(())
 }
 
-fn with_options(request: &RequestView) -> String {
+fn request_summary(request: &RequestView) -> String {
     let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
     let of = request.group.as_ref().map(|group| format!("({} of {}) ", group.place, group.size)).unwrap_or_default();
-    let came = match details::settled(request) {
-        came if came.is_empty() => String::new(),
-        came => format!("→ {came}  "),
+    let outcome = match details::request_outcome(request) {
+        outcome if outcome.is_empty() => String::new(),
+        outcome => format!("→ {outcome}  "),
     };
-    [format!("{came}{of}{}", request.question), options.join(" ")].join("  ").trim_end().to_owned()
+    [format!("{outcome}{of}{}", request.question), options.join(" ")].join("  ").trim_end().to_owned()
 }

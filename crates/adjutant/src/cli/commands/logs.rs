@@ -3,8 +3,8 @@
 use crate::cli::args::LogsArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::follow::{Follow, What, print_page};
-use crate::cli::out::{Ended, Stop};
+use crate::cli::follow::{Follow, Scope, print_page};
+use crate::cli::out::{CommandResult, Failure};
 use crate::text;
 use crate::view::{LogPage, ReadLogs};
 
@@ -17,7 +17,7 @@ const TAIL_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const LINES_FOR_AGENTS: u32 = 25;
 
 /// Prints a run's log.
-pub async fn logs(args: &LogsArgs, cx: &Context) -> Ended {
+pub async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
     let reader = Reader { run: &args.run, grep: args.grep.as_deref() };
     let lines = args.lines.or((cx.out.agent_mode && !args.follow && !cx.out.json).then_some(LINES_FOR_AGENTS));
     let printed = match lines {
@@ -25,13 +25,13 @@ pub async fn logs(args: &LogsArgs, cx: &Context) -> Ended {
         None => reader.whole(cx).await?,
     };
     if args.follow {
-        let what = What::Log { after: printed.next, grep: args.grep.clone() };
+        let what = Scope::Log { after: printed.next, grep: args.grep.clone() };
         let mut follow = Follow::attach(cx, &args.run, what, printed.is_line_open).await?;
         return follow.run().await;
     }
     if printed.is_line_open {
         // What comes next, a shell's prompt or a warning of ours, is no part of the output.
-        cx.out.line("")?;
+        cx.out.print_line("")?;
     }
     Ok(Exit::Done)
 }
@@ -51,13 +51,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    async fn page(&self, after: Option<u64>, max_bytes: u64, cx: &Context) -> Result<LogPage, Stop> {
+    async fn page(&self, after: Option<u64>, max_bytes: u64, cx: &Context) -> Result<LogPage, Failure> {
         let call = ReadLogs { run: self.run.to_owned(), after, max_bytes: Some(max_bytes), grep: self.grep.map(str::to_owned), wait_ms: 0 };
         Ok(cx.hub.call(&call).await?)
     }
 
     /// Prints everything there is.
-    async fn whole(&self, cx: &Context) -> Result<Printed, Stop> {
+    async fn whole(&self, cx: &Context) -> Result<Printed, Failure> {
         let mut printed = Printed::default();
         loop {
             let page = self.page(Some(printed.next), PAGE_BYTES, cx).await?;
@@ -74,7 +74,7 @@ impl Reader<'_> {
     }
 
     /// Prints the last lines.
-    async fn tail(&self, lines: usize, cx: &Context) -> Result<Printed, Stop> {
+    async fn tail(&self, lines: usize, cx: &Context) -> Result<Printed, Failure> {
         let mut bytes = TAIL_BYTES_FIRST;
         let mut page = self.page(None, bytes, cx).await?;
         // The first line of a part may be half a line, so there has to be one more than wanted.
@@ -89,9 +89,9 @@ impl Reader<'_> {
         let mut printed = Printed { next: page.next, is_line_open: leaves_line_open(&page, cx) };
         if is_part && cx.out.agent_mode {
             if std::mem::take(&mut printed.is_line_open) {
-                cx.out.line("")?;
+                cx.out.print_line("")?;
             }
-            cx.out.next(&format!(
+            cx.out.suggest(&format!(
                 "adj logs -n {} {name}   or   adj logs --grep TEXT {name}   for earlier output",
                 lines * 10,
                 name = text::line(&page.name)

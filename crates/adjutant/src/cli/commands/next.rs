@@ -2,8 +2,8 @@
 
 use super::chat;
 use crate::cli::context::{Context, now};
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Stop, fail, fail_hint};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::cli::{age, answering, details, prompt, run_end, run_state};
@@ -16,9 +16,13 @@ use std::io::Write;
 const SETTLED_WAIT_MS: u64 = 30_000;
 
 /// Shows the first of what needs the person, and takes what they type.
-pub async fn next(cx: &Context) -> Ended {
+pub async fn next(cx: &Context) -> CommandResult {
     if !cx.out.interactive {
-        return Err(fail_hint(words::USAGE, "adj next needs a terminal to ask on", "adj inbox lists what is open; adj reply Q1 \"…\" answers one"));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            "adj next needs a terminal to ask on",
+            "adj inbox lists what is open; adj reply Q1 \"…\" answers one",
+        ));
     }
     let list = cx.hub.call(&ListAttention::default()).await?;
     let left = list.total().saturating_sub(1);
@@ -33,74 +37,78 @@ pub async fn next(cx: &Context) -> Ended {
     } else if let Some(mention) = list.mentions.first() {
         next_message(mention, cx).await?
     } else {
-        cx.out.say("nothing is open")?;
+        cx.out.print_message("nothing is open")?;
         return Ok(Exit::Done);
     };
     match (done, left) {
-        (Typed::Nothing, _) => cx.out.say("nothing answered")?,
-        (Typed::Ended, _) => {
-            cx.out.say("nothing answered")?;
-            return Err(Stop::Quiet(Exit::Interrupted));
+        (Handled::Nothing, _) => cx.out.print_message("nothing answered")?,
+        (Handled::InputEnded, _) => {
+            cx.out.print_message("nothing answered")?;
+            return Err(Failure::Reported(Exit::Interrupted));
         }
-        (Typed::Done(_), 0) => cx.out.say("none left")?,
-        (Typed::Done(names), left) if names.is_empty() => cx.out.say(&format!("{left} left: adj next"))?,
-        (Typed::Done(names), left) => cx.out.say(&format!("{left} left: {}", names.join(", ")))?,
+        (Handled::Done(_), 0) => cx.out.print_message("none left")?,
+        (Handled::Done(names), left) if names.is_empty() => cx.out.print_message(&format!("{left} left: adj next"))?,
+        (Handled::Done(names), left) => cx.out.print_message(&format!("{left} left: {}", names.join(", ")))?,
     }
     Ok(Exit::Done)
 }
 
 /// What came of a prompt.
-enum Typed {
+enum Handled {
     /// It was dealt with. The names of what is left, where they are known.
     Done(Vec<String>),
     Nothing,
     /// The input has ended.
-    Ended,
+    InputEnded,
 }
 
-async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> Result<Typed, Stop> {
-    cx.out.text(&details::question(oldest, cx)?)?;
+async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> Result<Handled, Failure> {
+    cx.out.print_text(&details::request_block(oldest, cx)?)?;
     if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
-        cx.out.line(&cx.out.paint.apply(Style::Dim, &format!("  (open for {} more)", age::short(-seconds))))?;
+        cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("  (open for {} more)", age::short(-seconds))))?;
     }
-    let answer = match asked(oldest, cx).await? {
-        Said::Answer(answer) => *answer,
-        Said::Nothing => return Ok(Typed::Nothing),
-        Said::End => return Ok(Typed::Ended),
-        Said::SettledMeanwhile(request) => {
-            cx.out.say(&format!("{} was settled meanwhile: {}", text::line(&request.number), text::line(&details::settled(&request))))?;
+    let answer = match read_answer(oldest, cx).await? {
+        Answered::With(answer) => *answer,
+        Answered::Skipped => return Ok(Handled::Nothing),
+        Answered::InputEnded => return Ok(Handled::InputEnded),
+        Answered::Elsewhere(request) => {
+            cx.out.print_message(&format!(
+                "{} was settled meanwhile: {}",
+                text::line(&request.number),
+                text::line(&details::request_outcome(&request))
+            ))?;
             if !left.is_empty() {
-                cx.out.next("adj next")?;
+                cx.out.suggest("adj next")?;
             }
-            return Err(Stop::Quiet(Exit::Conflict));
+            return Err(Failure::Reported(Exit::Conflict));
         }
     };
     let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
     for request in &answered.requests {
-        let chosen = answering::recorded(request);
+        let chosen = answering::recorded_answer(request);
         let word = if request.decision.is_none() { "answered " } else { "" };
-        cx.out.line(&format!("{} {word}{}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
+        cx.out.print_line(&format!("{} {word}{}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
     }
-    Ok(Typed::Done(left))
+    Ok(Handled::Done(left))
 }
 
 /// Shows a stopped run: a typed line resumes it with that resolution or choice, or cancels it.
-async fn next_stopped(run: &RunView, cx: &Context) -> Result<Typed, Stop> {
+async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
     let name = text::line(&run.name);
-    cx.out.line(&run_end::ending(run, cx))?;
+    cx.out.print_line(&run_end::end_line(run, cx))?;
     if let Some(checkpoint) = &run.checkpoint {
-        cx.out.text(&details::left_behind(checkpoint, cx)?)?;
+        cx.out.print_text(&details::checkpoint_block(checkpoint, cx)?)?;
     }
     for choice in &run.choices {
-        cx.out.line(&format!("  {:<9} {}", text::line(&choice.choice), text::line(&choice.about)))?;
+        cx.out.print_line(&format!("  {:<9} {}", text::line(&choice.choice), text::line(&choice.about)))?;
     }
-    run_end::confirm_run(run, cx).await?;
+    run_end::confirm_run_notified(run, cx).await?;
     let words = if run.choices.is_empty() { "" } else { ", or one of these words" };
-    let Some(line) = ask(&format!("resume {name} with a resolution{words}, or cancel > "))? else { return Ok(Typed::Ended) };
+    let Some(line) = ask(&format!("resume {name} with a resolution{words}, or cancel > "))? else { return Ok(Handled::InputEnded) };
     let line = line.trim();
     let (run, choices) = (run.run_id.clone(), &run.choices);
     let word = match line {
-        "" => return Ok(Typed::Nothing),
+        "" => return Ok(Handled::Nothing),
         "cancel" => {
             cx.hub.call(&Cancel { run, reason: None }).await?;
             "cancelled"
@@ -112,85 +120,85 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Typed, Stop> {
             "resumed"
         }
     };
-    cx.out.line(&format!("{} {word} {name}", cx.out.paint.apply(Style::Good, "✓")))?;
-    Ok(Typed::Done(Vec::new()))
+    cx.out.print_line(&format!("{} {word} {name}", cx.out.paint.apply(Style::Good, "✓")))?;
+    Ok(Handled::Done(Vec::new()))
 }
 
 /// Shows an end that the person was not notified of.
-async fn next_ended(run: &RunView, cx: &Context) -> Result<Typed, Stop> {
+async fn next_ended(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
     let name = text::line(&run.name);
-    cx.out.line(&run_end::ending(run, cx))?;
+    cx.out.print_line(&run_end::end_line(run, cx))?;
     let why = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
-    cx.out.text(&cx.out.indented("  ", &why))?;
-    run_end::confirm_run(run, cx).await?;
+    cx.out.print_text(&cx.out.indent("  ", &why))?;
+    run_end::confirm_run_notified(run, cx).await?;
     match ask(&format!("Enter to go on, or retry, to start {name} again > "))? {
-        None => return Ok(Typed::Ended),
+        None => return Ok(Handled::InputEnded),
         Some(line) if line.trim() == "retry" => {
             let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None, env: dispatch_env() }).await?;
-            cx.out.line(&format!("{} started {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+            cx.out.print_line(&format!("{} started {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
         }
-        Some(_) => cx.out.next(&format!("adj show {name}   or   adj logs {name}"))?,
+        Some(_) => cx.out.suggest(&format!("adj show {name}   or   adj logs {name}"))?,
     }
-    Ok(Typed::Done(Vec::new()))
+    Ok(Handled::Done(Vec::new()))
 }
 
 /// Shows what is unread in a chat with a message for the person: reading it marks it. A typed line is posted there.
-async fn next_message(mention: &MentionView, cx: &Context) -> Result<Typed, Stop> {
+async fn next_message(mention: &MentionView, cx: &Context) -> Result<Handled, Failure> {
     chat::show_unread(mention, cx).await?;
     match ask("Enter to go on, or a reply > ")? {
-        None => return Ok(Typed::Ended),
+        None => return Ok(Handled::InputEnded),
         Some(line) if line.trim().is_empty() => {}
         Some(line) => chat::reply(mention, line, cx).await?,
     }
-    Ok(Typed::Done(Vec::new()))
+    Ok(Handled::Done(Vec::new()))
 }
 
 /// What came of asking for an answer.
-enum Said {
-    Answer(Box<AnswerOne>),
+enum Answered {
+    With(Box<AnswerOne>),
     /// An empty line.
-    Nothing,
+    Skipped,
     /// The terminal's input has ended.
-    End,
+    InputEnded,
     /// Somebody else answered, or its deadline came.
-    SettledMeanwhile(Box<RequestView>),
+    Elsewhere(Box<RequestView>),
 }
 
 /// Asks for the answer to a request that was shown, for as long as it is open.
-async fn asked(request: &RequestView, cx: &Context) -> Result<Said, Stop> {
-    let mut typed = prompt::Typed::default();
+async fn read_answer(request: &RequestView, cx: &Context) -> Result<Answered, Failure> {
+    let mut typed = prompt::TerminalLines::default();
     let mut err = std::io::stderr();
     loop {
-        typed.begin();
-        write!(err, "{}", answering::prompt(request)).and_then(|()| err.flush())?;
+        typed.restart();
+        write!(err, "{}", answering::answer_prompt(request)).and_then(|()| err.flush())?;
         let line = tokio::select! {
             biased;
-            settled = settled(request, cx) => {
+            settled = request_closed(request, cx) => {
                 writeln!(err)?;
-                return Ok(Said::SettledMeanwhile(Box::new(settled?)));
+                return Ok(Answered::Elsewhere(Box::new(settled?)));
             }
-            line = typed.line_or_end() => line,
+            line = typed.next_line() => line,
         };
         let line = line.map_err(|e| match e.kind() {
             std::io::ErrorKind::InvalidData => fail(codes::INVALID, "what was typed is not UTF-8"),
-            _ => fail(words::IO, format!("cannot read the terminal: {e}")),
+            _ => fail(cli_codes::IO, format!("cannot read the terminal: {e}")),
         })?;
         let Some(line) = line else {
             writeln!(err)?;
-            return Ok(Said::End);
+            return Ok(Answered::InputEnded);
         };
         if line.trim().is_empty() {
-            return Ok(Said::Nothing);
+            return Ok(Answered::Skipped);
         }
-        match answering::typed(request, &line) {
-            Ok(answer) => return Ok(Said::Answer(Box::new(answer))),
-            Err(usage) => cx.out.say(usage)?,
+        match answering::parse_answer(request, &line) {
+            Ok(answer) => return Ok(Answered::With(Box::new(answer))),
+            Err(usage) => cx.out.print_message(usage)?,
         }
     }
 }
 
 /// Waits until a request is no longer open.
-async fn settled(request: &RequestView, cx: &Context) -> Result<RequestView, Stop> {
+async fn request_closed(request: &RequestView, cx: &Context) -> Result<RequestView, Failure> {
     let call = ReadRequest { message_id: request.message_id.clone(), wait_ms: SETTLED_WAIT_MS };
     loop {
         let now = cx.hub.call(&call).await?;

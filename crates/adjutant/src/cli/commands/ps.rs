@@ -3,7 +3,7 @@
 use crate::cli::args::PsArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Stop};
+use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{next_step, run_state};
@@ -17,29 +17,29 @@ const RUNS_SHOWN_MAX: u32 = 200;
 const STATE_COLUMNS_MAX: usize = 24;
 
 /// Lists runs, those that need the user first.
-pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
+pub async fn ps(args: &PsArgs, cx: &Context) -> CommandResult {
     let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)) }).await?;
     let now = now();
-    list.runs.sort_by_key(|run| run_state::look(run, now).rank);
+    list.runs.sort_by_key(|run| run_state::label(run, now).rank);
     if cx.out.json {
-        cx.out.list(&list.runs, list.more, list.clock.as_slice())?;
+        cx.out.print_json_list(&list.runs, list.more, list.clock.as_slice())?;
         return Ok(Exit::Done);
     }
     if args.quiet {
         for run in &list.runs {
-            cx.out.line(&text::line(&run.name))?;
+            cx.out.print_line(&text::line(&run.name))?;
         }
         return Ok(Exit::Done);
     }
     if list.runs.is_empty() {
-        cx.out.say(if args.all { "no runs yet" } else { "no live runs" })?;
-        if !say_attention(cx).await? {
-            cx.out.next(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
+        cx.out.print_message(if args.all { "no runs yet" } else { "no live runs" })?;
+        if !print_attention(cx).await? {
+            cx.out.suggest(if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" })?;
         }
         return Ok(Exit::Done);
     }
     if let Some(warning) = &list.clock {
-        cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("! {warning} (adj doctor)")))?;
+        cx.out.print_message(&cx.out.paint_err.apply(Style::Attention, &format!("! {warning} (adj doctor)")))?;
     }
     let rows: Vec<Vec<Cell>> = tree(&list.runs).into_iter().map(|(depth, run)| row(run, depth, cx)).collect();
     let since = if cx.out.terminal { "AGE" } else { "CREATED" };
@@ -51,20 +51,25 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> Ended {
         Column::optional(since, 1),
         Column::optional("TASK", 0),
     ];
-    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.more > 0 {
-        cx.out.say(&format!("… {} more: adj ps{} -n {}", list.more, if args.all { " -a" } else { "" }, list.more + list.runs.len() as u64))?;
+        cx.out.print_message(&format!(
+            "… {} more: adj ps{} -n {}",
+            list.more,
+            if args.all { " -a" } else { "" },
+            list.more + list.runs.len() as u64
+        ))?;
     }
-    say_attention(cx).await?;
+    print_attention(cx).await?;
     Ok(Exit::Done)
 }
 
 /// Says how much needs the person, and how the first of it is dealt with. Returns whether anything does.
-async fn say_attention(cx: &Context) -> Result<bool, Stop> {
+async fn print_attention(cx: &Context) -> Result<bool, Failure> {
     let list = cx.hub.call(&ListAttention::default()).await?;
-    let Some(way) = next_step::way_of_first(&list) else { return Ok(false) };
-    let way = if cx.out.interactive { "adj next".to_owned() } else { way };
-    cx.out.say(&cx.out.paint_err.apply(Style::Attention, &format!("Needs you: {} → {way}", list.total())))?;
+    let Some(command) = next_step::first_command(&list) else { return Ok(false) };
+    let command = if cx.out.interactive { "adj next".to_owned() } else { command };
+    cx.out.print_message(&cx.out.paint_err.apply(Style::Attention, &format!("Needs you: {} → {command}", list.total())))?;
     Ok(true)
 }
 
@@ -85,19 +90,19 @@ fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
 }
 
 fn row(run: &RunView, depth: usize, cx: &Context) -> Vec<Cell> {
-    let look = run_state::look(run, now());
+    let label = run_state::label(run, now());
     let time = run.ended_at.as_deref().filter(|_| cx.out.terminal).unwrap_or(&run.created_at);
     vec![
         painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
         plain(&run.agent),
-        painted(&text::cut(&text::line(&look.text), STATE_COLUMNS_MAX), look.style),
-        plain(&progress(run.percent.filter(|_| !run_state::is_over(run)), cx.out.terminal)),
+        painted(&text::cut(&text::line(&label.text), STATE_COLUMNS_MAX), label.style),
+        plain(&progress_cell(run.percent.filter(|_| !run_state::is_over(run)), cx.out.terminal)),
         plain(&cx.time(time)),
         plain(&run.attention.as_ref().map_or_else(|| run.task.clone(), |attention| text::line(&run_state::attention_text(attention)))),
     ]
 }
 
-fn progress(percent: Option<u8>, bar: bool) -> String {
+fn progress_cell(percent: Option<u8>, bar: bool) -> String {
     match percent.map(|p| p.min(100)) {
         None => "–".to_owned(),
         Some(percent) if bar => {

@@ -1,39 +1,39 @@
 //! `adj reply`: the answer to a question, or to every open question of a group.
 
-use crate::cli::answering::{named, say_answered};
+use crate::cli::answering::{answer_to, print_answered};
 use crate::cli::args::ReplyArgs;
 use crate::cli::context::{Context, text_argument};
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, fail_hint};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, fail_hint};
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView};
 
 /// Answers one question, or a group.
-pub async fn reply(args: &ReplyArgs, cx: &Context) -> Ended {
+pub async fn reply(args: &ReplyArgs, cx: &Context) -> CommandResult {
     if args.group {
         return reply_to_group(args, cx).await;
     }
     if !args.more.is_empty() {
         let hint = "put the answer in quotes; --group answers several that were asked together";
-        return Err(fail_hint(words::USAGE, "there is more than one answer", hint));
+        return Err(fail_hint(cli_codes::USAGE, "there is more than one answer", hint));
     }
     let given = text_argument(&args.text, "the answer")?;
     let given = if args.text == "-" { given.trim_end_matches(['\n', '\r']).to_owned() } else { given };
     if given.trim().is_empty() {
-        return Err(fail_hint(words::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
+        return Err(fail_hint(cli_codes::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
     }
-    let answer = AnswerOne { answer: given, ..named(&args.to, cx).await? };
+    let answer = AnswerOne { answer: given, ..answer_to(&args.to, cx).await? };
     let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
     if cx.out.json {
-        cx.out.data(&answered)?;
+        cx.out.print_json(&answered)?;
         return Ok(Exit::Done);
     }
-    say_answered(&answered, cx)?;
+    print_answered(&answered, cx)?;
     Ok(Exit::Done)
 }
 
 /// Answers every open question of a group at once: all of them, or none when one is refused.
-async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> Ended {
+async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> CommandResult {
     let named = cx.hub.call(&ReadRequest { message_id: args.to.clone(), wait_ms: 0 }).await?;
     let first = named.group.as_ref().map(|group| &group.first);
     let belongs = |request: &RequestView| match first {
@@ -47,10 +47,10 @@ async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> Ended {
         let numbers: Vec<String> = open.iter().map(|request| text::line(&request.number)).collect();
         let message = format!("{} answers were given, and open are {}: {}", texts.len(), open.len(), numbers.join(" "));
         let wanted = vec!["\"…\""; open.len().max(1)].join(" ");
-        return Err(fail_hint(words::USAGE, message, format!("adj reply --group {} {wanted}", text::line(&args.to))));
+        return Err(fail_hint(cli_codes::USAGE, message, format!("adj reply --group {} {wanted}", text::line(&args.to))));
     }
     if texts.iter().any(|given| given.trim().is_empty()) {
-        return Err(fail_hint(words::USAGE, "one of the answers is empty", "give one for each open question of the group, in their order"));
+        return Err(fail_hint(cli_codes::USAGE, "one of the answers is empty", "give one for each open question of the group, in their order"));
     }
     let answers = open
         .iter()
@@ -59,9 +59,9 @@ async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> Ended {
         .collect();
     let answered = cx.hub.call(&AnswerRequests { answers }).await?;
     if cx.out.json {
-        cx.out.data(&answered)?;
+        cx.out.print_json(&answered)?;
     } else {
-        say_answered(&answered, cx)?;
+        print_answered(&answered, cx)?;
     }
     Ok(Exit::Done)
 }

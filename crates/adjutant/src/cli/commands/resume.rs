@@ -3,20 +3,20 @@
 use crate::cli::args::{PauseArgs, ResumeArgs, RetryArgs};
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::Exit;
-use crate::cli::out::Ended;
+use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{Pause, Resume, Retry, RunView};
 
 /// Stops a run's agent, to go on later.
-pub async fn pause(args: &PauseArgs, cx: &Context) -> Ended {
+pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
     let run = cx.hub.call(&Pause { run: args.run.clone() }).await?;
-    changed(&run, "pausing", &format!("adj resume {}", text::line(&run.name)), cx)
+    print_changed(&run, "pausing", &format!("adj resume {}", text::line(&run.name)), cx)
 }
 
 /// Begins a stopped run anew.
-pub async fn resume(args: &ResumeArgs, cx: &Context) -> Ended {
+pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
     let resolution = args.resolution.as_deref().map(|text| text_argument(text, "the resolution")).transpose()?;
     let run = cx
         .hub
@@ -28,28 +28,28 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> Ended {
             env: dispatch_env(),
         })
         .await?;
-    changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx)
+    print_changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx)
 }
 
-fn changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Ended {
+fn print_changed(run: &RunView, word: &str, next: &str, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.data(run)?;
+        cx.out.print_json(run)?;
         return Ok(Exit::Done);
     }
-    cx.out.line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
-    cx.out.next(next)?;
+    cx.out.print_line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+    cx.out.suggest(next)?;
     Ok(Exit::Done)
 }
 
 /// Starts an ended run's task again.
-pub async fn retry(args: &RetryArgs, cx: &Context) -> Ended {
+pub async fn retry(args: &RetryArgs, cx: &Context) -> CommandResult {
     let prompt = args.prompt.as_deref().map(|prompt| text_argument(prompt, "the prompt")).transpose()?;
     let run = cx.hub.call(&Retry { run: args.run.clone(), prompt, env: dispatch_env() }).await?;
     if cx.out.json {
-        cx.out.data(&run)?;
+        cx.out.print_json(&run)?;
         return Ok(Exit::Done);
     }
-    cx.out.line(&text::line(&run.name))?;
-    cx.out.next(&format!("adj logs -f {name}   or   adj wait {name}", name = text::line(&run.name)))?;
+    cx.out.print_line(&text::line(&run.name))?;
+    cx.out.suggest(&format!("adj logs -f {name}   or   adj wait {name}", name = text::line(&run.name)))?;
     Ok(Exit::Done)
 }

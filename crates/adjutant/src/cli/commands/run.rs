@@ -2,10 +2,10 @@
 
 use crate::cli::args::RunArgs;
 use crate::cli::context::{Context, read_text, text_argument};
-use crate::cli::exit::{Exit, words};
-use crate::cli::follow::{Follow, What};
-use crate::cli::out::{Ended, Stop, fail, fail_hint};
-use crate::cli::waiting::wait_for;
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::follow::{Follow, Scope};
+use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
+use crate::cli::waiting::wait_for_runs;
 use crate::cli::{details, run_end, run_state, waiting};
 use crate::config::{Config, dispatch_env};
 use crate::text;
@@ -15,44 +15,44 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Gives a task to an agent.
-pub async fn run(args: &RunArgs, cx: &Context) -> Ended {
-    let prompt = with_input(prompt(args)?, args)?;
+pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
+    let prompt = append_input(read_prompt(args)?, args)?;
     let agent = match &args.agent {
         Some(agent) => agent.clone(),
-        None => only_agent(cx).await?,
+        None => default_agent(cx).await?,
     };
     let dispatch = Dispatch {
         agent,
         prompt,
-        cwd: directory(args.cwd.as_deref())?,
+        cwd: resolve_directory(args.cwd.as_deref())?,
         name: args.name.clone(),
         timeout_s: args.timeout.map(|limit| u64::try_from(limit.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)),
         criteria: args.criteria.clone(),
-        accept: args.accept.as_deref().map(command_words).transpose()?.unwrap_or_default(),
+        accept: args.accept.as_deref().map(split_command).transpose()?.unwrap_or_default(),
         permissions: args.permissions.clone(),
         trust_repo: args.trust_repo,
         env: dispatch_env(),
     };
     let run = cx.hub.call(&dispatch).await?;
     if args.wait {
-        return wait(&run, cx).await;
+        return wait_for_end(&run, cx).await;
     }
     if args.detach || cx.out.json || !cx.out.terminal {
-        return started(&run, cx);
+        return print_started(&run, cx);
     }
-    cx.out.say(&format!("{} started with {}. Ctrl-C detaches, the run goes on.", text::line(&run.name), text::line(&run.agent)))?;
-    shares(&run, cx)?;
-    Follow::new(cx, run, What::Everything)?.run().await
+    cx.out.print_message(&format!("{} started with {}. Ctrl-C detaches, the run goes on.", text::line(&run.name), text::line(&run.agent)))?;
+    print_shared_directory(&run, cx)?;
+    Follow::new(cx, run, Scope::Everything)?.run().await
 }
 
 /// Splits a command at blanks. Quotes of either kind keep blanks together; nothing is expanded.
-fn command_words(command: &str) -> Result<Vec<String>, Stop> {
+fn split_command(command: &str) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
     // The unquoted part of the word that is being read.
-    let mut bare = String::new();
-    let mut for_a_shell: Option<String> = None;
+    let mut unquoted = String::new();
+    let mut shell_word: Option<String> = None;
     for c in command.chars().chain([' ']) {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
@@ -63,103 +63,103 @@ fn command_words(command: &str) -> Result<Vec<String>, Stop> {
             }
             (None, c) if c.is_whitespace() => {
                 found.extend(word.take());
-                if is_for_a_shell(&bare) {
-                    for_a_shell.get_or_insert_with(|| bare.clone());
+                if is_shell_syntax(&unquoted) {
+                    shell_word.get_or_insert_with(|| unquoted.clone());
                 }
-                bare.clear();
+                unquoted.clear();
             }
             (None, c) => {
                 word.get_or_insert_default().push(c);
-                bare.push(c);
+                unquoted.push(c);
             }
         }
     }
     if quote.is_none()
-        && let Some(operator) = for_a_shell
+        && let Some(operator) = shell_word
     {
         let message = format!("--accept is run without a shell, and {} would be an argument", text::line(&operator));
-        return Err(fail_hint(words::USAGE, message, "for a shell: --accept \"sh -c '…'\"; for an argument, quote it: '|'"));
+        return Err(fail_hint(cli_codes::USAGE, message, "for a shell: --accept \"sh -c '…'\"; for an argument, quote it: '|'"));
     }
     if quote.is_some() {
-        return Err(fail_hint(words::USAGE, format!("a quote is open in {}", text::line(command)), "close it: --accept \"cargo test 'a name'\""));
+        return Err(fail_hint(cli_codes::USAGE, format!("a quote is open in {}", text::line(command)), "close it: --accept \"cargo test 'a name'\""));
     }
     found.extend(word);
     if found.is_empty() {
-        return Err(fail_hint(words::USAGE, "--accept is empty", "name the command, or leave --accept out"));
+        return Err(fail_hint(cli_codes::USAGE, "--accept is empty", "name the command, or leave --accept out"));
     }
     Ok(found)
 }
 
 /// Tells whether an unquoted word means something to a shell only: a pipe, a list, a redirection, a
 /// substitution.
-fn is_for_a_shell(word: &str) -> bool {
+fn is_shell_syntax(word: &str) -> bool {
     let redirects = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '&');
     matches!(word, "|" | "||" | "|&" | "&" | "&&" | ";" | ";;") || redirects.starts_with(['<', '>']) || word.contains("$(") || word.contains('`')
 }
 
-fn started(run: &RunView, cx: &Context) -> Ended {
+fn print_started(run: &RunView, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.data(run)?;
+        cx.out.print_json(run)?;
         return Ok(Exit::Done);
     }
-    cx.out.line(&text::line(&run.name))?;
-    shares(run, cx)?;
-    cx.out.next(&format!("adj wait {name}   or   adj logs {name}", name = text::line(&run.name)))?;
+    cx.out.print_line(&text::line(&run.name))?;
+    print_shared_directory(run, cx)?;
+    cx.out.suggest(&format!("adj wait {name}   or   adj logs {name}", name = text::line(&run.name)))?;
     Ok(Exit::Done)
 }
 
-fn shares(run: &RunView, cx: &Context) -> Result<(), Stop> {
+fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
     if run.shares_directory_with.is_empty() {
         return Ok(());
     }
-    cx.out.say(&format!("note: also at work in this directory: {}", text::line(&run.shares_directory_with.join(", "))))
+    cx.out.print_message(&format!("note: also at work in this directory: {}", text::line(&run.shares_directory_with.join(", "))))
 }
 
 /// Waits until the run has ended or asks something; prints only how it ended.
-async fn wait(run: &RunView, cx: &Context) -> Ended {
-    cx.out.say(&format!("{} started; waiting. Ctrl-C stops the waiting, not the run.", text::line(&run.name)))?;
+async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
+    cx.out.print_message(&format!("{} started; waiting. Ctrl-C stops the waiting, not the run.", text::line(&run.name)))?;
     let waited = loop {
-        let waited = wait_for(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
+        let waited = wait_for_runs(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
         if !waited.needs.is_empty() || !waited.stopped.is_empty() || !waited.ended.is_empty() || waited.working.is_empty() {
             break waited;
         }
         // One that stands still may go on all the same.
-        for run in waited.working.iter().filter(|run| waiting::is_noticed(run)) {
-            waiting::say_noticed(run, cx)?;
+        for run in waited.working.iter().filter(|run| waiting::has_condition(run)) {
+            waiting::print_condition(run, cx)?;
         }
     };
     let run = cx.hub.call(&GetRun { run: run.run_id.clone() }).await?;
     if cx.out.json {
-        cx.out.data(&run)?;
+        cx.out.print_json(&run)?;
     } else {
-        cx.out.line(&run_end::ending(&run, cx))?;
+        cx.out.print_line(&run_end::end_line(&run, cx))?;
     }
-    run_end::confirm_run(&run, cx).await?;
+    run_end::confirm_run_notified(&run, cx).await?;
     if let Some(open) = waited.needs.first() {
         if !cx.out.json {
-            cx.out.text(&details::question(open, cx)?)?;
+            cx.out.print_text(&details::request_block(open, cx)?)?;
         }
-        return run_end::needs_input(open, cx);
+        return run_end::end_needing_input(open, cx);
     }
     // What it has delegated may have stopped, and it waits for that.
     let stopped = waited.stopped.iter().find(|other| other.run_id != run.run_id).filter(|_| !run_state::is_over(&run));
     if let (Some(stopped), false) = (stopped, cx.out.json) {
-        cx.out.line(&run_end::ending(stopped, cx))?;
+        cx.out.print_line(&run_end::end_line(stopped, cx))?;
     }
-    run_end::end(stopped.unwrap_or(&run), cx)
+    run_end::end_with_run(stopped.unwrap_or(&run), cx)
 }
 
-fn prompt(args: &RunArgs) -> Result<String, Stop> {
+fn read_prompt(args: &RunArgs) -> Result<String, Failure> {
     if let Some(path) = &args.file {
         if path == Path::new("-") {
             return text_argument("-", "the prompt");
         }
-        let file = std::fs::File::open(path).map_err(|e| fail(words::USAGE, format!("cannot read the prompt: {}: {e}", path.display())))?;
+        let file = std::fs::File::open(path).map_err(|e| fail(cli_codes::USAGE, format!("cannot read the prompt: {}: {e}", path.display())))?;
         return read_text(file, "the prompt", &path.display().to_string());
     }
     match &args.prompt {
         Some(prompt) => text_argument(prompt, "the prompt"),
-        None => Err(fail_hint(words::USAGE, "there is no prompt", "adj run -a AGENT \"PROMPT\", or -f FILE, or - for standard input")),
+        None => Err(fail_hint(cli_codes::USAGE, "there is no prompt", "adj run -a AGENT \"PROMPT\", or -f FILE, or - for standard input")),
     }
 }
 
@@ -169,7 +169,7 @@ const PIPE_WAIT: Duration = Duration::from_secs(5);
 const SOCKET_WAIT: Duration = Duration::from_millis(500);
 
 /// Appends what is piped into the command to its prompt, between fences that it cannot forge.
-fn with_input(prompt: String, args: &RunArgs) -> Result<String, Stop> {
+fn append_input(prompt: String, args: &RunArgs) -> Result<String, Failure> {
     if args.prompt.as_deref() == Some("-") || args.file.as_deref() == Some(Path::new("-")) {
         return Ok(prompt);
     }
@@ -185,7 +185,7 @@ fn with_input(prompt: String, args: &RunArgs) -> Result<String, Stop> {
 
 /// Reads standard input where something is piped or redirected into it: a file, a pipe, a socket. A terminal
 /// and `/dev/null` are none of these.
-fn piped_input() -> Result<Option<String>, Stop> {
+fn piped_input() -> Result<Option<String>, Failure> {
     let stdin = std::io::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let wait = match kind {
@@ -193,7 +193,7 @@ fn piped_input() -> Result<Option<String>, Stop> {
         Ok(FileType::Fifo) => Some(PIPE_WAIT),
         Ok(FileType::Socket) => Some(SOCKET_WAIT),
         Ok(_) => return Ok(None),
-        Err(error) => return Err(fail(words::IO, format!("cannot look at standard input: {}", std::io::Error::from(error)))),
+        Err(error) => return Err(fail(cli_codes::IO, format!("cannot look at standard input: {}", std::io::Error::from(error)))),
     };
     if let Some(wait) = wait
         && !has_input(&stdin, wait)?
@@ -201,7 +201,7 @@ fn piped_input() -> Result<Option<String>, Stop> {
         // A shell makes its pipes of these, so somebody meant something to come.
         if matches!(kind, Ok(FileType::Fifo)) {
             let message = format!("standard input is a pipe that has brought nothing within {} s", wait.as_secs());
-            return Err(fail_hint(words::USAGE, message, "add </dev/null to start without it; or let - read the whole prompt from it"));
+            return Err(fail_hint(cli_codes::USAGE, message, "add </dev/null to start without it; or let - read the whole prompt from it"));
         }
         return Ok(None);
     }
@@ -209,20 +209,20 @@ fn piped_input() -> Result<Option<String>, Stop> {
 }
 
 /// Waits until standard input has something to read or has ended; `false` when the time is over.
-fn has_input(stdin: &std::io::Stdin, wait: Duration) -> Result<bool, Stop> {
+fn has_input(stdin: &std::io::Stdin, wait: Duration) -> Result<bool, Failure> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let limit = Timespec::try_from(wait).map_err(|e| fail(words::IO, e.to_string()))?;
+    let limit = Timespec::try_from(wait).map_err(|e| fail(cli_codes::IO, e.to_string()))?;
     loop {
         match poll(&mut [PollFd::new(stdin, PollFlags::IN)], Some(&limit)) {
             Ok(ready) => return Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(fail(words::IO, format!("cannot wait for standard input: {}", std::io::Error::from(error)))),
+            Err(error) => return Err(fail(cli_codes::IO, format!("cannot wait for standard input: {}", std::io::Error::from(error)))),
         }
     }
 }
 
 /// The agent when none is named: the configured one, else the only one beside the scripted one.
-async fn only_agent(cx: &Context) -> Result<String, Stop> {
+async fn default_agent(cx: &Context) -> Result<String, Failure> {
     let config = Config::load(&cx.home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "adj config path says which file it is"))?;
     if let Some(agent) = config.default_agent {
         return Ok(agent);
@@ -232,12 +232,12 @@ async fn only_agent(cx: &Context) -> Result<String, Stop> {
     match real.as_slice() {
         [one] => Ok((*one).to_owned()),
         [] => Err(fail_hint(
-            words::USAGE,
+            cli_codes::USAGE,
             "no agent is configured or found",
             "adj agents lists them; -a echo is the scripted one; adj config path says where to add yours",
         )),
         several => Err(fail_hint(
-            words::USAGE,
+            cli_codes::USAGE,
             "several agents could take this",
             format!("name one with -a: {} (or set default_agent in the configuration)", several.join(", ")),
         )),
@@ -245,7 +245,7 @@ async fn only_agent(cx: &Context) -> Result<String, Stop> {
 }
 
 /// The agent's working directory, absolute.
-pub fn directory(given: Option<&Path>) -> Result<String, Stop> {
+pub fn resolve_directory(given: Option<&Path>) -> Result<String, Failure> {
     let dir = given.unwrap_or(Path::new("."));
     let absolute = std::path::absolute(dir).map_err(|e| fail(codes::INVALID, format!("{}: {e}", dir.display())))?;
     let absolute = match absolute.canonicalize() {
@@ -268,14 +268,14 @@ mod tests {
 
     #[test]
     fn a_command_is_split_at_blanks_and_nothing_is_expanded() {
-        let split = |text| command_words(text).expect("closed quotes");
+        let split = |text| split_command(text).expect("closed quotes");
         assert_eq!(split("cargo test  'a b' \"c 'd'\" $HOME *"), ["cargo", "test", "a b", "c 'd'", "$HOME", "*"]);
         assert_eq!(split("x --name='a b' ''"), ["x", "--name=a b", ""]);
         assert_eq!(split("grep 'a|b' '|' ';' a|b -- $HOME"), ["grep", "a|b", "|", ";", "a|b", "--", "$HOME"]);
         for shell in ["ls | wc -l", "make && ./x", "a; b ; c", "x > out", "x 2>&1", "x <in", "test $(ls)", "test `ls`"] {
-            assert!(command_words(shell).is_err(), "{shell}");
+            assert!(split_command(shell).is_err(), "{shell}");
         }
-        assert!(command_words("  ").is_err());
-        assert!(command_words("x 'y").is_err());
+        assert!(split_command("  ").is_err());
+        assert!(split_command("x 'y").is_err());
     }
 }

@@ -3,14 +3,14 @@
 use crate::cli::args::{SearchArgs, SearchIn};
 use crate::cli::context::{Context, now};
 use crate::cli::exit::Exit;
-use crate::cli::out::Ended;
+use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{Search, SearchHit};
 use std::time::Duration;
 
 /// Searches and prints what was found.
-pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Ended {
+pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> CommandResult {
     let ago = |ago: Option<Duration>| ago.and_then(|ago| now().checked_sub(ago).ok()).map(|at| at.to_string());
     let call = Search {
         query: args.words.join(" "),
@@ -25,7 +25,7 @@ pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Ende
     };
     let found = cx.hub.call(&call).await?;
     if cx.out.json {
-        cx.out.data(&found)?;
+        cx.out.print_json(&found)?;
         return Ok(Exit::Done);
     }
     for hit in &found.hits {
@@ -38,15 +38,15 @@ pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Ende
         let chat = if hit.chat_id.is_some() { format!("  {},", text::line(&hit.title)) } else { " ".to_owned() };
         let rest = format!("{chat} {}", cx.time(&hit.at));
         let painted = format!("{} {}{rest}", cx.out.paint.apply(Style::Dim, &what), cx.out.paint.apply(Style::Strong, &name));
-        cx.out.text(&cx.out.folded(&format!("{what} {name}{rest}"), &painted))?;
-        cx.out.text(&cx.out.indented("  ", &text::line(&hit.snippet)))?;
+        cx.out.print_text(&cx.out.fold(&format!("{what} {name}{rest}"), &painted))?;
+        cx.out.print_text(&cx.out.indent("  ", &text::line(&hit.snippet)))?;
     }
     if found.incomplete {
-        cx.out.say("the search was broken off: more words, --chat, --from or --since narrow it")?;
+        cx.out.print_message("the search was broken off: more words, --chat, --from or --since narrow it")?;
     }
     match found.hits.first() {
-        None => cx.out.say("nothing found: what is found holds every word")?,
-        Some(hit) => cx.out.next(&next(hit))?,
+        None => cx.out.print_message("nothing found: what is found holds every word")?,
+        Some(hit) => cx.out.suggest(&next(hit))?,
     }
     Ok(Exit::Done)
 }

@@ -3,22 +3,22 @@
 use crate::cli::args::SendArgs;
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::Exit;
-use crate::cli::out::Ended;
+use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::SendToRun;
 
 /// Sends a message to a live run.
-pub async fn send(args: &SendArgs, cx: &Context) -> Ended {
+pub async fn send(args: &SendArgs, cx: &Context) -> CommandResult {
     let message = cx.hub.call(&SendToRun { run: args.run.clone(), text: text_argument(&args.text, "the message")? }).await?;
     if cx.out.json {
-        cx.out.data(&message)?;
+        cx.out.print_json(&message)?;
         return Ok(Exit::Done);
     }
     let how = match message.delivery.as_str() {
         "live" => "delivered to the running agent",
         _ => "it gets it with its next tool call, or when it reads its input",
     };
-    cx.out.line(&format!("{} sent to {}: {how}", cx.out.paint.apply(Style::Good, "✓"), text::line(&message.run_name)))?;
+    cx.out.print_line(&format!("{} sent to {}: {how}", cx.out.paint.apply(Style::Good, "✓"), text::line(&message.run_name)))?;
     Ok(Exit::Done)
 }

@@ -1,9 +1,9 @@
 //! `adj show`: everything about one run.
 
 use crate::cli::context::{Context, now};
-use crate::cli::details::{INDENT, accepted, ago, indented, left_behind, question, reported, settled};
+use crate::cli::details::{INDENT, acceptance_block, checkpoint_block, indented, relative_time, report_block, request_block, request_outcome};
 use crate::cli::exit::Exit;
-use crate::cli::out::Ended;
+use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
 use crate::text;
@@ -17,32 +17,32 @@ const LABEL_COLUMNS: usize = 13;
 const ASKED_COLUMNS_MAX: usize = 100;
 
 /// Shows everything about one run.
-pub async fn show(run: &str, cx: &Context) -> Ended {
+pub async fn show(run: &str, cx: &Context) -> CommandResult {
     let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
     if cx.out.json {
-        cx.out.data(&run)?;
+        cx.out.print_json(&run)?;
         return Ok(Exit::Done);
     }
-    cx.out.text(&details(&run, cx)?)?;
+    cx.out.print_text(&run_text(&run, cx)?)?;
     if cx.out.terminal {
         // The person reads it.
-        run_end::confirm_run(&run, cx).await?;
+        run_end::confirm_run_notified(&run, cx).await?;
     }
     let name = text::line(&run.name);
     match run.pending.first() {
-        Some(request) => cx.out.next(&next_step::way(request))?,
-        None if run.state == "stopped" => cx.out.next(&next_step::way_on(&run))?,
-        None if run.state == "finished" => cx.out.next(&format!("adj logs {name}   or   adj retry {name}"))?,
-        None => cx.out.next(&format!("adj logs -f {name}"))?,
+        Some(request) => cx.out.suggest(&next_step::answer_command(request))?,
+        None if run.state == "stopped" => cx.out.suggest(&next_step::resume_command(&run))?,
+        None if run.state == "finished" => cx.out.suggest(&format!("adj logs {name}   or   adj retry {name}"))?,
+        None => cx.out.suggest(&format!("adj logs -f {name}"))?,
     }
     Ok(Exit::Done)
 }
 
-fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
+fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     let paint = cx.out.paint;
-    let look = run_state::look(run, now());
+    let label = run_state::label(run, now());
     let mut out = String::new();
-    writeln!(out, "{}  {}", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(look.style, &text::line(&look.text)))?;
+    writeln!(out, "{}  {}", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(label.style, &text::line(&label.text)))?;
     let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(LABEL_COLUMNS));
     let mut field = |label: &str, value: Option<&str>| match value {
         Some(value) if !value.is_empty() => {
@@ -113,33 +113,33 @@ fn details(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         field(if n == 0 { "log" } else { "" }, Some(path))?;
     }
     if let Some(checkpoint) = &run.checkpoint {
-        out.push_str(&left_behind(checkpoint, cx)?);
+        out.push_str(&checkpoint_block(checkpoint, cx)?);
     }
     for choice in &run.choices {
         writeln!(out, "{INDENT}adj resume {} --choice {:<9} {}", text::line(&run.name), text::line(&choice.choice), text::line(&choice.about))?;
     }
     if let Some(report) = &run.report {
-        out.push_str(&reported(report, cx)?);
+        out.push_str(&report_block(report, cx)?);
     }
     if let Some(acceptance) = &run.acceptance {
-        out.push_str(&accepted(acceptance, cx)?);
+        out.push_str(&acceptance_block(acceptance, cx)?);
     }
     for request in &run.pending {
-        out.push_str(&question(request, cx)?);
+        out.push_str(&request_block(request, cx)?);
     }
     if !run.settled.is_empty() {
         let more = if run.settled_more { format!(" (earlier ones: adj inbox -a {})", text::line(&run.name)) } else { String::new() };
         writeln!(out, "{}", paint.apply(Style::Dim, &format!("decided{more}")))?;
         for request in &run.settled {
             let (number, asked) = (text::line(&request.number), text::cut(&text::line(&request.question), ASKED_COLUMNS_MAX));
-            out.push_str(&indented(&format!("{number} {asked} → {}", settled(request)), cx));
+            out.push_str(&indented(&format!("{number} {asked} → {}", request_outcome(request)), cx));
         }
     }
     if !run.signals.is_empty() {
         writeln!(out, "{}", paint.apply(Style::Dim, &format!("signals (all events: adj events {})", text::line(&run.name))))?;
         for event in &run.signals {
             let (signal, source) = (event.signal.as_deref().unwrap_or("signal"), event.source.as_deref().unwrap_or("block"));
-            let line = format!("{} {signal} by {source}, {}: {}", ago(&event.at, cx), event.kind, event.text);
+            let line = format!("{} {signal} by {source}, {}: {}", relative_time(&event.at, cx), event.kind, event.text);
             out.push_str(&indented(&text::cut(&text::line(&line), ASKED_COLUMNS_MAX), cx));
         }
     }

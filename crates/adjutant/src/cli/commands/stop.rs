@@ -1,8 +1,8 @@
 //! `adj stop`: ends the hub. `adj serve` starts none beside a running one.
 
 use crate::cli::context::{Context, home};
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Stop, fail, fail_hint};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::cli::style::Style;
 use crate::client::Client;
 use crate::config::Home;
@@ -18,7 +18,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 const STOP_ALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Ends the hub, and starts none to do so.
-pub async fn stop(cx: &Context) -> Ended {
+pub async fn stop(cx: &Context) -> CommandResult {
     let is_ephemeral = cx.home.is_ephemeral();
     if is_ephemeral {
         // A hub that was killed has left its home behind: the next one adopts what is in it, and ends it.
@@ -26,13 +26,13 @@ pub async fn stop(cx: &Context) -> Ended {
     }
     let Some(hub) = stop_hub(&cx.home).await? else {
         if cx.out.json {
-            cx.out.data(&serde_json::json!({"running": false}))?;
+            cx.out.print_json(&serde_json::json!({"running": false}))?;
         }
-        cx.out.say("no hub is running")?;
+        cx.out.print_message("no hub is running")?;
         return Ok(Exit::Done);
     };
     if cx.out.json {
-        cx.out.data(&hub)?;
+        cx.out.print_json(&hub)?;
         return Ok(Exit::Done);
     }
     let runs = if is_ephemeral {
@@ -42,12 +42,12 @@ pub async fn stop(cx: &Context) -> Ended {
     } else {
         String::new()
     };
-    cx.out.line(&format!("{} hub stopped (pid {}){runs}", cx.out.paint.apply(Style::Good, "✓"), hub.pid))?;
+    cx.out.print_line(&format!("{} hub stopped (pid {}){runs}", cx.out.paint.apply(Style::Good, "✓"), hub.pid))?;
     Ok(Exit::Done)
 }
 
 /// Refuses to go on where a hub is running already.
-pub async fn no_hub_there() -> Ended {
+pub async fn refuse_second_hub() -> CommandResult {
     let home = home()?;
     match Client::running_hub(&home).call(&GetHub {}).await {
         Ok(hub) => Err(fail_hint(codes::CONFLICT, format!("a hub (pid {}) serves {} already", hub.pid, home.dir.display()), "adj stop ends it")),
@@ -56,7 +56,7 @@ pub async fn no_hub_there() -> Ended {
 }
 
 /// Stops the home's hub and waits until it has let go of the home; `None` when none was there.
-pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Stop> {
+pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
     let hub = match Client::running_hub(home).call(&StopHub {}).await {
         Ok(hub) => hub,
         Err(error) if error.code == codes::UNREACHABLE => match Client::hanging_hub(home).await {
@@ -67,12 +67,12 @@ pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Stop> {
     };
     let path = home.hub_lock();
     let limit = if home.is_ephemeral() { STOP_ALL_LIMIT } else { STOP_LIMIT };
-    let failed = |e: std::io::Error| fail(words::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid));
+    let failed = |e: std::io::Error| fail(cli_codes::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid));
     match tokio::time::timeout(limit, watch::released(&home.dir, &path)).await {
         Ok(released) => released.map_err(failed)?,
         // Somebody else may have started the next one already.
         Err(_) if lock::holder_pid(&home.dir, &path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {
-            return Err(fail_hint(words::IO, format!("the hub (pid {}) does not end", hub.pid), format!("kill -9 {} loses nothing", hub.pid)));
+            return Err(fail_hint(cli_codes::IO, format!("the hub (pid {}) does not end", hub.pid), format!("kill -9 {} loses nothing", hub.pid)));
         }
         Err(_) => {}
     }

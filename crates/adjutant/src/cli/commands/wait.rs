@@ -2,58 +2,58 @@
 
 use crate::cli::args::{Until, WaitArgs};
 use crate::cli::context::Context;
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Stop};
-use crate::cli::run_end::{confirm, ended, ending, failure, needs_input, needs_resume};
-use crate::cli::waiting::{is_noticed, say_noticed, wait_for};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure};
+use crate::cli::run_end::{confirm_notified, end_failed, end_line, end_needing_input, end_needing_resume, end_with_code};
+use crate::cli::waiting::{has_condition, print_condition, wait_for_runs};
 use crate::cli::{details, run_state};
 use crate::view::{RunView, WaitUntil, Waited};
 
 /// Waits for runs.
-pub async fn wait(args: &WaitArgs, cx: &Context) -> Ended {
+pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
     let until = match args.until {
         Until::Attention => WaitUntil::Attention,
         Until::Any => WaitUntil::Any,
         Until::All => WaitUntil::All,
     };
-    let waited = wait_for(args.runs.clone(), until, args.timeout, cx).await?;
+    let waited = wait_for_runs(args.runs.clone(), until, args.timeout, cx).await?;
     report(&waited, cx)?;
     // Only what was written out counts as told; killed before, the next wait reports it again.
-    confirm(&waited.confirmation(!args.runs.is_empty()), cx).await?;
+    confirm_notified(&waited.confirmation(!args.runs.is_empty()), cx).await?;
     verdict(&waited, until, !args.runs.is_empty(), cx)
 }
 
 /// Prints what a wait found.
-fn report(waited: &Waited, cx: &Context) -> Result<(), Stop> {
+fn report(waited: &Waited, cx: &Context) -> Result<(), Failure> {
     if cx.out.json {
-        return cx.out.data(waited);
+        return cx.out.print_json(waited);
     }
     for run in &waited.ended {
-        cx.out.line(&ending(run, cx))?;
+        cx.out.print_line(&end_line(run, cx))?;
     }
     if waited.ended_more > 0 {
-        cx.out.say(&format!("… {} more have ended: adj ps -a", waited.ended_more))?;
+        cx.out.print_message(&format!("… {} more have ended: adj ps -a", waited.ended_more))?;
     }
     for run in &waited.stopped {
-        cx.out.line(&ending(run, cx))?;
+        cx.out.print_line(&end_line(run, cx))?;
     }
     if waited.stopped_more > 0 {
-        cx.out.say(&format!("… {} more are stopped: adj inbox", waited.stopped_more))?;
+        cx.out.print_message(&format!("… {} more are stopped: adj inbox", waited.stopped_more))?;
     }
-    for run in waited.working.iter().filter(|run| is_noticed(run)) {
-        say_noticed(run, cx)?;
+    for run in waited.working.iter().filter(|run| has_condition(run)) {
+        print_condition(run, cx)?;
     }
     for request in &waited.needs {
-        cx.out.text(&details::question(request, cx)?)?;
+        cx.out.print_text(&details::request_block(request, cx)?)?;
     }
     if waited.outcome == "idle" && waited.ended.is_empty() {
-        cx.out.say("nothing to wait for")?;
+        cx.out.print_message("nothing to wait for")?;
     }
     Ok(())
 }
 
 /// Ends a wait with what it comes to.
-fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> Ended {
+fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> CommandResult {
     if waited.outcome == "timeout" {
         return timed_out(waited, cx);
     }
@@ -64,25 +64,25 @@ fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> E
     };
     // Nothing goes on until somebody acts, so the hub ended the wait early.
     if let Some(open) = waited.needs.first().filter(|_| !reached) {
-        return needs_input(open, cx);
+        return end_needing_input(open, cx);
     }
     // Without names, a stop that was told before does not end a wait by itself.
     let is_new = |run: &&RunView| is_named || run.attention.as_ref().is_some_and(|attention| attention.is_new);
     if let Some(run) = waited.stopped.iter().find(is_new).filter(|_| !reached) {
-        return needs_resume(run, cx);
+        return end_needing_resume(run, cx);
     }
     let has_failed = |run: &&RunView| !matches!(run_state::exit_of(run), Exit::Done | Exit::NeedsInput);
     if let Some(run) = waited.ended.iter().find(has_failed).or(waited.failed.as_deref()) {
-        return failure(run, cx);
+        return end_failed(run, cx);
     }
     let is_paused = |run: &&RunView| run.state == "stopped";
     match waited.stopped.first().or(waited.ended.iter().find(is_paused)).filter(|_| until != WaitUntil::Attention || waited.working.is_empty()) {
-        Some(run) => needs_resume(run, cx),
+        Some(run) => end_needing_resume(run, cx),
         None => Ok(Exit::Done),
     }
 }
 
-fn timed_out(waited: &Waited, cx: &Context) -> Ended {
+fn timed_out(waited: &Waited, cx: &Context) -> CommandResult {
     let asks = waited.working.iter().filter(|run| run.status == "waiting_parent_reply" || run.state == "stopped" && run.pending_total > 0).count();
     let (working, waiting) = (waited.working.len() - asks, asks as u64 + waited.stopped.len() as u64 + waited.stopped_more);
     let next = match waiting {
@@ -91,5 +91,5 @@ fn timed_out(waited: &Waited, cx: &Context) -> Ended {
         _ => "adj inbox",
     };
     let waiting = if waiting == 0 { String::new() } else { format!(", {waiting} waiting for you") };
-    ended(words::TIMED_OUT, format!("timed out: {working} working{waiting}"), next.to_owned(), cx)
+    end_with_code(cli_codes::TIMED_OUT, format!("timed out: {working} working{waiting}"), next.to_owned(), cx)
 }

@@ -3,37 +3,37 @@
 use crate::cli::args::WebhooksWhat;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::Ended;
+use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{ListWebhooks, RetryWebhooks, WebhookView};
 
 /// Lists the webhooks, or has them try again.
-pub async fn webhooks(what: Option<WebhooksWhat>, cx: &Context) -> Ended {
+pub async fn webhooks(what: Option<WebhooksWhat>, cx: &Context) -> CommandResult {
     match what {
         None => list(cx).await,
         Some(WebhooksWhat::Retry { url }) => retry(url, cx).await,
     }
 }
 
-async fn list(cx: &Context) -> Ended {
+async fn list(cx: &Context) -> CommandResult {
     let list = cx.hub.call(&ListWebhooks {}).await?;
     if cx.out.json {
-        cx.out.data(&list)?;
+        cx.out.print_json(&list)?;
         return Ok(Exit::Done);
     }
     for hook in &list.webhooks {
         let style = if hook.parked > 0 { Style::Bad } else { Style::Strong };
-        cx.out.line(&format!("{}  {}", cx.out.paint.apply(style, &text::line(&hook.place)), standing(hook, cx)))?;
-        cx.out.text(&cx.out.indented("  ", &format!("events: {}", hook.events.join(", "))))?;
+        cx.out.print_line(&format!("{}  {}", cx.out.paint.apply(style, &text::line(&hook.place)), standing(hook, cx)))?;
+        cx.out.print_text(&cx.out.indent("  ", &format!("events: {}", hook.events.join(", "))))?;
         if let Some(problem) = &hook.problem {
-            cx.out.text(&cx.out.indented("  ", &format!("last problem: {}", text::line(problem))))?;
+            cx.out.print_text(&cx.out.indent("  ", &format!("last problem: {}", text::line(problem))))?;
         }
     }
     if list.webhooks.is_empty() {
-        cx.out.say("no webhook is configured: [[webhooks]] in the configuration makes one (adj config path)")?;
+        cx.out.print_message("no webhook is configured: [[webhooks]] in the configuration makes one (adj config path)")?;
     } else if list.webhooks.iter().any(|hook| hook.parked > 0 || hook.next_try_at.is_some()) {
-        cx.out.next("adj webhooks retry")?;
+        cx.out.suggest("adj webhooks retry")?;
     }
     Ok(Exit::Done)
 }
@@ -46,16 +46,16 @@ fn standing(hook: &WebhookView, cx: &Context) -> String {
     shown
 }
 
-async fn retry(url: Option<String>, cx: &Context) -> Ended {
+async fn retry(url: Option<String>, cx: &Context) -> CommandResult {
     let retried = cx.hub.call(&RetryWebhooks { url }).await?;
     if cx.out.json {
-        cx.out.data(&retried)?;
+        cx.out.print_json(&retried)?;
     } else if retried.deliveries == 0 {
-        cx.out.say("there is nothing to send again")?;
+        cx.out.print_message("there is nothing to send again")?;
     } else {
         let word = if retried.deliveries == 1 { "delivery is" } else { "deliveries are" };
-        cx.out.line(&format!("{} {} {word} sent again", cx.out.paint.apply(Style::Good, "✓"), retried.deliveries))?;
-        cx.out.next("adj webhooks")?;
+        cx.out.print_line(&format!("{} {} {word} sent again", cx.out.paint.apply(Style::Good, "✓"), retried.deliveries))?;
+        cx.out.suggest("adj webhooks")?;
     }
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::Ended;
+use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::client::VERSION;
 use crate::config::dispatch_env;
@@ -11,24 +11,25 @@ use crate::view::ListAgents;
 use serde_json::json;
 
 /// Greets: what was found, and three commands to try.
-pub async fn greet(cx: &Context) -> Ended {
+pub async fn greet(cx: &Context) -> CommandResult {
     let agents = cx.hub.call(&ListAgents { env: dispatch_env(), ..ListAgents::default() }).await?;
     if cx.out.json {
-        cx.out.data(&json!({"version": VERSION, "agents": agents.agents, "warnings": agents.warnings}))?;
+        cx.out.print_json(&json!({"version": VERSION, "agents": agents.agents, "warnings": agents.warnings}))?;
         return Ok(Exit::Done);
     }
     let paint = cx.out.paint;
-    cx.out.line(&format!("{} {VERSION} – hands tasks to your coding agents and stays in contact with them", paint.apply(Style::Strong, "adj")))?;
+    cx.out
+        .print_line(&format!("{} {VERSION} – hands tasks to your coding agents and stays in contact with them", paint.apply(Style::Strong, "adj")))?;
     let found: Vec<String> =
         agents.agents.iter().map(|a| if a.found { format!("{} ✓", a.name) } else { format!("{} (not found)", a.name) }).collect();
-    cx.out.line(&format!("  {}  {}", paint.apply(Style::Dim, "agents"), text::line(&found.join("  "))))?;
-    cx.out.line(&format!("  {}  adj demo                       see it work, no keys needed", paint.apply(Style::Dim, "try   ")))?;
+    cx.out.print_line(&format!("  {}  {}", paint.apply(Style::Dim, "agents"), text::line(&found.join("  "))))?;
+    cx.out.print_line(&format!("  {}  adj demo                       see it work, no keys needed", paint.apply(Style::Dim, "try   ")))?;
     let real = agents.agents.iter().find(|a| a.found && a.harness != "echo").map_or("echo", |a| a.name.as_str());
     let run = if real == "echo" { "adj run -a echo \"say hello\"".to_owned() } else { format!("adj run -a {} \"…\"", text::line(real)) };
-    cx.out.line(&format!("          {run:<29}  give an agent a task"))?;
-    cx.out.line("          adj help                       everything else")?;
+    cx.out.print_line(&format!("          {run:<29}  give an agent a task"))?;
+    cx.out.print_line("          adj help                       everything else")?;
     for warning in &agents.warnings {
-        cx.out.say(&format!("warning: {}", text::line(warning)))?;
+        cx.out.print_message(&format!("warning: {}", text::line(warning)))?;
     }
     Ok(Exit::Done)
 }

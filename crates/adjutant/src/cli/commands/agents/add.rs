@@ -3,8 +3,8 @@
 
 use crate::cli::args::AgentAddArgs;
 use crate::cli::context::Context;
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Stop, fail, fail_hint};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::client::random_hex;
 use crate::config::{AddError, BUILT_IN, Config, NewAgent, add_agent, check_env_pass, env_for};
 use crate::harness::acp::handshake::{Handshake, Next, Offer};
@@ -21,41 +21,41 @@ use std::path::{Path, PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Most that an agent may say before it has begun a session, in bytes.
-const SAID_BYTES_MAX: usize = 4 * 1024 * 1024;
+const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How much of its last words is told.
 const COMPLAINT_CHARS_MAX: usize = 300;
 
 /// Adds an agent.
-pub async fn add(args: &AgentAddArgs, cx: &Context) -> Ended {
+pub async fn add(args: &AgentAddArgs, cx: &Context) -> CommandResult {
     let name = AgentName::parse(&args.name).map_err(|error| fail(codes::INVALID, format!("{:?} is {error}", args.name)))?;
     check_env_pass(&args.env_pass).map_err(|problem| fail(codes::INVALID, format!("--env-pass: {problem}")))?;
     let config = crate::cli::commands::config::load(&cx.home)?;
     // Before anything is started; once more when it is written.
     if let Some(entry) = config.agents.get(&name) {
         let whose = if entry.source == BUILT_IN { "built in".to_owned() } else { format!("declared in {}", entry.source) };
-        return Err(exists(&name, &whose));
+        return Err(agent_exists(&name, &whose));
     }
-    let (program, command) = find(&command_of(args)?)?;
-    let offer = tried(args, &program, &command).await?;
+    let (program, command) = find_program(&command_of(args)?)?;
+    let offer = probe_agent(args, &program, &command).await?;
     let new = NewAgent { name, harness: preset::ACP.to_owned(), command, env_pass: args.env_pass.clone(), description: args.description.clone() };
-    add_agent(&config.path, &new).map_err(stop)?;
-    told(cx, &new, &offer, &config)
+    add_agent(&config.path, &new).map_err(add_failure)?;
+    print_offer(cx, &new, &offer, &config)
 }
 
-fn exists(name: &AgentName, whose: &str) -> Stop {
+fn agent_exists(name: &AgentName, whose: &str) -> Failure {
     fail_hint(codes::CONFLICT, format!("an agent {name} is {whose} already"), format!("choose another name; adj agents {name} shows that one"))
 }
 
-fn stop(error: AddError) -> Stop {
+fn add_failure(error: AddError) -> Failure {
     match error {
-        AddError::Exists { name, whose } => exists(&name, &whose),
+        AddError::Exists { name, whose } => agent_exists(&name, &whose),
         AddError::Config(error) => fail(codes::INVALID, error.to_string()),
-        error @ (AddError::Io { .. } | AddError::Busy { .. } | AddError::ByHand { .. }) => fail(words::IO, error.to_string()),
+        error @ (AddError::Io { .. } | AddError::Busy { .. } | AddError::ByHand { .. }) => fail(cli_codes::IO, error.to_string()),
     }
 }
 
 /// Returns the command that is given, or the one that the registry has for the name.
-fn command_of(args: &AgentAddArgs) -> Result<Vec<String>, Stop> {
+fn command_of(args: &AgentAddArgs) -> Result<Vec<String>, Failure> {
     if !args.command.is_empty() {
         return Ok(args.command.clone());
     }
@@ -70,7 +70,7 @@ fn command_of(args: &AgentAddArgs) -> Result<Vec<String>, Stop> {
 
 /// Returns the agents of the registry whose programs are here and that no configured agent starts.
 pub(super) fn offered(config: &Config) -> Vec<&'static str> {
-    let is_here = |command: &[String]| find(command).is_ok();
+    let is_here = |command: &[String]| find_program(command).is_ok();
     let is_taken = |agent: &preset::Registered| {
         config.agents.iter().any(|(name, entry)| name.as_str() == agent.name || entry.spec.command.first() == agent.command.first())
     };
@@ -79,11 +79,11 @@ pub(super) fn offered(config: &Config) -> Vec<&'static str> {
 }
 
 /// Finds the program: a bare name on `PATH`, and a path from here. Returns it, and the command as it is written.
-fn find(command: &[String]) -> Result<(PathBuf, Vec<String>), Stop> {
+fn find_program(command: &[String]) -> Result<(PathBuf, Vec<String>), Failure> {
     let [first, rest @ ..] = command else { return Err(fail(codes::INVALID, "no command is given")) };
     let is_program = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
     if first.contains('/') {
-        let path = std::path::absolute(first).map_err(|error| fail(words::IO, format!("{first}: {error}")))?;
+        let path = std::path::absolute(first).map_err(|error| fail(cli_codes::IO, format!("{first}: {error}")))?;
         return match path.metadata() {
             Err(error) => Err(fail(codes::AGENT_NOT_FOUND, format!("{}: {error}", path.display()))),
             Ok(_) if !is_program(&path) => {
@@ -104,15 +104,15 @@ fn find(command: &[String]) -> Result<(PathBuf, Vec<String>), Stop> {
 }
 
 /// Starts it in an empty directory, and has it begin a session.
-async fn tried(args: &AgentAddArgs, program: &Path, command: &[String]) -> Result<Offer, Stop> {
+async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) -> Result<Offer, Failure> {
     let dir = std::env::temp_dir().join(format!("adj-add-{}", random_hex::<8>()));
-    DirBuilder::new().mode(0o700).create(&dir).map_err(|error| fail(words::IO, format!("{}: {error}", dir.display())))?;
+    DirBuilder::new().mode(0o700).create(&dir).map_err(|error| fail(cli_codes::IO, format!("{}: {error}", dir.display())))?;
     let probe = Probe {
         program: program.to_owned(),
         args: command[1..].to_vec(),
         env: env_for(&args.env_pass).into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
         limit: args.timeout,
-        output_bytes_max: SAID_BYTES_MAX,
+        output_bytes_max: OUTPUT_BYTES_MAX,
     };
     let (mut handshake, opening) = Handshake::new(&dir.display().to_string());
     let mut refused = None;
@@ -126,47 +126,51 @@ async fn tried(args: &AgentAddArgs, program: &Path, command: &[String]) -> Resul
         }
     };
     let (mut interrupts, mut terminations) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let spoken = tokio::select! {
-        spoken = converse(probe, &dir, opening, &mut hear) => Some(spoken),
+    let conversation = tokio::select! {
+        conversation = converse(probe, &dir, opening, &mut hear) => Some(conversation),
         _ = interrupts.recv() => None,
         _ = terminations.recv() => None,
     };
     let removed = std::fs::remove_dir_all(&dir);
-    let Some(spoken) = spoken else { return Err(Stop::Quiet(Exit::Interrupted)) };
-    let spoken = spoken.map_err(|error| not_started(program, args, &error))?;
-    removed.map_err(|error| fail(words::IO, format!("{}: {error}", dir.display())))?;
+    let Some(conversation) = conversation else { return Err(Failure::Reported(Exit::Interrupted)) };
+    let conversation = conversation.map_err(|error| not_started(program, args, &error))?;
+    removed.map_err(|error| fail(cli_codes::IO, format!("{}: {error}", dir.display())))?;
     let hint = "nothing was written; sign in with its own command first, or pass its key by --env-pass";
     if let Some(why) = refused {
-        return Err(fail_hint(words::NOT_STARTED, format!("{}: {why}", program.display()), hint));
+        return Err(fail_hint(cli_codes::NOT_STARTED, format!("{}: {why}", program.display()), hint));
     }
-    if !spoken.is_enough {
-        return Err(fail_hint(words::NOT_STARTED, ended(program, &spoken), "nothing was written; does it speak ACP with these arguments?"));
+    if !conversation.is_enough {
+        return Err(fail_hint(
+            cli_codes::NOT_STARTED,
+            end_reason(program, &conversation),
+            "nothing was written; does it speak ACP with these arguments?",
+        ));
     }
     Ok(handshake.into_offer())
 }
 
-fn not_started(program: &Path, args: &AgentAddArgs, error: &io::Error) -> Stop {
+fn not_started(program: &Path, args: &AgentAddArgs, error: &io::Error) -> Failure {
     let program = program.display();
     match error.kind() {
         io::ErrorKind::TimedOut => fail_hint(
-            words::NOT_STARTED,
+            cli_codes::NOT_STARTED,
             format!("{program} has begun no session within {} s", args.timeout.as_secs()),
             "nothing was written; does it speak ACP with these arguments? --timeout gives it more time",
         ),
-        _ => fail(words::NOT_STARTED, format!("{program}: {error}")),
+        _ => fail(cli_codes::NOT_STARTED, format!("{program}: {error}")),
     }
 }
 
-fn ended(program: &Path, spoken: &Spoken) -> String {
-    let how = spoken.exit_code.map_or_else(String::new, |code| format!(" with exit code {code}"));
-    let complaint = String::from_utf8_lossy(&spoken.complaint);
+fn end_reason(program: &Path, conversation: &Spoken) -> String {
+    let how = conversation.exit_code.map_or_else(String::new, |code| format!(" with exit code {code}"));
+    let complaint = String::from_utf8_lossy(&conversation.complaint);
     let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let last: String = text::line(last).chars().take(COMPLAINT_CHARS_MAX).collect();
     let said = if last.is_empty() { last } else { format!(": {last}") };
     format!("{} ended{how} before it began a session{said}", program.display())
 }
 
-fn told(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> Ended {
+fn print_offer(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> CommandResult {
     let Offer { name, version, http, sse, loads, resumes, sign_in, modes, profiles } = offer;
     if cx.out.json {
         let mode = |mode: &Result<Option<String>, String>| match mode {
@@ -174,7 +178,7 @@ fn told(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> Ended {
             Err(why) => json!({ "unsupported": why }),
         };
         let profiles: Map<String, Value> = profiles.iter().map(|(profile, chosen)| (profile.word().to_owned(), mode(chosen))).collect();
-        cx.out.data(&json!({
+        cx.out.print_json(&json!({
             "agent": new.name.as_str(), "config": config.path, "command": new.command, "name": name, "version": version, "mcp_http": http, "mcp_sse": sse,
             "load_session": loads, "resume_session": resumes, "sign_in": sign_in, "modes": modes, "profiles": profiles,
         }))?;
@@ -182,7 +186,7 @@ fn told(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> Ended {
     }
     let who = [name.as_deref(), version.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let transports = [(*http, "http"), (*sse, "sse"), (true, "stdio")].iter().filter(|(can, _)| *can).map(|(_, what)| *what).collect::<Vec<_>>();
-    let goes_on = match (loads, resumes) {
+    let resumes_how = match (loads, resumes) {
         (true, _) => "in its own session (session/load)",
         (false, true) => "in its own session (session/resume)",
         (false, false) => "anew: it loads no session",
@@ -190,7 +194,7 @@ fn told(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> Ended {
     let mut lines = vec![
         ("agent", if who.is_empty() { "it does not say its name".to_owned() } else { who }),
         ("our tools", format!("over {} (it takes {})", if *http { "http" } else { "stdio" }, transports.join(", "))),
-        ("resumes", goes_on.to_owned()),
+        ("resumes", resumes_how.to_owned()),
         ("modes", if modes.is_empty() { "it lists none".to_owned() } else { modes.join(", ") }),
     ];
     for (profile, chosen) in profiles {
@@ -209,9 +213,9 @@ fn told(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> Ended {
         lines.push(("sign-in", sign_in.join("; ")));
     }
     for (label, value) in lines {
-        cx.out.line(&format!("{label:<11} {}", text::line(&value)))?;
+        cx.out.print_line(&format!("{label:<11} {}", text::line(&value)))?;
     }
-    cx.out.say(&format!("agent {} is in {}", new.name, text::line(&config.path.display().to_string())))?;
-    cx.out.next(&format!("adj agents test {}", new.name))?;
+    cx.out.print_message(&format!("agent {} is in {}", new.name, text::line(&config.path.display().to_string())))?;
+    cx.out.suggest(&format!("adj agents test {}", new.name))?;
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ mod trial;
 use crate::cli::args::{AgentsArgs, AgentsWhat};
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Stop, fail_hint};
+use crate::cli::out::{CommandResult, Failure, fail_hint};
 use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::config::{Config, dispatch_env};
@@ -15,7 +15,7 @@ use crate::text;
 use crate::view::{AgentList, AgentView, ListAgents, codes};
 
 /// Does what is asked for.
-pub async fn agents(args: &AgentsArgs, cx: &Context) -> Ended {
+pub async fn agents(args: &AgentsArgs, cx: &Context) -> CommandResult {
     match (&args.what, &args.name) {
         (Some(AgentsWhat::Test(test)), _) => trial::test(test, cx).await,
         (Some(AgentsWhat::Add(new)), _) => add::add(new, cx).await,
@@ -25,13 +25,13 @@ pub async fn agents(args: &AgentsArgs, cx: &Context) -> Ended {
 }
 
 /// Lists all agents; the version of the one that is named is waited for.
-async fn listed(cx: &Context, name: Option<&str>) -> Result<AgentList, Stop> {
+async fn list_agents(cx: &Context, name: Option<&str>) -> Result<AgentList, Failure> {
     Ok(cx.hub.call(&ListAgents { env: dispatch_env(), versions: true, all: true, await_version_of: name.map(ToOwned::to_owned) }).await?)
 }
 
 /// Finds an agent among all.
-async fn one(name: &str, cx: &Context) -> Result<AgentView, Stop> {
-    let list = listed(cx, Some(name)).await?;
+async fn find_agent(name: &str, cx: &Context) -> Result<AgentView, Failure> {
+    let list = list_agents(cx, Some(name)).await?;
     let known: Vec<String> = list.agents.iter().map(|agent| agent.name.clone()).collect();
     list.agents.into_iter().find(|agent| agent.name == name).ok_or_else(|| {
         let message = format!("no agent {name:?} is configured or built in; there are: {}", known.join(", "));
@@ -39,13 +39,13 @@ async fn one(name: &str, cx: &Context) -> Result<AgentView, Stop> {
     })
 }
 
-async fn list(cx: &Context) -> Ended {
-    let list = listed(cx, None).await?;
+async fn list(cx: &Context) -> CommandResult {
+    let list = list_agents(cx, None).await?;
     if cx.out.json {
-        cx.out.list(&list.agents, 0, &list.warnings)?;
+        cx.out.print_json_list(&list.agents, 0, &list.warnings)?;
         return Ok(Exit::Done);
     }
-    let is_absent = |agent: &&AgentView| !agent.found && !is_refused(agent) && agent.source == crate::config::BUILT_IN;
+    let is_absent = |agent: &&AgentView| !agent.found && !is_not_executable(agent) && agent.source == crate::config::BUILT_IN;
     let (absent, here): (Vec<_>, Vec<_>) = list.agents.iter().partition(is_absent);
     let rows: Vec<Vec<Cell>> = here.iter().map(|agent| row(agent)).collect();
     let columns = [
@@ -59,34 +59,34 @@ async fn list(cx: &Context) -> Ended {
         Column::optional("USAGE", 6),
         Column::optional("DESCRIPTION", 1),
     ];
-    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     for agent in &here {
         for remark in remarks(agent) {
-            cx.out.say(&format!("{}: {}", text::line(&agent.name), text::line(&remark)))?;
+            cx.out.print_message(&format!("{}: {}", text::line(&agent.name), text::line(&remark)))?;
         }
     }
     let asked: Vec<&str> = here.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
     if !asked.is_empty() {
-        cx.out.say(&format!("versions not known yet: {} (adj agents NAME waits for one)", text::line(&asked.join(", "))))?;
+        cx.out.print_message(&format!("versions not known yet: {} (adj agents NAME waits for one)", text::line(&asked.join(", "))))?;
     }
     if !absent.is_empty() {
         let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
-        cx.out.say(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
+        cx.out.print_message(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
     }
     // A configuration that cannot be used is told below.
     for name in Config::load(&cx.home).map(|config| add::offered(&config)).unwrap_or_default() {
-        cx.out.say(&format!("found: {name} speaks ACP and is not tried; add it with adj agents add {name}"))?;
+        cx.out.print_message(&format!("found: {name} speaks ACP and is not tried; add it with adj agents add {name}"))?;
     }
     for warning in &list.warnings {
-        cx.out.say(&format!("warning: {}", text::line(warning)))?;
+        cx.out.print_message(&format!("warning: {}", text::line(warning)))?;
     }
-    cx.out.next("adj agents NAME   or   adj agents test NAME")?;
+    cx.out.suggest("adj agents NAME   or   adj agents test NAME")?;
     Ok(Exit::Done)
 }
 
 fn row(agent: &AgentView) -> Vec<Cell> {
     let version = match (&agent.version, agent.found) {
-        (_, false) if is_refused(agent) => painted("✗ not executable", Style::Bad),
+        (_, false) if is_not_executable(agent) => painted("✗ not executable", Style::Bad),
         (_, false) => painted("✗ missing", Style::Bad),
         (Some(version), true) => plain(version),
         (None, true) if agent.harness == "echo" => plain("built in"),
@@ -116,7 +116,7 @@ fn row(agent: &AgentView) -> Vec<Cell> {
 }
 
 /// Tells whether an agent's program is there and may not be executed.
-fn is_refused(agent: &AgentView) -> bool {
+fn is_not_executable(agent: &AgentView) -> bool {
     agent.problem_code.as_deref() == Some(codes::AGENT_NOT_EXECUTABLE)
 }
 
@@ -145,10 +145,10 @@ fn remarks(agent: &AgentView) -> Vec<String> {
 }
 
 /// Shows everything about an agent.
-async fn show(name: &str, cx: &Context) -> Ended {
-    let agent = one(name, cx).await?;
+async fn show(name: &str, cx: &Context) -> CommandResult {
+    let agent = find_agent(name, cx).await?;
     if cx.out.json {
-        cx.out.data(&agent)?;
+        cx.out.print_json(&agent)?;
         return Ok(Exit::Done);
     }
     let config = crate::cli::commands::config::load(&cx.home)?;
@@ -191,7 +191,7 @@ async fn show(name: &str, cx: &Context) -> Ended {
         lines.push(("cannot", list(false)));
     }
     if let Some(preset) = &preset {
-        lines.extend(told_by(preset, &agent));
+        lines.extend(preset_lines(preset, &agent));
     }
     if agent.permissions_not_enforced {
         lines.push(("permissions", format!("{}, which nothing enforces: the program does what it does", agent.permissions)));
@@ -204,10 +204,10 @@ async fn show(name: &str, cx: &Context) -> Ended {
     for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         let (label, columns) = (cx.out.paint.apply(Style::Dim, &format!("{label:<11}")), cx.out.columns.unwrap_or(100).saturating_sub(12).max(40));
         for (n, part) in text::wrap(&text::line(value), columns).iter().enumerate() {
-            cx.out.line(&if n == 0 { format!("{label} {part}") } else { format!("{:<11} {part}", "") })?;
+            cx.out.print_line(&if n == 0 { format!("{label} {part}") } else { format!("{:<11} {part}", "") })?;
         }
     }
-    cx.out.next(&format!("adj agents test {}", text::line(name)))?;
+    cx.out.suggest(&format!("adj agents test {}", text::line(name)))?;
     Ok(Exit::Done)
 }
 
@@ -229,7 +229,7 @@ fn version(agent: &AgentView) -> String {
     }
 }
 
-fn told_by(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String)> {
+fn preset_lines(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String)> {
     let about = &preset.about;
     let profile = |name: &str, profile: &Profile| {
         if let Some(why) = agent.unsupported_profiles.get(name) {

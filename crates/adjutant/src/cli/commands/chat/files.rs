@@ -2,8 +2,8 @@
 
 use crate::cli::args::{ChatExportArgs, ChatFormat, ChatImportArgs};
 use crate::cli::context::Context;
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Stop, fail};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail};
 use crate::text;
 use crate::view::{CarriedChat, CarriedEntry, ChatView, ExportChat, ImportChat, ShowChat, codes};
 use adjutant_core::Denied;
@@ -17,22 +17,22 @@ const PART: usize = 500;
 const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Prints a whole chat.
-pub async fn export(args: &ChatExportArgs, cx: &Context) -> Ended {
+pub async fn export(args: &ChatExportArgs, cx: &Context) -> CommandResult {
     match args.format {
         ChatFormat::Md => markdown(args.chat, cx).await,
         ChatFormat::Jsonl => lines(args.chat, cx).await,
     }
 }
 
-async fn lines(chat_id: i64, cx: &Context) -> Ended {
+async fn lines(chat_id: i64, cx: &Context) -> CommandResult {
     let mut after = 0;
     loop {
         let part = cx.hub.call(&ExportChat { chat_id, after }).await?;
         if let Some(head) = &part.head {
-            cx.out.line(&json(head)?)?;
+            cx.out.print_line(&json(head)?)?;
         }
         for entry in &part.entries {
-            cx.out.line(&json(entry)?)?;
+            cx.out.print_line(&json(entry)?)?;
         }
         match part.next {
             Some(next) => after = next,
@@ -41,15 +41,15 @@ async fn lines(chat_id: i64, cx: &Context) -> Ended {
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Result<String, Stop> {
-    serde_json::to_string(value).map_err(|error| fail(words::IO, format!("cannot write JSON: {error}")))
+fn json<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| fail(cli_codes::IO, format!("cannot write JSON: {error}")))
 }
 
-async fn markdown(chat_id: i64, cx: &Context) -> Ended {
+async fn markdown(chat_id: i64, cx: &Context) -> CommandResult {
     let chat = chat(chat_id, cx).await?;
     let names: Vec<String> = chat.participants.iter().map(|one| text::line(&one.name)).collect();
     let (title, by) = (text::line(&chat.title), text::line(&chat.started_by));
-    cx.out.line(&format!("# {title}\n\nChat {chat_id}, begun {} by {by}. With {}.", chat.started_at, names.join(", ")))?;
+    cx.out.print_line(&format!("# {title}\n\nChat {chat_id}, begun {} by {by}. With {}.", chat.started_at, names.join(", ")))?;
     // A branch begins with what it goes on from, as an agent that answers in it is given that.
     let mut before = Vec::new();
     let mut branch = branch_point(&chat);
@@ -59,18 +59,18 @@ async fn markdown(chat_id: i64, cx: &Context) -> Ended {
         before.push((parent, last));
     }
     for (parent, last) in before.iter().rev() {
-        cx.out.line(&format!("\nFrom chat {}, {}:", parent.chat_id, text::line(&parent.title)))?;
+        cx.out.print_line(&format!("\nFrom chat {}, {}:", parent.chat_id, text::line(&parent.title)))?;
         entries(parent.chat_id, *last, cx).await?;
     }
     if !before.is_empty() {
-        cx.out.line(&format!("\nChat {chat_id}:"))?;
+        cx.out.print_line(&format!("\nChat {chat_id}:"))?;
     }
     entries(chat_id, i64::MAX, cx).await?;
     Ok(Exit::Done)
 }
 
 /// Reads a chat without its messages.
-async fn chat(chat_id: i64, cx: &Context) -> Result<ChatView, Stop> {
+async fn chat(chat_id: i64, cx: &Context) -> Result<ChatView, Failure> {
     Ok(cx.hub.call(&ShowChat { chat_id, limit: Some(1), peek: true, ..ShowChat::default() }).await?.chat)
 }
 
@@ -81,7 +81,7 @@ fn branch_point(chat: &ChatView) -> Option<(i64, i64)> {
 }
 
 /// Prints a chat's messages up to one.
-async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Stop> {
+async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
     let mut after = 0;
     loop {
         let page = cx.hub.call(&ShowChat { chat_id, after: Some(after), limit: Some(500), peek: true, ..ShowChat::default() }).await?;
@@ -93,11 +93,11 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Stop> {
             if let Some(seq) = entry.reply_to {
                 head.push_str(&format!(", to {chat_id}.{seq}"));
             }
-            cx.out.line(&format!("{head}\n"))?;
+            cx.out.print_line(&format!("{head}\n"))?;
             // Quoted, so that no heading in a message passes for one of ours.
             let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(2));
             for line in text::block(&entry.text).lines().flat_map(|line| text::wrap(line, columns)) {
-                cx.out.line(format!("> {line}").trim_end())?;
+                cx.out.print_line(format!("> {line}").trim_end())?;
             }
         }
         if page.more == 0 || page.messages.is_empty() || page.cursor >= last {
@@ -109,9 +109,9 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Stop> {
 
 /// Makes a chat of exported lines. The whole file is checked before anything of it is taken in, the chat is
 /// there when all of it is, and an import that is repeated goes on where it was broken off.
-pub async fn import(args: &ChatImportArgs, cx: &Context) -> Ended {
+pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
     let name = args.file.display().to_string();
-    let broken = |error: std::io::Error| fail(words::IO, format!("{name}: {error}"));
+    let broken = |error: std::io::Error| fail(cli_codes::IO, format!("{name}: {error}"));
     let mut input: Box<dyn Read> = if name == "-" { Box::new(std::io::stdin()) } else { Box::new(std::fs::File::open(&args.file).map_err(broken)?) };
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(broken)?;
@@ -146,14 +146,14 @@ pub async fn import(args: &ChatImportArgs, cx: &Context) -> Ended {
     }
     let Some(chat) = chat else { return Err(fail(codes::INTERNAL, "nothing was imported")) };
     if cx.out.json {
-        cx.out.data(&chat)?;
+        cx.out.print_json(&chat)?;
     } else {
-        cx.out.line(&chat.chat_id.to_string())?;
-        cx.out.next(&format!("adj chat show {}", chat.chat_id))?;
+        cx.out.print_line(&chat.chat_id.to_string())?;
+        cx.out.suggest(&format!("adj chat show {}", chat.chat_id))?;
     }
     Ok(Exit::Done)
 }
 
-fn parsed<T: DeserializeOwned>(name: &str, number: usize, line: &str) -> Result<T, Stop> {
+fn parsed<T: DeserializeOwned>(name: &str, number: usize, line: &str) -> Result<T, Failure> {
     serde_json::from_str(line).map_err(|error| fail(codes::INVALID, format!("{name}, line {}: {error}", number + 1)))
 }

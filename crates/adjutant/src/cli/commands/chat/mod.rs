@@ -5,8 +5,8 @@ mod files;
 use crate::cli::args::{ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, ChatWhat, SearchIn};
 use crate::cli::commands::search;
 use crate::cli::context::{Context, text_argument};
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Stop, fail};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail};
 use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::config;
@@ -28,7 +28,7 @@ const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
 
 /// Carries out `adj chat …`.
-pub async fn chat(what: ChatWhat, cx: &Context) -> Ended {
+pub async fn chat(what: ChatWhat, cx: &Context) -> CommandResult {
     match what {
         ChatWhat::Ls(args) => ls(&args, cx).await,
         ChatWhat::Start(args) => start(args, cx).await,
@@ -38,15 +38,15 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> Ended {
         ChatWhat::Edit(args) => {
             let text = text_argument(&args.text, "the message")?;
             let said = cx.hub.call(&Say { edit_of: Some(args.message), message: Some(text), ..Say::default() }).await?;
-            told(&said, "edited", &said.message.message_id, cx)
+            print_done(&said, "edited", &said.message.message_id, cx)
         }
         ChatWhat::Pin(args) => {
             let said = cx.hub.call(&Say { edit_of: Some(args.message), pin: Some(!args.undo), ..Say::default() }).await?;
-            told(&said, if args.undo { "no longer pinned" } else { "pinned" }, &said.message.message_id, cx)
+            print_done(&said, if args.undo { "no longer pinned" } else { "pinned" }, &said.message.message_id, cx)
         }
         ChatWhat::Branch(args) => {
             let chat = cx.hub.call(&StartChat { title: args.title, branch_from: Some(args.from), ..StartChat::default() }).await?;
-            started(&chat, cx)
+            print_started(&chat, cx)
         }
         ChatWhat::Search(args) => search::search(args, &[SearchIn::Chats], cx).await,
         ChatWhat::Summarise(args) => summarise(args, cx).await,
@@ -54,33 +54,37 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> Ended {
         ChatWhat::Import(args) => files::import(&args, cx).await,
         ChatWhat::Stats(args) => stats(args.chat, cx).await,
         ChatWhat::Archive(args) => {
-            let call =
-                ArchiveChat { chat_id: args.chat, archived: !args.undo, cwd: here().unwrap_or_else(|_| String::new()), env: config::dispatch_env() };
+            let call = ArchiveChat {
+                chat_id: args.chat,
+                archived: !args.undo,
+                cwd: working_directory().unwrap_or_else(|_| String::new()),
+                env: config::dispatch_env(),
+            };
             let chat = cx.hub.call(&call).await?;
-            told(&chat, if args.undo { "active again" } else { "archived" }, &args.chat.to_string(), cx)
+            print_done(&chat, if args.undo { "active again" } else { "archived" }, &args.chat.to_string(), cx)
         }
     }
 }
 
-fn told<T: serde::Serialize>(data: &T, what: &str, which: &str, cx: &Context) -> Ended {
+fn print_done<T: serde::Serialize>(data: &T, what: &str, which: &str, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.data(data)?;
+        cx.out.print_json(data)?;
     } else {
-        cx.out.say(&format!("{what}: {}", text::line(which)))?;
+        cx.out.print_message(&format!("{what}: {}", text::line(which)))?;
     }
     Ok(Exit::Done)
 }
 
-async fn ls(args: &ChatLsArgs, cx: &Context) -> Ended {
+async fn ls(args: &ChatLsArgs, cx: &Context) -> CommandResult {
     let status = args.all.then(|| "all".to_owned());
     let list = cx.hub.call(&ListChats { status, limit: Some(args.limit.unwrap_or(CHATS_SHOWN_MAX)), wait_ms: 0 }).await?;
     if cx.out.json {
-        cx.out.list(&list.chats, u64::from(list.more), &[])?;
+        cx.out.print_json_list(&list.chats, u64::from(list.more), &[])?;
         return Ok(Exit::Done);
     }
     if list.chats.is_empty() {
-        cx.out.say("no chats yet")?;
-        cx.out.next("adj chat start \"TITLE\" --with AGENT")?;
+        cx.out.print_message("no chats yet")?;
+        cx.out.suggest("adj chat start \"TITLE\" --with AGENT")?;
         return Ok(Exit::Done);
     }
     let rows: Vec<Vec<Cell>> = list.chats.iter().map(|chat| row(chat, cx)).collect();
@@ -93,9 +97,9 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> Ended {
         Column::optional(since, 1),
         Column::always("TITLE"),
     ];
-    cx.out.text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.more {
-        cx.out.say("… and older ones: adj chat ls -n N")?;
+        cx.out.print_message("… and older ones: adj chat ls -n N")?;
     }
     Ok(Exit::Done)
 }
@@ -106,14 +110,14 @@ fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
         (unread, true) => painted(&format!("{}, names you", unread_text(unread)), Style::Attention),
         (unread, false) => plain(&unread_text(unread)),
     };
-    let marks = [
+    let labels = [
         (chat.imported, "from a file"),
         (chat.private, "private"),
         (chat.status == "archived", "archived"),
         (chat.kind != "chat", chat.kind.as_str()),
     ];
-    let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
-    let title = if marks.is_empty() { chat.title.clone() } else { format!("{} ({})", chat.title, marks.join(", ")) };
+    let labels: Vec<&str> = labels.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+    let title = if labels.is_empty() { chat.title.clone() } else { format!("{} ({})", chat.title, labels.join(", ")) };
     vec![
         painted(&chat.chat_id.to_string(), Style::Strong),
         plain(&chat.participant_count.to_string()),
@@ -124,23 +128,23 @@ fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
     ]
 }
 
-async fn start(args: ChatStartArgs, cx: &Context) -> Ended {
+async fn start(args: ChatStartArgs, cx: &Context) -> CommandResult {
     let ChatStartArgs { title, participants, private, template, instructions } = args;
     let chat = cx.hub.call(&StartChat { title, participants, private, template, instructions, branch_from: None }).await?;
-    started(&chat, cx)
+    print_started(&chat, cx)
 }
 
-fn started(chat: &ChatView, cx: &Context) -> Ended {
+fn print_started(chat: &ChatView, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.data(chat)?;
+        cx.out.print_json(chat)?;
         return Ok(Exit::Done);
     }
-    cx.out.line(&chat.chat_id.to_string())?;
-    cx.out.next(&format!("adj chat post {} \"…\"", chat.chat_id))?;
+    cx.out.print_line(&chat.chat_id.to_string())?;
+    cx.out.suggest(&format!("adj chat post {} \"…\"", chat.chat_id))?;
     Ok(Exit::Done)
 }
 
-async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
+async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
     let mut call = ShowChat {
         chat_id: args.chat,
         after: args.after,
@@ -158,52 +162,54 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> Ended {
         (page.cursor, page.more, page.chat) = (next.cursor, next.more, next.chat);
     }
     if cx.out.json {
-        cx.out.data(&page)?;
+        cx.out.print_json(&page)?;
         return Ok(Exit::Done);
     }
-    cx.out.text(&head(&page, cx))?;
-    earlier(&page, cx)?;
+    cx.out.print_text(&chat_head(&page, cx))?;
+    print_unread_before(&page, cx)?;
     print_entries(&page.messages, cx)?;
     let id = page.chat.chat_id;
     if page.more > 0 {
-        cx.out.next(&format!("adj chat show {id} --after {}", page.cursor))?;
+        cx.out.suggest(&format!("adj chat show {id} --after {}", page.cursor))?;
     } else {
-        cx.out.next(&format!("adj chat post {id} \"…\"   or   adj chat watch {id}"))?;
+        cx.out.suggest(&format!("adj chat post {id} \"…\"   or   adj chat watch {id}"))?;
     }
     Ok(Exit::Done)
 }
 
 /// Prints what is unread of a chat, from the first of it on; that marks it as read.
-pub async fn show_unread(mention: &MentionView, cx: &Context) -> Result<(), Stop> {
+pub async fn show_unread(mention: &MentionView, cx: &Context) -> Result<(), Failure> {
     let last = mention.message.seq;
     let before = (last - mention.unread).max(0);
     show(&ChatShowArgs { chat: mention.chat_id, after: Some(before), limit: None }, cx).await.map(|_| ())
 }
 
 /// Posts a reply to a message, without waiting for what agents answer.
-pub async fn reply(mention: &MentionView, text: String, cx: &Context) -> Result<(), Stop> {
+pub async fn reply(mention: &MentionView, text: String, cx: &Context) -> Result<(), Failure> {
     let reply_to = Some(mention.message.message_id.clone());
     let (to, detach) = (mention.chat_id.to_string(), true);
     post(ChatPostArgs { to, text, reply_to, at: Vec::new(), pin: false, detach, cwd: None }, cx).await.map(|_| ())
 }
 
 /// Says what lies unread before a page.
-fn earlier(page: &ChatPage, cx: &Context) -> Result<(), Stop> {
+fn print_unread_before(page: &ChatPage, cx: &Context) -> Result<(), Failure> {
     match page.unread_before {
         0 => Ok(()),
-        unread => cx.out.say(&format!("{} earlier unread: adj chat show {} --after {}", unread_text(unread), page.chat.chat_id, page.read_to)),
+        unread => {
+            cx.out.print_message(&format!("{} earlier unread: adj chat show {} --after {}", unread_text(unread), page.chat.chat_id, page.read_to))
+        }
     }
 }
 
-fn head(page: &ChatPage, cx: &Context) -> String {
+fn chat_head(page: &ChatPage, cx: &Context) -> String {
     let chat = &page.chat;
     let (id, title) = (format!("chat {}", chat.chat_id), text::line(&chat.title));
-    let mut out = cx.out.folded(&format!("{id}  {title}"), &format!("{}  {title}", cx.out.paint.apply(Style::Strong, &id)));
+    let mut out = cx.out.fold(&format!("{id}  {title}"), &format!("{}  {title}", cx.out.paint.apply(Style::Strong, &id)));
     let present = chat.participants.iter().map(|one| match one.presence.as_str() {
         "" => text::line(&one.name),
         presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
     });
-    out.push_str(&cx.out.indented(INDENT, &format!("with {}", present.collect::<Vec<_>>().join(", "))));
+    out.push_str(&cx.out.indent(INDENT, &format!("with {}", present.collect::<Vec<_>>().join(", "))));
     if chat.status == "archived" {
         out.push_str(&format!("{INDENT}archived: adj chat archive --undo {} takes it back\n", chat.chat_id));
     }
@@ -221,14 +227,14 @@ fn head(page: &ChatPage, cx: &Context) -> String {
 }
 
 /// Prints entries: the head of each begins a line, its text is indented.
-fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Stop> {
-    print_noted(entries, None, cx)
+fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Failure> {
+    print_entries_with(entries, None, cx)
 }
 
-fn print_noted(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> Result<(), Stop> {
+fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> Result<(), Failure> {
     for entry in entries {
         if cx.out.json {
-            cx.out.data(entry)?;
+            cx.out.print_json(entry)?;
             continue;
         }
         let (id, name) = (format!("{}.{}", entry.chat_id, entry.seq), text::line(&entry.name));
@@ -247,14 +253,14 @@ fn print_noted(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> R
         let notes = notes.join(", ");
         let paint = cx.out.paint;
         let painted = format!("{} {}  {}", paint.apply(Style::Dim, &id), paint.apply(Style::Strong, &name), paint.apply(Style::Dim, &notes));
-        cx.out.text(&(cx.out.folded(&format!("{id} {name}  {notes}"), &painted) + &cx.out.indented(INDENT, &entry.text)))?;
+        cx.out.print_text(&(cx.out.fold(&format!("{id} {name}  {notes}"), &painted) + &cx.out.indent(INDENT, &entry.text)))?;
     }
     Ok(())
 }
 
-async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
+async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
     let text = text_argument(&args.text, "the message")?;
-    let here = std::env::current_dir().map_err(|error| fail(words::IO, format!("no working directory: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("no working directory: {error}")))?;
     let cwd = args.cwd.map_or(here.clone(), |dir| here.join(dir));
     let chat_id = args.to.parse::<i64>().ok();
     let mut to = args.at;
@@ -276,9 +282,9 @@ async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
     let mut printed = 0;
     if !cx.out.json {
         let head = format!("{} in chat {} {}", said.message.message_id, said.chat_id, text::line(&said.title));
-        cx.out.say(cx.out.folded(&head, &head).trim_end())?;
+        cx.out.print_message(cx.out.fold(&head, &head).trim_end())?;
         for note in &said.notes {
-            cx.out.say(&format!("note: {}", text::line(note)))?;
+            cx.out.print_message(&format!("note: {}", text::line(note)))?;
         }
     }
     while !args.detach && !answers.waiting.is_empty() {
@@ -290,58 +296,59 @@ async fn post(args: ChatPostArgs, cx: &Context) -> Ended {
     }
     let failed = answers.answers.iter().any(|answer| answer.kind == "failure");
     if cx.out.json {
-        cx.out.data(&serde_json::json!({"said": said, "answers": answers.answers, "waiting": answers.waiting}))?;
+        cx.out.print_json(&serde_json::json!({"said": said, "answers": answers.answers, "waiting": answers.waiting}))?;
     }
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-async fn watch(chat: i64, cx: &Context) -> Ended {
+async fn watch(chat: i64, cx: &Context) -> CommandResult {
     let page = cx.hub.call(&ShowChat { chat_id: chat, limit: Some(10), ..ShowChat::default() }).await?;
-    earlier(&page, cx)?;
+    print_unread_before(&page, cx)?;
     print_entries(&page.messages, cx)?;
     let (mut after, mut changes) = (page.cursor, page.changes);
     loop {
         let call = ShowChat { chat_id: chat, after: Some(after), changes: Some(changes), limit: Some(PAGE), wait_ms: WATCH_WAIT_MS, peek: false };
         let page = cx.hub.call(&call).await?;
-        print_noted(&page.changed, Some("changed"), cx)?;
+        print_entries_with(&page.changed, Some("changed"), cx)?;
         print_entries(&page.messages, cx)?;
         (after, changes) = (page.cursor.max(after), page.changes);
     }
 }
 
 /// Returns the working directory.
-fn here() -> Result<String, Stop> {
-    let here = std::env::current_dir().map_err(|error| fail(words::IO, format!("no working directory: {error}")))?;
+fn working_directory() -> Result<String, Failure> {
+    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("no working directory: {error}")))?;
     here.to_str().map(str::to_owned).ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))
 }
 
-async fn summarise(args: ChatSummariseArgs, cx: &Context) -> Ended {
-    let mut answers = cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd: here()?, env: config::dispatch_env() }).await?;
+async fn summarise(args: ChatSummariseArgs, cx: &Context) -> CommandResult {
+    let mut answers =
+        cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd: working_directory()?, env: config::dispatch_env() }).await?;
     while !answers.waiting.is_empty() {
         answers = cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, turn: answers.turn, wait_ms: ANSWER_WAIT_MS }).await?;
     }
-    let mut came = answers.answers;
+    let mut entries = answers.answers;
     // Its flags stand right before it.
-    if let Some(summary) = came.iter().find(|entry| entry.kind == "summary").map(|entry| entry.seq) {
+    if let Some(summary) = entries.iter().find(|entry| entry.kind == "summary").map(|entry| entry.seq) {
         let after = Some((summary - 1 - FLAGS_BEFORE_MAX).max(0));
         let page = cx.hub.call(&ShowChat { chat_id: args.chat, after, limit: Some(PAGE), peek: true, ..ShowChat::default() }).await?;
         let before = page.messages.into_iter().rev().skip_while(|entry| entry.seq >= summary);
         let mut flags: Vec<ChatEntryView> = before.take_while(|entry| entry.kind == "flag").collect();
         flags.reverse();
-        came.splice(0..0, flags);
+        entries.splice(0..0, flags);
     }
     if cx.out.json {
-        cx.out.list(&came, 0, &[])?;
+        cx.out.print_json_list(&entries, 0, &[])?;
     } else {
-        print_entries(&came, cx)?;
+        print_entries(&entries, cx)?;
     }
-    Ok(if came.iter().any(|entry| entry.kind == "summary") { Exit::Done } else { Exit::Failed })
+    Ok(if entries.iter().any(|entry| entry.kind == "summary") { Exit::Done } else { Exit::Failed })
 }
 
-async fn stats(chat: Option<i64>, cx: &Context) -> Ended {
+async fn stats(chat: Option<i64>, cx: &Context) -> CommandResult {
     let stats = cx.hub.call(&GetChatStats { chat_id: chat }).await?;
     if cx.out.json {
-        cx.out.data(&stats)?;
+        cx.out.print_json(&stats)?;
         return Ok(Exit::Done);
     }
     let ms = |time: Option<i64>| time.map_or_else(|| "–".to_owned(), |ms| format!("{ms} ms"));
@@ -356,7 +363,7 @@ async fn stats(chat: Option<i64>, cx: &Context) -> Ended {
         ("hub up", format!("{} s", stats.up_s)),
     ];
     for (label, value) in fields {
-        cx.out.line(&format!("{} {value}", cx.out.paint.apply(Style::Dim, &format!("{label:<12}"))))?;
+        cx.out.print_line(&format!("{} {value}", cx.out.paint.apply(Style::Dim, &format!("{label:<12}"))))?;
     }
     Ok(Exit::Done)
 }

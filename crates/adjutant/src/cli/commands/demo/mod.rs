@@ -3,15 +3,15 @@
 //! The outer process makes the home, runs itself inside it, and removes everything at the end,
 //! whatever became of the inner one. The inner process is a client like any other.
 
-mod cast;
-mod stage;
-mod talk;
+mod chat;
+mod runner;
+mod tasks;
 
 use crate::cli::args::DemoArgs;
 use crate::cli::commands::stop::stop_hub;
 use crate::cli::context::Context;
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Out, Stop, fail};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, Out, fail};
 use crate::client::{Client, random_hex};
 use crate::config::Home;
 use crate::process::foreground;
@@ -28,13 +28,13 @@ const CLEAN_UP_WAIT_MS: u64 = 12_000;
 const REMOVALS_MAX: u32 = 20;
 
 /// Runs the demo.
-pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
+pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     if args.within {
-        return stage::play(&Context::new(out)?).await;
+        return runner::run(&Context::new(out)?).await;
     }
     let home = throw_away_home()?;
     let config = home.dir.join("config.toml");
-    std::fs::write(&config, talk::CONFIG).map_err(|e| fail(words::IO, format!("{}: {e}", config.display())))?;
+    std::fs::write(&config, chat::CONFIG).map_err(|e| fail(cli_codes::IO, format!("{}: {e}", config.display())))?;
     let env: Vec<(OsString, OsString)> =
         vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), config.into()), ("ADJ_EPHEMERAL".into(), "0".into())];
     let mut args = vec![OsStr::new("demo"), OsStr::new("--within")];
@@ -46,7 +46,7 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
     }
     // Ctrl-C reaches the inner process too; this one stays to clean up, and does so when the terminal is
     // closed or somebody ends it.
-    let taken = |kind| signal(kind).map_err(|e| fail(words::IO, format!("cannot take signals: {e}")));
+    let taken = |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
     let (mut interrupts, mut hangups) = (taken(SignalKind::interrupt())?, taken(SignalKind::hangup())?);
     let mut terminations = taken(SignalKind::terminate())?;
     let mut inner = Box::pin(foreground::own_attached(&args, &env));
@@ -61,29 +61,29 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> Ended {
     // It is killed, should it still be at work: it would start another hub.
     drop(inner);
     let cleaned = clean_up(&home).await;
-    let Some(ended) = ended else { return cleaned.and(Err(Stop::Quiet(Exit::Interrupted))) };
-    let ended = ended.map_err(|e| fail(words::IO, format!("cannot run the demo: {e}")))?;
+    let Some(ended) = ended else { return cleaned.and(Err(Failure::Reported(Exit::Interrupted))) };
+    let ended = ended.map_err(|e| fail(cli_codes::IO, format!("cannot run the demo: {e}")))?;
     cleaned?;
     match ended.code() {
         Some(0) => {
-            out.say(&format!("Removed {}. Nothing of yours was touched.", home.dir.display()))?;
+            out.print_message(&format!("Removed {}. Nothing of yours was touched.", home.dir.display()))?;
             Ok(Exit::Done)
         }
-        Some(130) => Err(Stop::Quiet(Exit::Interrupted)),
-        _ => Err(Stop::Quiet(Exit::Failed)),
+        Some(130) => Err(Failure::Reported(Exit::Interrupted)),
+        _ => Err(Failure::Reported(Exit::Failed)),
     }
 }
 
-fn throw_away_home() -> Result<Home, Stop> {
-    let place = crate::config::memory_wanted().map_err(|e| fail(words::IO, e.to_string()))?;
+fn throw_away_home() -> Result<Home, Failure> {
+    let place = crate::config::memory_wanted().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
     let dir: PathBuf = place.unwrap_or_else(std::env::temp_dir).join(format!("adj-demo-{}", random_hex::<4>()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
-    made.map_err(|e| fail(words::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
-    Home::at(&dir).map_err(|e| fail(words::IO, e.to_string()))
+    made.map_err(|e| fail(cli_codes::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
+    Home::at(&dir).map_err(|e| fail(cli_codes::IO, e.to_string()))
 }
 
 /// Ends whatever is left, stops the hub, removes the home.
-async fn clean_up(home: &Home) -> Result<(), Stop> {
+async fn clean_up(home: &Home) -> Result<(), Failure> {
     let hub = Client::running_hub(home);
     if let Ok(left) = hub.call(&ListRuns::default()).await {
         for run in &left.runs {
@@ -102,7 +102,7 @@ async fn clean_up(home: &Home) -> Result<(), Stop> {
         match std::fs::remove_dir_all(&home.dir) {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(e) if tries == REMOVALS_MAX => return Err(fail(words::IO, format!("cannot remove {}: {e}", home.dir.display()))),
+            Err(e) if tries == REMOVALS_MAX => return Err(fail(cli_codes::IO, format!("cannot remove {}: {e}", home.dir.display()))),
             // A guard that is just ending may still have written a last file.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }

@@ -7,7 +7,7 @@ mod verdict;
 use crate::cli::args::AgentTestArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::{Ended, Stop, fail};
+use crate::cli::out::{CommandResult, Failure, fail};
 use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::client::random_hex;
@@ -27,20 +27,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use verdict::{Cancelled, Verdict, Worked};
+use verdict::{CancelRun, Verdict, WorkRun};
 
 /// How long nothing may be left after a cancelled run has ended.
-const LEFT_MAX: Duration = Duration::from_secs(10);
-const CHILD_LOOKS: u32 = 40;
-const CHILD_LOOK_EVERY: Duration = Duration::from_millis(50);
+const CLEANUP_WAIT_MAX: Duration = Duration::from_secs(10);
+const CHILD_CHECKS_MAX: u32 = 40;
+const CHILD_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Most requests of one run that are answered: an agent that asks for ever is no good one.
 const REQUESTS_MAX: u32 = 20;
 /// How much of a run's log and history is looked at.
-const LOOKED_AT_MAX: u32 = 1_000;
+const EVENTS_READ_MAX: u32 = 1_000;
 
 /// Tries an agent out.
-pub async fn test(args: &AgentTestArgs, cx: &Context) -> Ended {
-    let agent = super::one(&args.name, cx).await?;
+pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
+    let agent = super::find_agent(&args.name, cx).await?;
     if !agent.found {
         return Err(fail(
             crate::view::codes::AGENT_NOT_FOUND,
@@ -54,38 +54,38 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> Ended {
     };
     if kind != Kind::Echo {
         let name = text::line(&agent.name);
-        cx.out.say(&format!("This starts two short runs of {name} and lets its model answer about ten times: it costs tokens."))?;
+        cx.out.print_message(&format!("This starts two short runs of {name} and lets its model answer about ten times: it costs tokens."))?;
         if cx.out.interactive && !args.yes && !ask("Go on? [y/N] ")?.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
-            cx.out.say("nothing was started")?;
+            cx.out.print_message("nothing was started")?;
             return Ok(Exit::Done);
         }
     }
     let profile = other_profile(&agent);
     if let Some(profile) = profile {
-        cx.out.say(&format!("It cannot be run with {}: it is tried with {profile}.", agent.permissions))?;
+        cx.out.print_message(&format!("It cannot be run with {}: it is tried with {profile}.", agent.permissions))?;
     }
     let dir = std::env::temp_dir().join(format!("adj-test-{}", random_hex::<8>()));
-    DirBuilder::new().mode(0o700).create(&dir).map_err(|e| fail(crate::cli::exit::words::IO, format!("{}: {e}", dir.display())))?;
+    DirBuilder::new().mode(0o700).create(&dir).map_err(|e| fail(crate::cli::exit::cli_codes::IO, format!("{}: {e}", dir.display())))?;
     let mut trial = Trial { cx, agent: &agent, kind, dir: dir.clone(), limit: args.timeout, profile, runs: Vec::new() };
     // Whoever ends this, or closes its terminal, ends what it has started.
     let (mut interrupts, mut hangups) = (signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
     let mut terminations = signal(SignalKind::terminate())?;
     let tried = tokio::select! {
-        tried = trial.tried() => tried,
-        _ = interrupts.recv() => Err(Stop::Quiet(Exit::Interrupted)),
-        _ = hangups.recv() => Err(Stop::Quiet(Exit::Interrupted)),
-        _ = terminations.recv() => Err(Stop::Quiet(Exit::Interrupted)),
+        tried = trial.run_all() => tried,
+        _ = interrupts.recv() => Err(Failure::Reported(Exit::Interrupted)),
+        _ = hangups.recv() => Err(Failure::Reported(Exit::Interrupted)),
+        _ = terminations.recv() => Err(Failure::Reported(Exit::Interrupted)),
     };
     let runs = trial.runs;
     for run in &runs {
         end(cx, run).await?;
     }
     if let Err(error) = std::fs::remove_dir_all(&dir) {
-        cx.out.say(&format!("warning: {} cannot be removed: {error}", dir.display()))?;
+        cx.out.print_message(&format!("warning: {} cannot be removed: {error}", dir.display()))?;
     }
     let (worked, cancelled) = tried?;
     let checks = verdict::judge(kind, agent.can, &worked, cancelled.as_ref());
-    told(cx, &agent, &checks, &[worked.run.as_str(), cancelled.as_ref().map_or("", |cancelled| &cancelled.run)])
+    print_checks(cx, &agent, &checks, &[worked.run.as_str(), cancelled.as_ref().map_or("", |cancelled| &cancelled.run)])
 }
 
 /// The least profile that an agent can be held to, where that is not its own.
@@ -96,7 +96,7 @@ fn other_profile(agent: &AgentView) -> Option<&'static str> {
 }
 
 /// Ends a run that is still under way.
-async fn end(cx: &Context, run: &str) -> Result<(), Stop> {
+async fn end(cx: &Context, run: &str) -> Result<(), Failure> {
     let call = Cancel { run: run.to_owned(), reason: Some("the test of its agent is over".to_owned()) };
     match cx.hub.call(&call).await {
         Ok(_) => Ok(()),
@@ -105,12 +105,12 @@ async fn end(cx: &Context, run: &str) -> Result<(), Stop> {
     }
 }
 
-fn told(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs: &[&str]) -> Ended {
+fn print_checks(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs: &[&str]) -> CommandResult {
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     let exit = if failed { Exit::Failed } else { Exit::Done };
     let runs: Vec<&str> = runs.iter().copied().filter(|run| !run.is_empty()).collect();
     if cx.out.json {
-        cx.out.data(&json!({"agent": agent.name, "version": agent.version, "passed": !failed, "checks": checks, "runs": runs}))?;
+        cx.out.print_json(&json!({"agent": agent.name, "version": agent.version, "passed": !failed, "checks": checks, "runs": runs}))?;
         return Ok(exit);
     }
     for check in checks {
@@ -120,13 +120,13 @@ fn told(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs: &[&str
             Verdict::NotApplicable => ("–", Style::Dim),
         };
         let name = format!("{:<10}", check.check);
-        cx.out.line(&format!("{} {name} {}", cx.out.paint.apply(style, glyph), text::line(&check.reason)))?;
+        cx.out.print_line(&format!("{} {name} {}", cx.out.paint.apply(style, glyph), text::line(&check.reason)))?;
     }
     let version = agent.version.as_ref().map(|version| format!(" {}", text::line(version))).unwrap_or_default();
     let what = if failed { "does not do everything that it should" } else { "works" };
-    cx.out.say(&format!("{}{version} {what}", text::line(&agent.name)))?;
+    cx.out.print_message(&format!("{}{version} {what}", text::line(&agent.name)))?;
     if failed {
-        cx.out.next(&runs.iter().map(|run| format!("adj logs {run}")).collect::<Vec<_>>().join("   or   "))?;
+        cx.out.suggest(&runs.iter().map(|run| format!("adj logs {run}")).collect::<Vec<_>>().join("   or   "))?;
     }
     Ok(exit)
 }
@@ -147,7 +147,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    async fn tried(&mut self) -> Result<(Worked, Option<Cancelled>), Stop> {
+    async fn run_all(&mut self) -> Result<(WorkRun, Option<CancelRun>), Failure> {
         let worked = self.work().await?;
         // One that does not even speak is not worth another run.
         if !worked.asked && worked.progress_by.is_none() {
@@ -157,7 +157,7 @@ impl Trial<'_> {
         Ok((worked, Some(cancelled)))
     }
 
-    async fn start(&mut self, prompt: String) -> Result<RunView, Stop> {
+    async fn start(&mut self, prompt: String) -> Result<RunView, Failure> {
         let run = self
             .cx
             .hub
@@ -173,26 +173,26 @@ impl Trial<'_> {
             })
             .await?;
         self.runs.push(run.run_id.clone());
-        self.cx.out.say(&format!("run {} started", text::line(&run.name)))?;
+        self.cx.out.print_message(&format!("run {} started", text::line(&run.name)))?;
         Ok(run)
     }
 
     /// Waits until a run asks something, stops or ends. `None`: not within the limit.
-    async fn news(&self, run: &str) -> Result<Option<Waited>, ErrorView> {
+    async fn wait_for_event(&self, run: &str) -> Result<Option<Waited>, ErrorView> {
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         let waited = self.cx.hub.call(&Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, after: None, wait_ms }).await?;
         Ok(Some(waited).filter(|waited| waited.outcome == "event"))
     }
 
-    async fn work(&mut self) -> Result<Worked, Stop> {
+    async fn work(&mut self) -> Result<WorkRun, Failure> {
         let (first, second) = (format!("amber-{}", random_hex::<4>()), format!("birch-{}", random_hex::<4>()));
         let run = self.start(script::work(self.kind)).await?;
-        let mut seen = Worked { run: run.name.clone(), ..Worked::default() };
+        let mut seen = WorkRun { run: run.name.clone(), ..WorkRun::default() };
         let id = run.run_id;
         let mut requests = 0;
         loop {
-            let Some(news) = self.news(&id).await? else {
-                seen.in_vain = Some(match (seen.asked, seen.stopped) {
+            let Some(news) = self.wait_for_event(&id).await? else {
+                seen.timed_out_waiting_to = Some(match (seen.asked, seen.stopped) {
                     (false, _) => "ask its question",
                     (true, false) => "stop",
                     (true, true) => "end",
@@ -202,12 +202,12 @@ impl Trial<'_> {
             if let Some(request) = news.needs.first() {
                 requests += 1;
                 if requests > REQUESTS_MAX {
-                    seen.in_vain = Some("stop asking");
+                    seen.timed_out_waiting_to = Some("stop asking");
                     break;
                 }
                 if request.kind == "question" {
                     seen.asked = true;
-                    self.cx.out.say("  it asks; it is answered")?;
+                    self.cx.out.print_message("  it asks; it is answered")?;
                     self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), answer: first.clone(), ..AnswerOne::default() }).await?;
                 } else {
                     seen.approvals += 1;
@@ -223,7 +223,7 @@ impl Trial<'_> {
             seen.sessions.0 = ended.session;
             // The scripted agent repeats what it is told only in its words.
             seen.first_word = self.kind == Kind::Echo && self.log(&id).await?.contains(&first);
-            self.cx.out.say("  it has stopped; it is resumed")?;
+            self.cx.out.print_message("  it has stopped; it is resumed")?;
             self.cx
                 .hub
                 .call(&Resume { run: id.clone(), resolution: Some(script::resolution(&second)), next_step: None, choice: None, env: dispatch_env() })
@@ -234,9 +234,9 @@ impl Trial<'_> {
     }
 
     /// Looks at what became of the run that works.
-    async fn look_at(&self, id: &str, seen: &mut Worked, first: &str, second: &str) -> Result<(), Stop> {
+    async fn look_at(&self, id: &str, seen: &mut WorkRun, first: &str, second: &str) -> Result<(), Failure> {
         let view = self.cx.hub.call(&GetRun { run: id.to_owned() }).await?;
-        let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(LOOKED_AT_MAX), wait_ms: 0 }).await?;
+        let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(EVENTS_READ_MAX), wait_ms: 0 }).await?;
         let progress = history.events.iter().find(|event| event.kind == "run.progress" && event.source.is_some());
         seen.progress_by = progress.and_then(|event| event.source.clone());
         let said = match self.kind {
@@ -257,13 +257,13 @@ impl Trial<'_> {
         Ok(self.cx.hub.call(&ReadLogs { run: id.to_owned(), ..ReadLogs::default() }).await?.text)
     }
 
-    async fn cancelled(&mut self) -> Result<Cancelled, Stop> {
+    async fn cancelled(&mut self) -> Result<CancelRun, Failure> {
         let run = self.start(script::cancelled(self.kind)).await?;
-        let mut seen = Cancelled { run: run.name.clone(), ..Cancelled::default() };
+        let mut seen = CancelRun { run: run.name.clone(), ..CancelRun::default() };
         let id = run.run_id;
         loop {
-            let Some(news) = self.news(&id).await? else {
-                seen.in_vain = Some("ask whether it is to go on");
+            let Some(news) = self.wait_for_event(&id).await? else {
+                seen.timed_out_waiting_to = Some("ask whether it is to go on");
                 break;
             };
             let Some(request) = news.needs.first() else {
@@ -277,12 +277,12 @@ impl Trial<'_> {
                 break;
             }
             if seen.approvals + seen.other_approvals >= REQUESTS_MAX {
-                seen.in_vain = Some("stop asking for leave");
+                seen.timed_out_waiting_to = Some("stop asking for leave");
                 break;
             }
             if is_the_command(request) {
                 seen.approvals += 1;
-                self.cx.out.say("  it asks for leave to run the command; it gets it")?;
+                self.cx.out.print_message("  it asks for leave to run the command; it gets it")?;
                 let decision = Some(DecisionWord::Approve);
                 let hash = Some(request.content_hash.clone());
                 self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, content_hash: hash, ..AnswerOne::default() })
@@ -293,7 +293,7 @@ impl Trial<'_> {
             }
         }
         seen.had_child = has_child(&self.cx.home.dir, &id, &self.dir).await;
-        self.cx.out.say("  it is cancelled")?;
+        self.cx.out.print_message("  it is cancelled")?;
         end(self.cx, &id).await?;
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, wait_ms }).await?;
@@ -308,8 +308,8 @@ impl Trial<'_> {
         self.cx.hub.call(&AnswerRequests { answers: vec![answer.clone()] }).await.map(|_| ())
     }
 
-    async fn refuse(&self, request: &RequestView) -> Result<(), Stop> {
-        self.cx.out.say(&format!("  it asks for leave for something else: {}", text::cut(&text::line(&request.question), 80)))?;
+    async fn refuse(&self, request: &RequestView) -> Result<(), Failure> {
+        self.cx.out.print_message(&format!("  it asks for leave for something else: {}", text::cut(&text::line(&request.question), 80)))?;
         let reason = Some("this test does not need it: go on with the next step".to_owned());
         let decision = Some(DecisionWord::Deny);
         Ok(self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, reason, ..AnswerOne::default() }).await?)
@@ -335,11 +335,11 @@ fn is_the_command(request: &RequestView) -> bool {
 /// Tells whether what the command has put into the background is there. Nothing says when it begins, so it
 /// is looked for a few times.
 async fn has_child(home: &Path, run_id: &str, dir: &Path) -> bool {
-    for _ in 0..CHILD_LOOKS {
+    for _ in 0..CHILD_CHECKS_MAX {
         if tree::of_run(home, run_id, dir).iter().any(|(_, command)| is_the_child(command)) {
             return true;
         }
-        tokio::time::sleep(CHILD_LOOK_EVERY).await;
+        tokio::time::sleep(CHILD_CHECK_INTERVAL).await;
     }
     false
 }
@@ -350,7 +350,7 @@ fn is_the_child(command: &str) -> bool {
 
 /// What is still there of a run when it has had its time to go.
 async fn left(home: &Path, run_id: &str, dir: &Path) -> Vec<String> {
-    let over = Instant::now() + LEFT_MAX;
+    let over = Instant::now() + CLEANUP_WAIT_MAX;
     loop {
         let found = tree::of_run(home, run_id, dir);
         let Some((pid, _)) = found.first() else { return Vec::new() };

@@ -53,7 +53,7 @@ pub fn work(kind: Kind) -> String {
                 .to_owned(),
         ],
     };
-    told(&steps, "Then say both words as your last answer, and end.")
+    test_prompt(&steps, "Then say both words as your last answer, and end.")
 }
 
 /// The task that is cancelled.
@@ -68,12 +68,12 @@ pub fn cancelled(kind: Kind) -> String {
         Kind::Tools => format!("Call ask_parent with the question \"{READY}\" and wait for the answer."),
         Kind::Blocks => format!("Print a CLARIFICATION_NEEDED block with the question \"{READY}\"."),
     };
-    told(&[leave, ask], "Then end.")
+    test_prompt(&[leave, ask], "Then end.")
 }
 
 const READY: &str = "Ready?";
 
-fn told(steps: &[String], end: &str) -> String {
+fn test_prompt(steps: &[String], end: &str) -> String {
     let steps: Vec<String> = steps.iter().enumerate().map(|(n, step)| format!("{}. {step}", n + 1)).collect();
     format!(
         "This is a short test of how you are connected with your parent. Do exactly these steps in this order, and nothing else: look at no files, \

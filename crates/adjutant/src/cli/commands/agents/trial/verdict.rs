@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// What was seen of the run that works.
 #[derive(Debug, Clone, Default)]
-pub struct Worked {
+pub struct WorkRun {
     pub run: String,
     /// How its progress came: by a `tool` or in a `block`.
     pub progress_by: Option<String>,
@@ -24,12 +24,12 @@ pub struct Worked {
     pub reported: bool,
     pub usage: Option<UsageView>,
     /// It was waited for in vain, for this.
-    pub in_vain: Option<&'static str>,
+    pub timed_out_waiting_to: Option<&'static str>,
 }
 
 /// What was seen of the run that is cancelled.
 #[derive(Debug, Clone, Default)]
-pub struct Cancelled {
+pub struct CancelRun {
     pub run: String,
     pub asked: bool,
     /// Approval requests about the command that it was to start, and others.
@@ -41,7 +41,7 @@ pub struct Cancelled {
     pub reason: Option<String>,
     /// What was still there afterwards.
     pub left: Vec<String>,
-    pub in_vain: Option<&'static str>,
+    pub timed_out_waiting_to: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -69,17 +69,17 @@ fn passes(name: &'static str, is_so: bool, good: impl Into<String>, bad: impl In
 }
 
 /// Judges what was seen. Without `cancelled` that run was never started.
-pub fn judge(kind: Kind, can: Option<CanView>, worked: &Worked, cancelled: Option<&Cancelled>) -> Vec<Check> {
-    let Some(cancelled) = cancelled else { return of_work(kind, can, worked) };
-    let mut checks = of_work(kind, can, worked);
+pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Option<&CancelRun>) -> Vec<Check> {
+    let Some(cancelled) = cancelled else { return judge_work(kind, can, worked) };
+    let mut checks = judge_work(kind, can, worked);
     checks.push(approvals(can, worked, cancelled));
     checks.push(cancel(cancelled));
     checks
 }
 
 /// Why a run did not get further.
-fn stuck(outcome: Option<&str>, reason: Option<&str>, in_vain: Option<&str>) -> String {
-    match (in_vain, outcome, reason) {
+fn why_stuck(outcome: Option<&str>, reason: Option<&str>, timed_out_waiting_to: Option<&str>) -> String {
+    match (timed_out_waiting_to, outcome, reason) {
         (Some(what), _, _) => format!("it was waited for in vain to {what}"),
         (None, Some(outcome), Some(reason)) => format!("its run {outcome}: {reason}"),
         (None, Some(outcome), None) => format!("its run {outcome} before that"),
@@ -87,8 +87,8 @@ fn stuck(outcome: Option<&str>, reason: Option<&str>, in_vain: Option<&str>) -> 
     }
 }
 
-fn of_work(kind: Kind, can: Option<CanView>, worked: &Worked) -> Vec<Check> {
-    let why = stuck(worked.outcome.as_deref(), worked.reason.as_deref(), worked.in_vain);
+fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> {
+    let why = why_stuck(worked.outcome.as_deref(), worked.reason.as_deref(), worked.timed_out_waiting_to);
     let mut checks = Vec::new();
     let by_tool = worked.progress_by.as_deref() == Some("tool");
     checks.push(match kind {
@@ -135,7 +135,7 @@ fn of_work(kind: Kind, can: Option<CanView>, worked: &Worked) -> Vec<Check> {
     checks
 }
 
-fn approvals(can: Option<CanView>, worked: &Worked, cancelled: &Cancelled) -> Check {
+fn approvals(can: Option<CanView>, worked: &WorkRun, cancelled: &CancelRun) -> Check {
     let unasked = worked.approvals + cancelled.other_approvals;
     match can.map(|can| can.approvals) {
         _ if cancelled.approvals > 0 => check("approvals", Verdict::Pass, "it asked for leave for a command, got it, and ran it"),
@@ -145,8 +145,8 @@ fn approvals(can: Option<CanView>, worked: &Worked, cancelled: &Cancelled) -> Ch
     }
 }
 
-fn cancel(cancelled: &Cancelled) -> Check {
-    let why = stuck(cancelled.outcome.as_deref(), cancelled.reason.as_deref(), cancelled.in_vain);
+fn cancel(cancelled: &CancelRun) -> Check {
+    let why = why_stuck(cancelled.outcome.as_deref(), cancelled.reason.as_deref(), cancelled.timed_out_waiting_to);
     let name = "cancel";
     if !cancelled.left.is_empty() {
         return check(name, Verdict::Fail, format!("left behind: {}", cancelled.left.join(", ")));
@@ -167,8 +167,8 @@ mod tests {
 
     const ALL: CanView = CanView { tools: true, resume: true, live: true, approvals: true, usage: true };
 
-    fn good() -> (Worked, Cancelled) {
-        let worked = Worked {
+    fn good() -> (WorkRun, CancelRun) {
+        let worked = WorkRun {
             progress_by: Some("tool".to_owned()),
             asked: true,
             first_word: true,
@@ -178,13 +178,13 @@ mod tests {
             outcome: Some("succeeded".to_owned()),
             reported: true,
             usage: Some(UsageView { input_tokens: 1, ..UsageView::default() }),
-            ..Worked::default()
+            ..WorkRun::default()
         };
-        let cancelled = Cancelled { asked: true, approvals: 1, had_child: true, outcome: Some("cancelled".to_owned()), ..Cancelled::default() };
+        let cancelled = CancelRun { asked: true, approvals: 1, had_child: true, outcome: Some("cancelled".to_owned()), ..CancelRun::default() };
         (worked, cancelled)
     }
 
-    fn failed(kind: Kind, worked: &Worked, cancelled: Option<&Cancelled>) -> Vec<&'static str> {
+    fn failed(kind: Kind, worked: &WorkRun, cancelled: Option<&CancelRun>) -> Vec<&'static str> {
         judge(kind, Some(ALL), worked, cancelled).into_iter().filter(|check| check.verdict == Verdict::Fail).map(|check| check.check).collect()
     }
 
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn each_thing_that_was_not_seen_fails_its_own_check() {
         let (worked, cancelled) = good();
-        let work = |change: fn(&mut Worked)| {
+        let work = |change: fn(&mut WorkRun)| {
             let mut worked = worked.clone();
             change(&mut worked);
             failed(Kind::Tools, &worked, Some(&cancelled))
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(work(|w| w.stopped = false), ["resume"]);
         assert_eq!(work(|w| w.reported = false), ["report"]);
         assert_eq!(work(|w| w.usage = None), ["usage"]);
-        let cancel = |change: fn(&mut Cancelled)| {
+        let cancel = |change: fn(&mut CancelRun)| {
             let mut cancelled = cancelled.clone();
             change(&mut cancelled);
             failed(Kind::Tools, &worked, Some(&cancelled))
@@ -224,11 +224,11 @@ mod tests {
     fn what_cannot_be_is_not_applicable_and_an_agent_that_never_began_says_why() {
         let (worked, cancelled) = good();
         let cannot = CanView { approvals: false, usage: false, ..ALL };
-        let seen = Cancelled { approvals: 0, ..cancelled };
-        let checks = judge(Kind::Blocks, Some(cannot), &Worked { usage: None, ..worked }, Some(&seen));
+        let seen = CancelRun { approvals: 0, ..cancelled };
+        let checks = judge(Kind::Blocks, Some(cannot), &WorkRun { usage: None, ..worked }, Some(&seen));
         let skipped: Vec<_> = checks.iter().filter(|check| check.verdict == Verdict::NotApplicable).map(|check| check.check).collect();
         assert_eq!(skipped, ["our tools", "usage", "approvals"]);
-        let dead = Worked { outcome: Some("failed".to_owned()), reason: Some("the agent is not signed in".to_owned()), ..Worked::default() };
+        let dead = WorkRun { outcome: Some("failed".to_owned()), reason: Some("the agent is not signed in".to_owned()), ..WorkRun::default() };
         let checks = judge(Kind::Tools, Some(ALL), &dead, None);
         assert!(checks[0].reason.contains("not signed in"), "{checks:?}");
         assert_eq!(failed(Kind::Tools, &dead, None), ["our tools", "question", "report"]);

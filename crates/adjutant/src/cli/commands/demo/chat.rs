@@ -2,8 +2,8 @@
 //! are told as the hub tells them.
 
 use crate::cli::context::Context;
-use crate::cli::exit::words;
-use crate::cli::out::{Stop, fail};
+use crate::cli::exit::cli_codes;
+use crate::cli::out::{Failure, fail};
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{ChatEntryView, ChatPage, ErrorView, EventView, GetRun, ShowChat};
@@ -36,7 +36,7 @@ const ANSWERING_RUNS: usize = 2;
 const POLL_WAIT_MS: u64 = 30_000;
 
 /// What was said so far.
-pub struct Talk {
+pub struct DemoChat {
     pub page: Pin<Box<dyn Future<Output = Result<Box<ChatPage>, ErrorView>>>>,
     pub said: Vec<ChatEntryView>,
     /// Runs that answer, and those of them that have ended.
@@ -44,7 +44,7 @@ pub struct Talk {
     ended: usize,
 }
 
-impl Talk {
+impl DemoChat {
     pub fn new() -> Self {
         Self { page: Box::pin(std::future::pending()), said: Vec::new(), answering: BTreeSet::new(), ended: 0 }
     }
@@ -61,7 +61,7 @@ impl Talk {
     }
 
     /// Tells whether an event is about a run that answers, and notes its end.
-    pub async fn takes(&mut self, event: &EventView, cx: &Context) -> Result<bool, Stop> {
+    pub async fn observe(&mut self, event: &EventView, cx: &Context) -> Result<bool, Failure> {
         if event.kind == "run.started" && cx.hub.call(&GetRun { run: event.run_id.clone() }).await?.agent == ANSWERS {
             self.answering.insert(event.run_id.clone());
         }
@@ -71,13 +71,13 @@ impl Talk {
     }
 
     /// Says what must have been said and was not.
-    pub fn check(&self) -> Result<(), Stop> {
+    pub fn check(&self) -> Result<(), Failure> {
         let answers = self.said.iter().filter(|entry| entry.kind == "answer" && entry.name == ANSWERS).count();
         if self.said.len() == ENTRIES && answers == ANSWERING_RUNS {
             return Ok(());
         }
         let said: Vec<String> = self.said.iter().map(line).collect();
-        Err(fail(words::RUN_FAILED, format!("the chat went otherwise: {}", said.join(" / "))))
+        Err(fail(cli_codes::RUN_FAILED, format!("the chat went otherwise: {}", said.join(" / "))))
     }
 }
 

@@ -4,15 +4,15 @@
 //! One event is selected, then applied to completion. What is planned waits in a list with its
 //! time.
 
-use super::cast::{self, PARTS, Part};
-use super::talk::{self, Talk};
+use super::chat::{self, DemoChat};
+use super::tasks::{self, DemoTask, TASKS};
 use crate::cli::args::PsArgs;
 use crate::cli::commands::ps;
 use crate::cli::context::Context;
 use crate::cli::details;
-use crate::cli::exit::{Exit, words};
-use crate::cli::out::{Ended, Stop, fail};
-use crate::cli::prompt::Typed;
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail};
+use crate::cli::prompt::TerminalLines;
 use crate::cli::style::Style;
 use crate::process::foreground;
 use crate::text;
@@ -46,25 +46,25 @@ enum Step {
     GiveUp,
 }
 
-enum Happened {
+enum DemoEvent {
     Events(Result<EventPage, ErrorView>),
-    Said(Result<Box<ChatPage>, ErrorView>),
+    ChatPage(Result<Box<ChatPage>, ErrorView>),
     Line(String),
     Due(Step),
     Interrupted,
 }
 
-struct Stage<'a> {
+struct Demo<'a> {
     cx: &'a Context,
     began: Instant,
     /// How many times slower than at full speed everything goes, so that a person can read along.
     pace: u32,
     plan: Vec<(Instant, Step)>,
     events: Pin<Box<dyn Future<Output = Result<EventPage, ErrorView>>>>,
-    talk: Talk,
-    typed: Typed,
+    chat: DemoChat,
+    typed: TerminalLines,
     /// Lines that wait until the person has answered.
-    held: Option<Vec<String>>,
+    held_lines: Option<Vec<String>>,
     asked: Option<RequestView>,
     choice: Option<RequestView>,
     finished: usize,
@@ -73,59 +73,59 @@ struct Stage<'a> {
 }
 
 /// Plays the demo in the home that the environment names.
-pub async fn play(cx: &Context) -> Ended {
-    let mut interrupts =
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(|e| fail(words::IO, format!("cannot take Ctrl-C: {e}")))?;
-    let mut stage = Stage {
+pub async fn run(cx: &Context) -> CommandResult {
+    let mut interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
+        .map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
+    let mut demo = Demo {
         cx,
         began: Instant::now(),
         pace: if cx.out.terminal { PACE_FOR_PEOPLE } else { 1 },
         plan: Vec::new(),
         events: Box::pin(std::future::pending()),
-        talk: Talk::new(),
-        typed: Typed::default(),
-        held: None,
+        chat: DemoChat::new(),
+        typed: TerminalLines::default(),
+        held_lines: None,
         asked: None,
         choice: None,
         finished: 0,
         hubs_killed: 0,
         answers: 0,
     };
-    stage.open().await?;
-    while stage.finished < PARTS.len() + 1 || !stage.talk.is_over() {
-        match stage.next(&mut interrupts).await {
-            Happened::Events(page) => {
+    demo.open().await?;
+    while demo.finished < TASKS.len() + 1 || !demo.chat.is_over() {
+        match demo.next(&mut interrupts).await {
+            DemoEvent::Events(page) => {
                 let page = page?;
                 for event in &page.events {
-                    stage.take(event).await?;
+                    demo.apply(event).await?;
                 }
-                stage.poll(page.cursor);
+                demo.poll(page.cursor);
             }
-            Happened::Said(page) => {
+            DemoEvent::ChatPage(page) => {
                 for entry in page?.messages {
-                    stage.tell(&format!("chat {}", talk::CHAT), talk::style(&entry), &talk::line(&entry))?;
-                    stage.talk.said.push(entry);
+                    demo.print_event(&format!("chat {}", chat::CHAT), chat::style(&entry), &chat::line(&entry))?;
+                    demo.chat.said.push(entry);
                 }
-                stage.talk.poll(cx);
+                demo.chat.poll(cx);
             }
-            Happened::Line(line) => stage.person_typed(line).await?,
-            Happened::Due(step) => stage.perform(step).await?,
-            Happened::Interrupted => {
-                cx.out.say("\ninterrupted; cleaning up")?;
-                return Err(Stop::Quiet(Exit::Interrupted));
+            DemoEvent::Line(line) => demo.answer_typed_line(line).await?,
+            DemoEvent::Due(step) => demo.perform(step).await?,
+            DemoEvent::Interrupted => {
+                cx.out.print_message("\ninterrupted; cleaning up")?;
+                return Err(Failure::Reported(Exit::Interrupted));
             }
         }
     }
-    stage.close().await
+    demo.close().await
 }
 
-impl Stage<'_> {
-    async fn open(&mut self) -> Result<(), Stop> {
+impl Demo<'_> {
+    async fn open(&mut self) -> Result<(), Failure> {
         let hub = self.cx.hub.call(&GetHub {}).await?;
-        self.tell("hub", Style::Dim, &format!("started (pid {}) in {}", hub.pid, hub.home))?;
-        self.later(DEMO_LIMIT, Step::GiveUp);
-        self.second_process(&talk::START).await?;
-        for part in &PARTS {
+        self.print_event("hub", Style::Dim, &format!("started (pid {}) in {}", hub.pid, hub.home))?;
+        self.schedule(DEMO_LIMIT, Step::GiveUp);
+        self.run_adj(&chat::START).await?;
+        for part in &TASKS {
             let cwd = self.cx.home.dir.display().to_string();
             let dispatch = Dispatch {
                 criteria: None,
@@ -142,8 +142,8 @@ impl Stage<'_> {
             self.cx.hub.call(&dispatch).await?;
         }
         self.poll(0);
-        self.talk.poll(self.cx);
-        self.second_process(&talk::OPENING).await
+        self.chat.poll(self.cx);
+        self.run_adj(&chat::OPENING).await
     }
 
     fn poll(&mut self, after: i64) {
@@ -151,52 +151,52 @@ impl Stage<'_> {
         self.events = Box::pin(async move { hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: POLL_WAIT_MS }).await });
     }
 
-    fn later(&mut self, after: Duration, step: Step) {
+    fn schedule(&mut self, after: Duration, step: Step) {
         self.plan.push((Instant::now() + after, step));
         self.plan.sort_by_key(|(at, _)| *at);
     }
 
-    async fn next(&mut self, interrupts: &mut tokio::signal::unix::Signal) -> Happened {
+    async fn next(&mut self, interrupts: &mut tokio::signal::unix::Signal) -> DemoEvent {
         let due = self.plan.first().map_or(DEMO_LIMIT, |(at, _)| at.saturating_duration_since(Instant::now()));
         tokio::select! {
             biased;
-            _ = interrupts.recv() => Happened::Interrupted,
-            line = self.typed.line() => Happened::Line(line),
-            () = tokio::time::sleep(due) => Happened::Due(self.plan.remove(0).1),
-            page = &mut self.talk.page => Happened::Said(page),
-            page = &mut self.events => Happened::Events(page),
+            _ = interrupts.recv() => DemoEvent::Interrupted,
+            line = self.typed.next_line_or_pend() => DemoEvent::Line(line),
+            () = tokio::time::sleep(due) => DemoEvent::Due(self.plan.remove(0).1),
+            page = &mut self.chat.page => DemoEvent::ChatPage(page),
+            page = &mut self.events => DemoEvent::Events(page),
         }
     }
 
     /// Tells one event, and plans what a person would do about it.
-    async fn take(&mut self, event: &EventView) -> Result<(), Stop> {
+    async fn apply(&mut self, event: &EventView) -> Result<(), Failure> {
         let name = event.run_name.as_str();
-        if self.talk.takes(event, self.cx).await? {
+        if self.chat.observe(event, self.cx).await? {
             return Ok(());
         }
         match event.kind.as_str() {
             "run.started" => {
-                let task = PARTS.iter().find(|part| part.name == name).map_or("second try", |part| part.task);
-                self.tell(name, Style::Good, &format!("● {task}"))?;
-                if name == cast::HANGS {
-                    self.later(self.pace * Duration::from_millis(4_500), Step::Cancel);
+                let task = TASKS.iter().find(|part| part.name == name).map_or("second try", |part| part.task);
+                self.print_event(name, Style::Good, &format!("● {task}"))?;
+                if name == tasks::HANGS {
+                    self.schedule(self.pace * Duration::from_millis(4_500), Step::Cancel);
                 }
             }
-            "run.progress" => self.tell(name, Style::Plain, &event.text)?,
-            "request.asked" => self.was_asked(name, event.request_id.as_deref()).await?,
+            "run.progress" => self.print_event(name, Style::Plain, &event.text)?,
+            "request.asked" => self.show_request(name, event.request_id.as_deref()).await?,
             "request.answered" => {
                 self.answers += 1;
-                self.tell(name, Style::Good, &format!("✓ {}", event.text))?;
-                if name == cast::ASKS {
+                self.print_event(name, Style::Good, &format!("✓ {}", event.text))?;
+                if name == tasks::ASKS {
                     self.end_prompt()?;
                 }
             }
             "run.finished" => {
                 self.finished += 1;
                 let style = if event.text.contains("succeeded") { Style::Good } else { Style::Attention };
-                self.tell(name, style, &format!("■ {}", event.text))?;
-                if name == cast::FAILS {
-                    self.later(self.pace * Duration::from_millis(700), Step::Retry);
+                self.print_event(name, style, &format!("■ {}", event.text))?;
+                if name == tasks::FAILS {
+                    self.schedule(self.pace * Duration::from_millis(700), Step::Retry);
                 }
             }
             _ => {}
@@ -204,102 +204,102 @@ impl Stage<'_> {
         Ok(())
     }
 
-    async fn was_asked(&mut self, name: &str, id: Option<&str>) -> Result<(), Stop> {
+    async fn show_request(&mut self, name: &str, id: Option<&str>) -> Result<(), Failure> {
         let open = self.cx.hub.call(&ListRequests::default()).await?.requests;
         let Some(request) = open.into_iter().find(|request| Some(request.message_id.as_str()) == id) else { return Ok(()) };
         let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
-        self.tell(name, Style::Attention, &format!("? {} {}  {}", request.number, request.question, options.join("  ")))?;
-        if name == cast::CHOOSES {
+        self.print_event(name, Style::Attention, &format!("? {} {}  {}", request.number, request.question, options.join("  ")))?;
+        if name == tasks::CHOOSES {
             self.choice = Some(request);
-            self.later(self.pace * Duration::from_millis(900), Step::Choose);
+            self.schedule(self.pace * Duration::from_millis(900), Step::Choose);
         } else {
             self.asked = Some(request);
-            self.later(self.pace * Duration::from_millis(1_500), Step::KillHub);
+            self.schedule(self.pace * Duration::from_millis(1_500), Step::KillHub);
         }
         Ok(())
     }
 
-    async fn perform(&mut self, step: Step) -> Result<(), Stop> {
+    async fn perform(&mut self, step: Step) -> Result<(), Failure> {
         match step {
-            Step::KillHub => self.kill_the_hub().await,
-            Step::AskPerson => self.ask_the_person(),
+            Step::KillHub => self.kill_hub().await,
+            Step::AskPerson => self.prompt_person(),
             Step::Answer => {
                 let Some(request) = self.asked.take() else { return Ok(()) };
                 self.end_prompt()?;
-                self.second_process(&["reply", &request.number, cast::ANSWER]).await
+                self.run_adj(&["reply", &request.number, tasks::ANSWER]).await
             }
             Step::Choose => {
                 let Some(request) = self.choice.take() else { return Ok(()) };
-                self.second_process(&["reply", &request.number, "2"]).await
+                self.run_adj(&["reply", &request.number, "2"]).await
             }
-            Step::Retry => self.second_process(&["retry", cast::FAILS, cast::RETRY_PROMPT]).await,
-            Step::Cancel => self.second_process(&["cancel", cast::HANGS]).await,
-            Step::GiveUp => Err(fail(words::TIMED_OUT, format!("the demo did not end within {} s", DEMO_LIMIT.as_secs()))),
+            Step::Retry => self.run_adj(&["retry", tasks::FAILS, tasks::RETRY_PROMPT]).await,
+            Step::Cancel => self.run_adj(&["cancel", tasks::HANGS]).await,
+            Step::GiveUp => Err(fail(cli_codes::TIMED_OUT, format!("the demo did not end within {} s", DEMO_LIMIT.as_secs()))),
         }
     }
 
     /// Kills our own hub while a question is open, and shows that nothing is lost.
-    async fn kill_the_hub(&mut self) -> Result<(), Stop> {
+    async fn kill_hub(&mut self) -> Result<(), Failure> {
         let Some(number) = self.asked.as_ref().map(|request| request.number.clone()) else { return Ok(()) };
         let before = self.cx.hub.call(&GetHub {}).await?;
-        let pid = i32::try_from(before.pid).ok().and_then(Pid::from_raw).ok_or_else(|| fail(words::IO, "the hub has no pid"))?;
-        kill_process(pid, Signal::KILL).map_err(|e| fail(words::IO, format!("cannot kill the demo's hub: {e}")))?;
+        let pid = i32::try_from(before.pid).ok().and_then(Pid::from_raw).ok_or_else(|| fail(cli_codes::IO, "the hub has no pid"))?;
+        kill_process(pid, Signal::KILL).map_err(|e| fail(cli_codes::IO, format!("cannot kill the demo's hub: {e}")))?;
         let killed = Instant::now();
         self.hubs_killed += 1;
-        self.tell("hub", Style::Bad, &format!("✗ killed (SIGKILL, pid {}) while {number} is open", before.pid))?;
+        self.print_event("hub", Style::Bad, &format!("✗ killed (SIGKILL, pid {}) while {number} is open", before.pid))?;
         let after = self.cx.hub.call(&GetHub {}).await?;
         let open = self.cx.hub.call(&ListRequests::default()).await?.requests;
         if after.pid == before.pid || !open.iter().any(|request| request.number == number) {
-            return Err(fail(words::RUN_FAILED, format!("{number} was lost with the hub")));
+            return Err(fail(cli_codes::RUN_FAILED, format!("{number} was lost with the hub")));
         }
         let took = killed.elapsed().as_millis();
-        self.tell("hub", Style::Good, &format!("✓ a new one took over in {took} ms; {number} is still open"))?;
+        self.print_event("hub", Style::Good, &format!("✓ a new one took over in {took} ms; {number} is still open"))?;
         let next = if self.cx.out.interactive { Step::AskPerson } else { Step::Answer };
-        self.later(Duration::from_millis(900), next);
+        self.schedule(Duration::from_millis(900), next);
         Ok(())
     }
 
-    fn ask_the_person(&mut self) -> Result<(), Stop> {
+    fn prompt_person(&mut self) -> Result<(), Failure> {
         let Some(request) = &self.asked else { return Ok(()) };
         let out = &self.cx.out;
-        out.text(&format!("\n{}", details::question(request, self.cx)?))?;
-        self.typed.begin();
-        out.text(&format!("{} ", out.paint.apply(Style::Strong, &format!("Your answer ({} s):", PERSON_LIMIT.as_secs()))))?;
-        self.held = Some(Vec::new());
-        self.later(PERSON_LIMIT, Step::Answer);
+        out.print_text(&format!("\n{}", details::request_block(request, self.cx)?))?;
+        self.typed.restart();
+        out.print_text(&format!("{} ", out.paint.apply(Style::Strong, &format!("Your answer ({} s):", PERSON_LIMIT.as_secs()))))?;
+        self.held_lines = Some(Vec::new());
+        self.schedule(PERSON_LIMIT, Step::Answer);
         Ok(())
     }
 
-    async fn person_typed(&mut self, line: String) -> Result<(), Stop> {
-        if line.trim().is_empty() || self.held.is_none() {
+    async fn answer_typed_line(&mut self, line: String) -> Result<(), Failure> {
+        if line.trim().is_empty() || self.held_lines.is_none() {
             return Ok(());
         }
         let Some(request) = self.asked.take() else { return Ok(()) };
-        self.held_out(false)?;
+        self.release_lines(false)?;
         let answer = crate::view::AnswerOne { message_id: Some(request.message_id), answer: line, ..crate::view::AnswerOne::default() };
         self.cx.hub.call(&crate::view::AnswerRequests { answers: vec![answer] }).await?;
         Ok(())
     }
 
     /// Takes the prompt back, because somebody else has answered.
-    fn end_prompt(&mut self) -> Result<(), Stop> {
-        self.held_out(true)
+    fn end_prompt(&mut self) -> Result<(), Failure> {
+        self.release_lines(true)
     }
 
-    fn held_out(&mut self, fresh_line: bool) -> Result<(), Stop> {
-        let Some(held) = self.held.take() else { return Ok(()) };
+    fn release_lines(&mut self, fresh_line: bool) -> Result<(), Failure> {
+        let Some(held_lines) = self.held_lines.take() else { return Ok(()) };
         if fresh_line {
-            self.cx.out.line("")?;
+            self.cx.out.print_line("")?;
         }
-        self.cx.out.line("")?;
-        for line in held {
-            self.cx.out.line(&line)?;
+        self.cx.out.print_line("")?;
+        for line in held_lines {
+            self.cx.out.print_line(&line)?;
         }
         Ok(())
     }
 
     /// Runs `adj` as a second process and shows it as it would be typed.
-    async fn second_process(&mut self, args: &[&str]) -> Result<(), Stop> {
+    async fn run_adj(&mut self, args: &[&str]) -> Result<(), Failure> {
         let typed: Vec<String> =
             args.iter()
                 .map(|arg| {
@@ -310,9 +310,9 @@ impl Stage<'_> {
                     }
                 })
                 .collect();
-        self.tell("", Style::Strong, &format!("$ adj {}", typed.join(" ")))?;
+        self.print_event("", Style::Strong, &format!("$ adj {}", typed.join(" ")))?;
         let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
-        let output = foreground::own_output(&args, &[], STEP_LIMIT).await.map_err(|e| fail(words::IO, format!("cannot run adj: {e}")))?;
+        let output = foreground::own_output(&args, &[], STEP_LIMIT).await.map_err(|e| fail(cli_codes::IO, format!("cannot run adj: {e}")))?;
         if output.status.success() {
             return Ok(());
         }
@@ -321,41 +321,41 @@ impl Stage<'_> {
         if said.contains(crate::view::codes::ALREADY_ANSWERED) {
             return Ok(());
         }
-        Err(fail(words::RUN_FAILED, format!("adj {} failed: {}", typed.join(" "), text::line(said.trim()))))
+        Err(fail(cli_codes::RUN_FAILED, format!("adj {} failed: {}", typed.join(" "), text::line(said.trim()))))
     }
 
-    async fn close(&mut self) -> Ended {
-        self.held_out(true)?;
+    async fn close(&mut self) -> CommandResult {
+        self.release_lines(true)?;
         let runs = self.cx.hub.call(&ListRuns { all: true, limit: None }).await?.runs;
         let wrong = wrong_outcomes(&runs);
-        self.talk.check()?;
+        self.chat.check()?;
         if self.cx.out.json {
-            self.cx.out.data(&serde_json::json!({
+            self.cx.out.print_json(&serde_json::json!({
                 "runs": runs,
                 "hubs_killed": self.hubs_killed,
                 "answers": self.answers,
-                "chat": self.talk.said,
+                "chat": self.chat.said,
                 "elapsed_ms": u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             }))?;
         } else {
-            self.cx.out.line("\n$ adj ps -a")?;
+            self.cx.out.print_line("\n$ adj ps -a")?;
             ps::ps(&PsArgs { all: true, quiet: false, limit: None }, self.cx).await?;
             let seconds = self.began.elapsed().as_secs_f32();
-            self.cx.out.line(&format!(
+            self.cx.out.print_line(&format!(
                 "\n{} runs and a chat of three in {seconds:.0} s, {} questions answered, {} hub killed, nothing lost.",
                 runs.len(),
                 self.answers,
                 self.hubs_killed
             ))?;
-            self.cx.out.line("Connect your agent:  claude mcp add adjutant -s user -- adj mcp")?;
+            self.cx.out.print_line("Connect your agent:  claude mcp add adjutant -s user -- adj mcp")?;
         }
         match wrong.first() {
             None => Ok(Exit::Done),
-            Some(wrong) => Err(fail(words::RUN_FAILED, wrong.clone())),
+            Some(wrong) => Err(fail(cli_codes::RUN_FAILED, wrong.clone())),
         }
     }
 
-    fn tell(&mut self, who: &str, style: Style, what: &str) -> Result<(), Stop> {
+    fn print_event(&mut self, who: &str, style: Style, what: &str) -> Result<(), Failure> {
         if self.cx.out.json {
             return Ok(());
         }
@@ -367,9 +367,9 @@ impl Stage<'_> {
             paint.apply(Style::Strong, &format!("{:<12}", text::line(who))),
             paint.apply(style, &text::cut(&text::line(what), columns))
         );
-        match &mut self.held {
-            Some(held) => held.push(line),
-            None => self.cx.out.line(&line)?,
+        match &mut self.held_lines {
+            Some(held_lines) => held_lines.push(line),
+            None => self.cx.out.print_line(&line)?,
         }
         Ok(())
     }
@@ -377,11 +377,11 @@ impl Stage<'_> {
 
 /// Says which runs did not end as they must.
 fn wrong_outcomes(runs: &[RunView]) -> Vec<String> {
-    let mut expected: BTreeMap<&str, &str> = PARTS.iter().map(|part: &Part| (part.name, part.outcome)).collect();
+    let mut expected: BTreeMap<&str, &str> = TASKS.iter().map(|part: &DemoTask| (part.name, part.outcome)).collect();
     let mut wrong = Vec::new();
     for run in runs {
-        let is_extra = run.retry_of.is_some() || run.agent == talk::ANSWERS;
-        let wanted = if is_extra { cast::EXTRA_OUTCOME } else { expected.remove(run.name.as_str()).unwrap_or("nothing") };
+        let is_extra = run.retry_of.is_some() || run.agent == chat::ANSWERS;
+        let wanted = if is_extra { tasks::EXTRA_OUTCOME } else { expected.remove(run.name.as_str()).unwrap_or("nothing") };
         if run.outcome.as_deref() != Some(wanted) {
             wrong.push(format!("{} ended as {}, not {wanted}", text::line(&run.name), text::line(run.outcome.as_deref().unwrap_or(&run.state))));
         }

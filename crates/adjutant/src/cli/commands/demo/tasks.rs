@@ -3,7 +3,7 @@
 
 /// One task of the demo.
 #[derive(Debug)]
-pub struct Part {
+pub struct DemoTask {
     pub name: &'static str,
     pub task: &'static str,
     pub script: &'static str,
@@ -20,27 +20,32 @@ pub const HANGS: &str = "sleeper";
 /// What the second process answers when nobody at the terminal does.
 pub const ANSWER: &str = "per API key";
 
-pub const PARTS: [Part; 5] = [
-    Part {
+pub const TASKS: [DemoTask; 5] = [
+    DemoTask {
         name: STREAMS,
         task: "Port the parser tests",
         script: "say Porting the parser tests, one file after the other.\nprogress 10 reading the old tests\nsleep 1.2\nprogress 35 lexer.rs\ntool send_message {\"chat_id\": 1, \"message\": \"@reviewer lexer.rs has two tests of one name.\"}\nsleep 1.2\nprogress 60 parser.rs\nsleep 1.2\nprogress 85 errors.rs\nsleep 1\nprogress 100 all green\ntool send_message {\"chat_id\": 1, \"message\": \"@person all ported, under their old names.\"}\ndone 42 tests ported, all green",
         outcome: "succeeded",
     },
-    Part {
+    DemoTask {
         name: ASKS,
         task: "Rate limit /v1/upload",
         script: "say src/limits.rs knows both users and keys; the tests cover neither.\nsleep 0.3\nask \"Should the limit be per user or per API key?\"\nsay Thank you. Doing it that way.\nsleep 0.5\ndone the limit is in place",
         outcome: "succeeded",
     },
-    Part {
+    DemoTask {
         name: CHOOSES,
         task: "Pick a cache for the sessions",
         script: "sleep 0.8\nask \"Which cache?\" [options: in memory|Redis|none]\nsleep 0.5\ndone sessions are cached",
         outcome: "succeeded",
     },
-    Part { name: FAILS, task: "Build the docs", script: "say Building the docs.\nsleep 0.6\nsay The theme is missing.\nfail 3", outcome: "failed" },
-    Part { name: HANGS, task: "Wait for a review that never comes", script: "say Waiting for a review.\nhang", outcome: "cancelled" },
+    DemoTask {
+        name: FAILS,
+        task: "Build the docs",
+        script: "say Building the docs.\nsleep 0.6\nsay The theme is missing.\nfail 3",
+        outcome: "failed",
+    },
+    DemoTask { name: HANGS, task: "Wait for a review that never comes", script: "say Waiting for a review.\nhang", outcome: "cancelled" },
 ];
 
 /// The prompt with which the failed task is tried again.
@@ -49,7 +54,7 @@ pub const RETRY_PROMPT: &str =
 /// The outcome that the second try and the runs that answer in the chat must have.
 pub const EXTRA_OUTCOME: &str = "succeeded";
 
-impl Part {
+impl DemoTask {
     /// The prompt of the task: what it is about, then its script, with its sleeps made `pace` times
     /// as long.
     pub fn prompt(&self, pace: u32) -> String {
