@@ -188,7 +188,7 @@ fn limits_in_the_text_are_the_defaults() {
     for (says, field, value) in [
         ("log's cap (64 MB)", "log_bytes_max", 64 * 1024 * 1024),
         ("nothing to do\nfor half an hour", "idle_exit_ms", 30 * 60 * 1000),
-        ("removes finished runs after a month", "finished_retention_ms", 30 * 24 * 60 * 60 * 1000_i64),
+        ("Finished runs are removed after a month", "finished_retention_ms", 30 * 24 * 60 * 60 * 1000_i64),
     ] {
         assert!(README.contains(says), "the README says nothing of {says:?}");
         assert_eq!(config[field], json!(value), "{field}");
