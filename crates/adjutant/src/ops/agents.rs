@@ -1,16 +1,16 @@
 //! Agents as the configuration has them: whether their programs are there, which versions those
 //! are, whether somebody is signed in.
 
-use super::runs::checked_env;
-use super::{OpError, Ops, profiles};
-use crate::config::{AgentEntry, BUILT_IN, is_for_agent};
+use crate::config::{AgentEntry, BUILT_IN};
 use crate::link::Order;
+use crate::ops::checks::checked_env;
+use crate::ops::programs::{own_env, program};
+use crate::ops::{OpError, Ops, profiles};
 use crate::preset::{About, Capabilities, Preset, Tried, Version, VersionMin};
 use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView};
 use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A program that is to be asked for its version.
@@ -24,87 +24,6 @@ pub struct Asking {
 
 /// What a program said when it was asked for its version, or why it did not.
 pub type VersionSaid = Result<String, String>;
-
-/// Finds an agent's program: an absolute path as it stands, a bare name on `PATH`.
-pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>, OpError> {
-    if entry.spec.harness == HarnessKind::Echo {
-        return Ok(None);
-    }
-    let agent = entry.spec.name.to_string();
-    let Some(program) = entry.spec.command.first().cloned() else {
-        return Err(OpError::ProgramNotFound { agent, program: "(none)".to_owned() });
-    };
-    let is_program = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    if program.contains('/') {
-        let path = PathBuf::from(&program);
-        return match path.metadata() {
-            Ok(_) if is_program(&path) && path.is_absolute() => Ok(Some(path)),
-            Ok(_) if path.is_absolute() => Err(OpError::ProgramNotExecutable { agent, program }),
-            _ => Err(OpError::ProgramNotFound { agent, program }),
-        };
-    }
-    let mut refused = None;
-    for dir in path.split(':').filter(|dir| dir.starts_with('/')) {
-        let candidate = Path::new(dir).join(&program);
-        if is_program(&candidate) {
-            return Ok(Some(candidate));
-        }
-        if candidate.is_file() {
-            refused.get_or_insert(candidate);
-        }
-    }
-    Err(match refused {
-        Some(found) => OpError::ProgramNotExecutable { agent, program: found.display().to_string() },
-        None => OpError::ProgramNotFound { agent, program },
-    })
-}
-
-/// Leaves out of a dispatcher's environment what belongs to other vendors and other agents: their keys are none of
-/// this agent's business.
-pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let preset = Preset::from_text(&agent.preset);
-    env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()));
-    env
-}
-
-impl Ops {
-    /// Lists the configured agents and whether they can be started from there. Where versions are
-    /// wanted, what has to be asked for them comes along.
-    ///
-    /// # Errors
-    /// The configuration cannot be used.
-    pub fn list_agents(&self, who: &Principal, call: &ListAgents) -> Result<(AgentList, Vec<Asking>), OpError> {
-        Self::check(who, Action::ListAgents)?;
-        checked_env(&call.env)?;
-        let config = self.config()?;
-        let mut env = if call.env.is_empty() { crate::config::dispatch_env() } else { call.env.clone() };
-        for (name, value) in crate::config::base_env() {
-            env.entry(name).or_insert(value);
-        }
-        let mut asking: BTreeMap<PathBuf, Asking> = BTreeMap::new();
-        let mut agents = Vec::new();
-        for entry in config.agents.values() {
-            let found = program(entry, env.get("PATH").map_or("", String::as_str));
-            // A preset whose program is not there is no agent of this machine.
-            if !call.all && matches!(found, Err(OpError::ProgramNotFound { .. })) && entry.source == BUILT_IN {
-                continue;
-            }
-            let preset = Preset::from_text(&entry.spec.preset);
-            let agent = view(entry, preset.as_ref(), &found, &env);
-            if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)
-                && !preset.about.version_args.is_empty()
-            {
-                asking.entry(path.clone()).or_insert_with(|| Asking {
-                    program: path,
-                    args: preset.about.version_args.clone(),
-                    env: asked_env(entry, preset, &env),
-                });
-            }
-            agents.push(agent);
-        }
-        Ok((AgentList { agents, warnings: Vec::new() }, asking.into_values().collect()))
-    }
-}
 
 fn unsupported(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<String, String> {
     let problem = |profile: Permissions| Some((profile.word().to_owned(), profiles::problem(agent, preset, agent.permissions, profile)?));
@@ -260,5 +179,44 @@ mod tests {
         assert_eq!(found(&[("HOME", at), ("X_HOME", &format!("{at}/moved"))]), None);
         assert_eq!(found(&[("HOME", "/no/such/home")]), None);
         assert_eq!(sign_in(&About::default(), &BTreeMap::new(), &env(&[])), None);
+    }
+}
+
+impl Ops {
+    /// Lists the configured agents and whether they can be started from there. Where versions are
+    /// wanted, what has to be asked for them comes along.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub fn list_agents(&self, who: &Principal, call: &ListAgents) -> Result<(AgentList, Vec<Asking>), OpError> {
+        Self::check(who, Action::ListAgents)?;
+        checked_env(&call.env)?;
+        let config = self.config()?;
+        let mut env = if call.env.is_empty() { crate::config::dispatch_env() } else { call.env.clone() };
+        for (name, value) in crate::config::base_env() {
+            env.entry(name).or_insert(value);
+        }
+        let mut asking: BTreeMap<PathBuf, Asking> = BTreeMap::new();
+        let mut agents = Vec::new();
+        for entry in config.agents.values() {
+            let found = program(entry, env.get("PATH").map_or("", String::as_str));
+            // A preset whose program is not there is no agent of this machine.
+            if !call.all && matches!(found, Err(OpError::ProgramNotFound { .. })) && entry.source == BUILT_IN {
+                continue;
+            }
+            let preset = Preset::from_text(&entry.spec.preset);
+            let agent = view(entry, preset.as_ref(), &found, &env);
+            if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)
+                && !preset.about.version_args.is_empty()
+            {
+                asking.entry(path.clone()).or_insert_with(|| Asking {
+                    program: path,
+                    args: preset.about.version_args.clone(),
+                    env: asked_env(entry, preset, &env),
+                });
+            }
+            agents.push(agent);
+        }
+        Ok((AgentList { agents, warnings: Vec::new() }, asking.into_values().collect()))
     }
 }

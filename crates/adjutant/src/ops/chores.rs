@@ -1,13 +1,10 @@
 //! What is due by itself: deadlines, retention, and the rendered copies of runs beside their logs.
 
-use super::{OpError, Ops};
-use crate::clock;
-use crate::config::Home;
-use crate::files;
+use crate::ops::{OpError, Ops, render};
 use crate::store::{KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, newest_of, next_until, run_by_id};
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
+use crate::{clock, files};
 use adjutant_core::{Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
-use std::collections::BTreeSet;
 
 /// How long webhooks' deliveries are kept and shown that failed for good.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -79,39 +76,14 @@ impl Ops {
         let found = self.store.read(|connection| match run_by_id(connection, id)? {
             Some(run) => {
                 let requests = newest_of(connection, id, true, METADATA_MESSAGES_MAX)?;
-                Ok(Some((super::render::run(connection, &self.home, &run)?, requests)))
+                Ok(Some((render::run(connection, &self.home, &run)?, requests)))
             }
             None => Ok::<_, StoreError>(None),
         })?;
         let Some((run, requests)) = found else { return Ok(()) };
-        let meta = metadata(&run, &requests.iter().map(super::render::request).collect::<Vec<_>>());
+        let meta = metadata(&run, &requests.iter().map(render::request).collect::<Vec<_>>());
         let text = serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
         let path = self.home.logs_dir().join(format!("{}.meta.json", run.run_id));
         files::write_atomically(&self.home.dir, &path, &text).map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
-    }
-}
-
-/// Removes the files of runs. What cannot be removed is told in the log and left.
-pub(super) fn remove_files(home: &Home, runs: &[RunId]) {
-    let runs: BTreeSet<String> = runs.iter().map(RunId::to_string).collect();
-    match std::fs::read_dir(home.logs_dir()) {
-        Ok(entries) => {
-            let is_theirs = |name: &std::ffi::OsStr| name.to_str().and_then(|name| name.split_once('.')).is_some_and(|(run, _)| runs.contains(run));
-            for entry in entries.flatten().filter(|entry| is_theirs(&entry.file_name())) {
-                if let Err(error) = std::fs::remove_file(entry.path()) {
-                    tracing::warn!(%error, path = %entry.path().display(), "a log cannot be removed");
-                }
-            }
-        }
-        Err(error) => tracing::warn!(%error, "the logs cannot be listed"),
-    }
-    for run in runs {
-        let dir = home.runs_dir().join(run);
-        match std::fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, path = %dir.display(), "a run's files cannot be removed")
-            }
-            _ => {}
-        }
     }
 }

@@ -1,10 +1,11 @@
 //! Reading a run's log through the hub.
 
-use super::{OpError, Ops};
+use super::{OpError, Ops, lookup};
 use crate::link::AttemptDir;
 use crate::logs::{self, Want};
 use crate::store::{Run, Topic, run_by_id};
 use crate::view::{LogPage, ReadLogs};
+use adjutant_core::{Action, Principal};
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
@@ -23,8 +24,19 @@ const FALLBACK_LOOK: Duration = Duration::from_secs(1);
 /// Room for what the kernel tells of the files at once, in bytes.
 const NEWS_BYTES: usize = 4096;
 
+impl Ops {
+    /// Reads a part of a run's log, waiting for more when there is none.
+    ///
+    /// # Errors
+    /// Unknown or foreign, or the file cannot be read.
+    pub async fn logs(&self, who: &Principal, call: &ReadLogs) -> Result<LogPage, OpError> {
+        let run = self.store.read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
+        page(self, &run, call).await
+    }
+}
+
 /// Reads one page, waiting for more when there is none yet.
-pub(super) async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
+async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
     let deadline = super::end_of_wait(call.wait_ms);
     let listener = ops.store().bells().listen(vec![Topic::Run(run.id)]);
     let bytes_max = call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);

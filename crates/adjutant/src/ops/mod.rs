@@ -2,24 +2,22 @@
 //! decide is decided here.
 
 mod agents;
-mod answers;
-mod approvals;
 mod attempts;
 mod attention;
 mod chats;
+mod checks;
 mod chores;
-mod delegations;
 mod error;
-mod leftovers;
+mod evidence;
 mod logs;
-mod pick;
+mod lookup;
 mod profiles;
+mod programs;
 mod render;
 mod reports;
-mod resumption;
+mod requests;
 mod runs;
 mod search;
-mod signals;
 mod tasks;
 mod trust;
 mod waits;
@@ -63,6 +61,13 @@ const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Returns when a wait that begins now is over.
 fn end_of_wait(wait_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX))
+}
+
+/// Draws random bytes.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0_u8; N];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    bytes
 }
 
 /// What a configuration file came to in one of its states, also where it cannot be used.
@@ -199,6 +204,6 @@ impl Ops {
 
     /// Refuses an action that the principal may never do, before anything is looked up.
     fn check(who: &Principal, action: Action) -> Result<(), OpError> {
-        pick::check(who, action).map_err(OpError::from)
+        lookup::check(who, action).map_err(OpError::from)
     }
 }

@@ -1,6 +1,6 @@
 //! Waiting for runs and reading the history: "events after this position that match", pushed.
 
-use super::{Caller, OpError, Ops, pick, render};
+use super::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
     Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, requests_of, requests_page, run_by_id,
     stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
@@ -70,7 +70,7 @@ impl Ops {
         // An id names its bell; anything else has to be looked up first.
         let ids: Option<Vec<RunId>> = call.runs.iter().map(|given| RunId::parse(given).ok()).collect();
         let picked = |connection: &Connection| {
-            call.runs.iter().map(|given| Ok(pick::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()
+            call.runs.iter().map(|given| Ok(lookup::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()
         };
         let ids = match ids {
             Some(ids) => ids,
@@ -116,7 +116,7 @@ impl Ops {
             _ => (0, None),
         };
         let mut needs = render::requests(&look.needs);
-        super::delegations::add_room(connection, &self.config_or_builtin(), &mut needs)?;
+        render::add_room(connection, &self.config_or_builtin(), &mut needs)?;
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
         Ok(Waited {
             outcome: outcome.to_owned(),
@@ -140,7 +140,7 @@ impl Ops {
         Self::check(who, Action::Events)?;
         let limit = call.limit.unwrap_or(EVENTS_DEFAULT).clamp(1, EVENTS_MAX);
         let run = match &call.run {
-            Some(run) => Some(self.store.read(|connection| pick::run(connection, who, Action::See, run))?.id),
+            Some(run) => Some(self.store.read(|connection| lookup::run(connection, who, Action::See, run))?.id),
             None => None,
         };
         let topic = match (run, who) {

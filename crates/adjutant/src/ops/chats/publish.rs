@@ -1,12 +1,13 @@
 //! Adding an entry with everything that follows from it, in one transaction: who is named, who has
 //! to answer, who is told.
 
-use super::note;
-use super::seat::{Seat, can_see};
 use crate::config::Config;
+use crate::ops::chats::entry::note;
+use crate::ops::chats::ground::Ground;
+use crate::ops::chats::seat::{Seat, can_see};
 use crate::store::{
-    Chat, ChatEntry, DispatchEnv, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages,
-    run_by_id, run_by_ref,
+    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages, run_by_id,
+    run_by_ref,
 };
 use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
 use adjutant_core::quote::quote_field;
@@ -20,13 +21,6 @@ const QUEUED_MAX: usize = 100;
 const CHAT_TURNS_MAX: u64 = 1_000;
 /// Most open answers that the runs of one tree have asked for.
 const TREE_TURNS_MAX: u64 = 64;
-
-/// Where an answering run would work.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Ground {
-    pub cwd: String,
-    pub env: DispatchEnv,
-}
 
 /// An entry and what it gives rise to.
 #[derive(Debug)]
@@ -242,7 +236,7 @@ fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to:
     }
     let from = shown_name(&entry.author, &entry.name, entry.label.as_deref());
     let text = quote_field(&format!("chat {} {:?}, message {}.{} from {from}", chat.id, chat.title, chat.id, entry.seq), &text);
-    let message = RequestId::new(tx.now(), super::super::runs::random());
+    let message = RequestId::new(tx.now(), crate::ops::random());
     // Who was sent the whole of an entry has read it, and the other way round.
     let of = (left == 0).then_some(entry.id);
     tx.send_entry(&run, by, message, &text, of)?;

@@ -1,7 +1,6 @@
 //! Finding what a caller means, within what it may see. Foreign and unknown look the same.
 
-use crate::store::Connection;
-use crate::store::{Request, Run, StoreError, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref};
+use crate::store::{Connection, Request, Run, StoreError, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref};
 use adjutant_core::principal::{Verdict, may};
 use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo, RunId};
 

@@ -1,20 +1,14 @@
 //! Delegations: asking that somebody else does a task, and starting the run that does it.
 
-use super::answers::{bounded, checked_expiry};
-use super::runs::{checked_cwd, checked_prompt, random};
-use super::{Caller, OpError, Ops, agents, pick, profiles, render};
 use crate::clock;
-use crate::config::Config;
-use crate::store::{Connection, NewRequest, NewRun, Request, RunInput, StoreError, Tx, counts, run_by_id, run_input, taken_by, tree_size};
-use crate::view::{AnswerOne, Delegate, RequestView, RoomView};
-use adjutant_core::estimate;
+use crate::ops::checks::{bounded, checked_cwd, checked_expiry, checked_prompt};
+use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
+use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by};
+use crate::view::{AnswerOne, Delegate, RequestView};
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
-use adjutant_core::tree::{Rank, TreeSize, changed, prompt};
-use adjutant_core::{Action, AgentName, Decision, Denied, Matter, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, limits};
+use adjutant_core::tree::{Rank, changed, prompt};
+use adjutant_core::{Action, AgentName, Decision, Denied, Matter, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, estimate, limits};
 use std::path::Path;
-
-/// Most open delegations that are shown with what is in use.
-const WITH_ROOM_MAX: usize = 50;
 
 /// The run that is to be started, worked out before the transaction that decides.
 #[derive(Debug)]
@@ -47,6 +41,42 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
     Ok(Delegation { task, agent, directory: cwd, reason, independence, priority, context_required, coordination, estimate: estimated_duration })
 }
 
+/// Decides a delegation; an approved one starts its run in the same transaction.
+pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decision: Decision, child: Option<Child>) -> Result<Request, StoreError> {
+    let event = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
+    if !matches!(decision, Decision::Approved { .. }) || request.state.is_settled() {
+        return tx.settle(request, event);
+    }
+    let Some(Child { new, waits, refuse_shared, .. }) = child.filter(|child| child.request == request.id) else {
+        return Err(Denied::NotAsShown.into());
+    };
+    let requester = tx.run(request.run)?;
+    if requester.state == RunState::Stopping(StopReason::Cancelled) {
+        return Err(Denied::WrongState { state: "being cancelled", wanted: "given a child" }.into());
+    }
+    if refuse_shared {
+        refuse_shared_directory(tx, &new, &requester.name, waits)?;
+    }
+    let held = waits && !requester.state.is_finished();
+    if held {
+        tx.hold(requester.id)?;
+    }
+    let request = tx.settle(request, event)?;
+    tx.start_delegated(&request, &new, held)
+}
+
+/// A run that waits for its child does nothing in their directory meanwhile.
+fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bool) -> Result<(), StoreError> {
+    let others = taken_by(tx.connection(), &new.cwd, new.id)?;
+    match others.iter().find(|other| !(waits && *other == requester)) {
+        None => Ok(()),
+        Some(other) => {
+            let problem = format!("{other} is working in this directory (refuse_shared_directory = true): approve it with another directory");
+            Err(Denied::conflict("cwd", problem).into())
+        }
+    }
+}
+
 impl Ops {
     /// Opens a delegation of the calling run. Durable when it returns.
     ///
@@ -61,7 +91,7 @@ impl Ops {
         let Caller { who, key } = caller.clone();
         let mut view = self
             .write(caller, move |tx, who| {
-                let run = pick::run(tx.connection(), who, Action::Ask, "")?;
+                let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
                 let new = NewRequest {
                     id,
                     question: delegation.task.clone(),
@@ -90,8 +120,8 @@ impl Ops {
         let Decision::Approved { changes, .. } = decision else { return Ok(None) };
         let found = self.store.read(|connection| {
             let request = match (&one.message_id, &one.run) {
-                (Some(id), _) => pick::request(connection, who, Action::Answer, id),
-                (None, Some(run)) => pick::run(connection, who, Action::Answer, run).and_then(|run| pick::only_request(connection, &run)),
+                (Some(id), _) => lookup::request(connection, who, Action::Answer, id),
+                (None, Some(run)) => lookup::run(connection, who, Action::Answer, run).and_then(|run| lookup::only_request(connection, &run)),
                 (None, None) => return Ok(None),
             };
             let request = match request {
@@ -116,7 +146,7 @@ impl Ops {
                 let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
                     return Err(OpError::NoAgent { name: name.chars().take(80).filter(|c| !c.is_control()).collect(), known: known() });
                 };
-                agents::program(entry, own.env.path())?;
+                programs::program(entry, own.env.path())?;
                 entry.spec.clone()
             }
         };
@@ -144,69 +174,5 @@ impl Ops {
         };
         let waits = wanted.independence == Independence::Blocks;
         Ok(Some(Child { request: request.id, new, waits, refuse_shared: config.refuse_shared_directory }))
-    }
-}
-
-/// Decides a delegation; an approved one starts its run in the same transaction.
-pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decision: Decision, child: Option<Child>) -> Result<Request, StoreError> {
-    let event = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
-    if !matches!(decision, Decision::Approved { .. }) || request.state.is_settled() {
-        return tx.settle(request, event);
-    }
-    let Some(Child { new, waits, refuse_shared, .. }) = child.filter(|child| child.request == request.id) else {
-        return Err(Denied::NotAsShown.into());
-    };
-    let requester = tx.run(request.run)?;
-    if requester.state == RunState::Stopping(StopReason::Cancelled) {
-        return Err(Denied::WrongState { state: "being cancelled", wanted: "given a child" }.into());
-    }
-    if refuse_shared {
-        refuse_shared_directory(tx, &new, &requester.name, waits)?;
-    }
-    let held = waits && !requester.state.is_finished();
-    if held {
-        tx.hold(requester.id)?;
-    }
-    let request = tx.settle(request, event)?;
-    tx.start_delegated(&request, &new, held)
-}
-
-/// Adds to open delegations what is in use of what their runs would take.
-pub(super) fn add_room(connection: &Connection, config: &Config, views: &mut [RequestView]) -> Result<(), StoreError> {
-    let mut counted = None;
-    for view in views.iter_mut().filter(|view| view.status == "pending" && view.delegation.is_some()).take(WITH_ROOM_MAX) {
-        let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else { continue };
-        let Some(run) = run_by_id(connection, run)? else { continue };
-        let counts = match counted {
-            Some(counts) => counts,
-            None => *counted.insert(counts(connection)?),
-        };
-        let (TreeSize { depth, children, live, total }, limits) = (tree_size(connection, &run)?, config.tree);
-        delegation.room = Some(RoomView {
-            live: counts.live.saturating_sub(counts.lent),
-            live_max: config.live_runs_max,
-            queued: counts.queued,
-            depth: depth + 1,
-            depth_max: limits.depth_max,
-            children,
-            children_max: limits.children_max,
-            tree_live: live,
-            tree_live_max: limits.live_max,
-            tree_total: total,
-            tree_total_max: limits.total_max,
-        });
-    }
-    Ok(())
-}
-
-/// A run that waits for its child does nothing in their directory meanwhile.
-fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bool) -> Result<(), StoreError> {
-    let others = taken_by(tx.connection(), &new.cwd, new.id)?;
-    match others.iter().find(|other| !(waits && *other == requester)) {
-        None => Ok(()),
-        Some(other) => {
-            let problem = format!("{other} is working in this directory (refuse_shared_directory = true): approve it with another directory");
-            Err(Denied::conflict("cwd", problem).into())
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! What a run says in blocks, and what comes of it.
 
-use super::Terms;
 use crate::link::FoundText;
+use crate::ops::Terms;
 use crate::signal::{Found, fields_of, interpret};
 use crate::store::{NewRequest, Run, StoreError, Tx};
 use adjutant_core::report::Claim;
@@ -23,7 +23,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(Signal::Clarification { said, questions }) => {
             let mut said = Some(said).filter(|said| !said.is_empty());
             let news = questions.into_iter().map(|question| NewRequest {
-                id: RequestId::new(tx.now(), super::runs::random()),
+                id: RequestId::new(tx.now(), crate::ops::random()),
                 matter: Matter::Question,
                 question: question.text,
                 own_id: question.id,
@@ -39,14 +39,14 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
             let news: Vec<_> = news.collect();
             tx.ask_together(run, &news).map(|_| ())
         }
-        Ok(Signal::Stop { cause, checkpoint }) => super::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
+        Ok(Signal::Stop { cause, checkpoint }) => crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
         Ok(Signal::Approval { action, reason, preview, risk, options, default }) => {
             // The request is opened all the same: without it nobody would decide.
             if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
                 tx.malformed_signal(run, &format!("{tag}: default: {default} is ignored: an approval that nobody decides is denied"))?;
             }
             let new = NewRequest {
-                id: RequestId::new(tx.now(), super::runs::random()),
+                id: RequestId::new(tx.now(), crate::ops::random()),
                 matter: Matter::Approval { preview, risk },
                 question: action,
                 context: reason,
@@ -64,7 +64,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(Signal::Delegation(delegation)) => {
             let blocking = delegation.independence == Independence::Blocks;
             let new = NewRequest {
-                id: RequestId::new(tx.now(), super::runs::random()),
+                id: RequestId::new(tx.now(), crate::ops::random()),
                 question: delegation.task.clone(),
                 context: None,
                 matter: Matter::Delegation(delegation),

@@ -1,8 +1,8 @@
 //! Asking for leave.
 
-use super::answers::{bounded, checked_expiry, checked_options};
-use super::{Caller, OpError, Ops, pick, render};
 use crate::clock;
+use crate::ops::checks::{bounded, checked_expiry, checked_options};
+use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::NewRequest;
 use crate::view::{DecisionWord, RequestApproval, RequestView};
 use adjutant_core::signal::{SignalKind, Source};
@@ -31,12 +31,12 @@ impl Ops {
     pub async fn request_approval(&self, caller: Caller, call: RequestApproval) -> Result<RequestView, OpError> {
         Self::check(&caller.who, Action::Ask)?;
         checked(&call, self.decision_expiry_s_min())?;
-        let id = RequestId::new(clock::now(), super::runs::random());
+        let id = RequestId::new(clock::now(), crate::ops::random());
         let expiry_ms = self.expiry_ms(call.expires_s);
         let Caller { who, key } = caller.clone();
         let mut view = self
             .write(caller, move |tx, who| {
-                let run = pick::run(tx.connection(), who, Action::Ask, "")?;
+                let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
                 let RequestApproval { action, preview, risk, context, options, default: _, blocking, expires_s: _ } = call;
                 let new = NewRequest {
                     id,

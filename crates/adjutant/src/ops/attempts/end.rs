@@ -1,0 +1,58 @@
+//! What an attempt left behind when its agent ended.
+
+use crate::link::{Closing, Saw};
+use crate::ops::attempts::AttemptId;
+use crate::ops::{OpError, Ops};
+use crate::store::{Run, StoreError, Tx, measure_of, report_of, run_by_id};
+use adjutant_core::report::named_files;
+use adjutant_core::{RunState, StopReason};
+
+/// Most changed files that are kept of all attempts together.
+const CHANGED_MAX: usize = 500;
+
+impl Ops {
+    /// Says what is to be looked at now that an attempt's agent has ended.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn closing(&self, id: AttemptId) -> Result<Closing, OpError> {
+        Ok(self.store.read(|connection| {
+            let Some(run) = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n) else { return Ok(Closing::default()) };
+            let (report, _) = report_of(connection, run.id)?;
+            let leaves = matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled);
+            let ends = matches!(run.state, RunState::Starting | RunState::Running) && !run.is_waiting();
+            Ok(Closing {
+                files: report.as_ref().filter(|_| ends || leaves).map(|report| named_files(&report.deliverables)),
+                accept: ends && !measure_of(connection, run.id)?.1.is_empty(),
+                changed: leaves || matches!(run.state, RunState::Starting | RunState::Running),
+            })
+        })?)
+    }
+}
+
+/// Keeps what was seen of what an attempt left behind; its checkpoint is where it was and what it
+/// changed, too.
+pub(super) fn looked(tx: &mut Tx<'_>, run: &Run, saw: &Saw) -> Result<(), StoreError> {
+    if run.state.is_finished() {
+        return Ok(());
+    }
+    let saw = with_earlier(tx, run, saw.clone())?;
+    let text = serde_json::to_string(&saw).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    tx.set_saw(run.id, &text)
+}
+
+/// Adds what earlier attempts changed: each sees only what changed since its own start.
+fn with_earlier(tx: &Tx<'_>, run: &Run, mut saw: Saw) -> Result<Saw, StoreError> {
+    if run.attempt.0 <= 1 || (saw.changed.is_some() && !saw.changed_since_start) {
+        return Ok(saw);
+    }
+    let (_, earlier) = report_of(tx.connection(), run.id)?;
+    let Some(earlier) = crate::ops::evidence::saw_of(earlier, run.id)? else { return Ok(saw) };
+    let Some(files) = earlier.changed else { return Ok(saw) };
+    saw.changed_since_start = earlier.changed_since_start;
+    let mut all: std::collections::BTreeSet<String> = files.into_iter().collect();
+    all.extend(saw.changed.take().unwrap_or_default());
+    saw.changed_cut |= earlier.changed_cut || all.len() > CHANGED_MAX;
+    saw.changed = Some(all.into_iter().take(CHANGED_MAX).collect());
+    Ok(saw)
+}

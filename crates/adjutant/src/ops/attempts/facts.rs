@@ -1,0 +1,175 @@
+//! Taking in what supervisors state.
+
+use crate::link::{Fact, FactKind, UsageText};
+use crate::ops::attempts::end::looked;
+use crate::ops::attempts::start::TOLD_MAX;
+use crate::ops::attempts::{AttemptId, resumption};
+use crate::ops::{OpError, Ops, Terms};
+use crate::store::{EndRow, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, untold_of};
+use adjutant_core::checkpoint::{self, Known};
+use adjutant_core::condition::Retrying;
+use adjutant_core::report::Claim;
+use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict};
+
+impl Ops {
+    /// Takes facts in: each once, in order, with its effect in the same transaction. Returns the
+    /// number of the last one taken.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn take_facts(&self, id: AttemptId, facts: Vec<Fact>) -> Result<u64, OpError> {
+        let terms = self.terms();
+        Ok(self
+            .store
+            .write(move |tx| {
+                let Some(row) = attempt_row(tx.connection(), id.run, id.n)? else {
+                    return Err(Denied::not_found("attempt", &id.to_string()).into());
+                };
+                let mut cursor = row.fact;
+                for fact in facts {
+                    if fact.n != cursor + 1 {
+                        continue;
+                    }
+                    let at = Time(fact.at_ms).between(row.claimed_at, tx.now());
+                    tx.dated(at, |tx| take(tx, id, fact.what, terms))?;
+                    cursor = fact.n;
+                }
+                if cursor > row.fact {
+                    tx.set_fact(id.run, id.n, cursor)?;
+                }
+                Ok(cursor)
+            })
+            .await?)
+    }
+}
+
+/// Lets one fact take effect. What the rules refuse (a fact about a run that has ended otherwise)
+/// is on record in the attempt's own file and changes nothing.
+pub(super) fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<(), StoreError> {
+    let retention = terms.retention;
+    let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
+    if run.attempt != id.n {
+        return Ok(());
+    }
+    let by = "supervisor";
+    let advanced = match fact {
+        FactKind::Started { pid, guard_pid: _, containment } => {
+            tx.set_containment(run.id, id.n, &containment)?;
+            if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
+                // What the new attempt was told with its prompt has been read.
+                for request in untold_of(tx.connection(), run.id, TOLD_MAX)? {
+                    if request.told == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
+                        tx.settle(&request, RequestEvent::Retrieve)?;
+                    }
+                }
+                let claimed_at = attempt_row(tx.connection(), run.id, id.n)?.map_or(tx.now(), |row| row.claimed_at);
+                let sent = resumption::unsent(tx, &run)?.into_iter().filter(|message| message.sent_at <= claimed_at).map(|message| message.id);
+                tx.deliver_messages(&run, &sent.collect::<Vec<_>>(), "prompt")?;
+                tx.set_resolution(run.id, None, None, None)?;
+            }
+            let run = tx.run(run.id)?;
+            tx.advance(&run, RunEvent::Started, retention, by, &format!("process {pid}"))
+        }
+        FactKind::SpawnFailed { code, message } => {
+            tx.set_detail(run.id, &message)?;
+            tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
+        }
+        FactKind::Signal { found } => return crate::ops::attempts::signals::take(tx, &run, &found, terms),
+        FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
+        FactKind::Stalled { silent_ms } => return tx.set_stalled(&run, Some(silent_ms), by),
+        FactKind::Stirred {} => return tx.set_stalled(&run, None, by),
+        FactKind::Retrying { cause, words, tries, for_ms } => {
+            let cause = Cause::from_word(&cause).unwrap_or(Cause::Agent);
+            return tx.set_retrying(&run, &Retrying { cause, words, tries, for_ms }, by);
+        }
+        FactKind::Subagents(all) => {
+            let kept = serde_json::to_string(&all).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            return tx.set_subagents(&run, &kept);
+        }
+        FactKind::Recovered {} => return tx.set_recovered(&run, by),
+        FactKind::AgentEnded { end } => {
+            let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            return tx.set_agent_end(run.id, id.n, &end);
+        }
+        FactKind::Looked(saw) => return looked(tx, &run, &saw),
+        FactKind::Session { session } => return tx.set_session(run.id, &session),
+        FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
+        FactKind::LimitReached { active_ms } => {
+            tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
+        }
+        FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, output_bytes: _, verdict, usage } => {
+            if run.state.is_finished() {
+                return Ok(());
+            }
+            let exit = match (exit_code, signal) {
+                (Some(code), _) => Exit::Code(code),
+                (None, Some(signal)) => Exit::Signal(signal),
+                (None, None) => Exit::Code(-1),
+            };
+            tx.set_end(run.id, id.n, &EndRow { exit, swept, output_left_open, active_ms, result })?;
+            if let Some(usage) = usage {
+                tx.add_usage(run.id, &usage_of(usage))?;
+            }
+            let told = verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time);
+            let mut detail = verdict.as_ref().map_or_else(String::new, |verdict| verdict.message.clone());
+            let verdict = verdict.map(|verdict| match verdict.cause {
+                Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
+                None => Verdict::Succeeded,
+            });
+            let mut again_at = None;
+            if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
+                let times = times_limited(tx.connection(), run.id)?;
+                again_at = terms.patience.goes_on_at(told, times, tx.now()).map(|at| tx.steady_at(at));
+                if again_at.is_none() && times > 0 {
+                    detail.push_str(&format!("\nit went on by itself {times} times, as often as it may (rate_limits in the configuration)"));
+                }
+            }
+            if !detail.is_empty() && !matches!(run.state, RunState::Stopping(_)) {
+                tx.set_detail(run.id, detail.trim_start())?;
+            }
+            let end = AttemptEnd {
+                exit,
+                again_at,
+                verdict,
+                failure_reported: run.claim == Some(Claim::Failed),
+                blocking_request_open: run.is_waiting(),
+                checkpoint_left: run.checkpoint_attempt == Some(id.n),
+                can_resume: true,
+            };
+            if run.state == RunState::Stopping(StopReason::ResourceLimit) && run.checkpoint_attempt != Some(id.n) {
+                leave_checkpoint(tx, run.id)?;
+            }
+            let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, "");
+            if let Ok(run) = &advanced {
+                crate::ops::evidence::note_shortfall(tx, run)?;
+            }
+            advanced
+        }
+    };
+    match advanced {
+        Ok(_) => Ok(()),
+        Err(StoreError::Denied(denied)) => {
+            tracing::info!(attempt = %id, %denied, "a fact came too late to change anything");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn usage_of(usage: UsageText) -> Usage {
+    let UsageText { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session } = usage;
+    Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session }
+}
+
+/// Leaves the checkpoint that a run which used up its time did not leave itself.
+fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
+    let run = tx.run(id)?;
+    let known = Known {
+        active_ms: run.active_ms,
+        percent: run.percent,
+        progress: run.progress.as_deref(),
+        summary: run.summary.as_deref(),
+        last_words: run.result.as_deref(),
+    };
+    tx.set_checkpoint(&run, &checkpoint::at_the_limit(&known), "hub")
+}

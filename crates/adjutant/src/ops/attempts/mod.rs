@@ -1,0 +1,103 @@
+//! Attempts as the hub drives them: claiming, launching, taking facts in, saying what is wanted.
+
+mod end;
+mod facts;
+mod leftovers;
+mod orders;
+mod recovery;
+mod resumption;
+mod signals;
+mod start;
+
+use crate::link::{AttemptDir, Order};
+use crate::ops::{OpError, Ops};
+use crate::store::{Run, StoreError, Tx, attempt_row, live_runs, run_by_id};
+use adjutant_core::{AttemptNo, RunId, RunState};
+use sha2::{Digest, Sha256};
+
+/// One attempt of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AttemptId {
+    pub run: RunId,
+    pub n: AttemptNo,
+}
+
+impl AttemptId {
+    /// Parses `<run-id>/<attempt>`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (run, n) = text.split_once('/')?;
+        Some(Self { run: RunId::parse(run).ok()?, n: AttemptNo(n.parse().ok()?) })
+    }
+}
+
+impl std::fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.run, self.n)
+    }
+}
+
+/// An attempt that is on record as begun and is now to be started.
+#[derive(Debug)]
+pub struct Launch {
+    pub id: AttemptId,
+    pub dir: AttemptDir,
+    pub order: Order,
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+impl Ops {
+    /// Returns where an attempt's files are.
+    #[must_use]
+    pub fn attempt_dir(&self, id: AttemptId) -> AttemptDir {
+        AttemptDir::new(&self.home.dir, &id.run.to_string(), id.n.0)
+    }
+
+    /// Tells whether `token` is the one that an attempt's supervisor was given.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
+        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
+        // Hashes are compared, so the time it takes says nothing about the token.
+        Ok(row.is_some_and(|row| row.token_hash == hash(token)))
+    }
+
+    /// Lists the attempts that may be alive.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
+        Ok(self.store.read(live_runs)?.into_iter().map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
+    }
+
+    /// Tells whether an attempt is still to be started, as far as is known.
+    #[must_use]
+    pub fn is_starting(&self, id: AttemptId) -> bool {
+        let run = self.store.read(|connection| run_by_id(connection, id.run));
+        run.map_or(true, |run| run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting))
+    }
+
+    /// Tells whether nothing about an attempt is left to be decided.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn is_settled(&self, id: AttemptId) -> Result<bool, OpError> {
+        let run = self.store.read(|connection| run_by_id(connection, id.run))?;
+        Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
+    }
+
+    /// Runs `work` on the run of an attempt when that attempt is still its newest and live.
+    async fn current(&self, id: AttemptId, work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static) -> Result<(), OpError> {
+        Ok(self
+            .store
+            .write(move |tx| {
+                let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
+                if run.attempt == id.n && run.state.is_live() { work(tx, &run) } else { Ok(()) }
+            })
+            .await?)
+    }
+}

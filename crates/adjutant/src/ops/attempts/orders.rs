@@ -1,0 +1,98 @@
+//! What is wanted of an attempt.
+
+use crate::link::Orders;
+use crate::ops::attempts::AttemptId;
+use crate::ops::{OpError, Ops, render};
+use crate::store::{Topic, queued_messages, run_by_id};
+use adjutant_core::{PromptVia, RunState, StopReason};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A supervisor is told whether its clock runs this long after something happened: a question that is
+/// answered at once costs it nothing.
+const CLOCK_SETTLES: Duration = Duration::from_millis(100);
+
+impl Ops {
+    /// Returns what is wanted of an attempt, as soon as it differs from what is known.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn orders(&self, id: AttemptId, known: i64, wait_ms: u64) -> Result<Orders, OpError> {
+        let deadline = crate::ops::end_of_wait(wait_ms);
+        let pressing = self.store.bells().listen(vec![Topic::Orders(id.run)]);
+        let anything = self.store.bells().listen(vec![Topic::Run(id.run)]);
+        let mut settled = false;
+        loop {
+            let orders = self.wanted(id)?;
+            let is_known = orders.version == known;
+            let is_news = !is_known && (settled || !clock_only(&orders, known)?);
+            if is_news || Instant::now() >= deadline {
+                return Ok(orders);
+            }
+            if is_known {
+                tokio::select! {
+                    biased;
+                    () = pressing.heard() => {
+                        settled = false;
+                        continue;
+                    }
+                    () = tokio::time::sleep_until(deadline) => continue,
+                    () = anything.heard() => {}
+                }
+            }
+            // At most the clock is wrong, and questions may be asked and answered in quick succession.
+            let look_again = deadline.min(Instant::now() + CLOCK_SETTLES);
+            settled = tokio::time::timeout_at(look_again, pressing.heard()).await.is_err();
+        }
+    }
+
+    fn wanted(&self, id: AttemptId) -> Result<Orders, OpError> {
+        let mut orders = self.store.read(|connection| {
+            let run = run_by_id(connection, id.run)?;
+            let Some(run) = run.filter(|run| run.attempt == id.n) else {
+                return Ok(Orders { stop: Some(StopReason::Cancelled.word().to_owned()), ..Orders::default() });
+            };
+            let stop = match run.state {
+                RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
+                RunState::Finished(_) => Some(StopReason::Cancelled.word().to_owned()),
+                RunState::Queued | RunState::Starting | RunState::Running => None,
+            };
+            let messages = if run.prompt_via == PromptVia::Stream { queued_messages(connection, run.id)? } else { Vec::new() };
+            let messages = messages.iter().map(|message| render::message(message, &run.name)).collect();
+            Ok(Orders { version: 0, stop, waiting: run.is_waiting(), messages })
+        })?;
+        orders.version = version(&orders)?;
+        Ok(orders)
+    }
+}
+
+/// Stands for everything that the orders say.
+fn version(orders: &Orders) -> Result<i64, OpError> {
+    let said = serde_json::to_vec(&Orders { version: 0, ..orders.clone() }).map_err(|error| OpError::Io(error.to_string()))?;
+    let digest: [u8; 32] = Sha256::digest(&said).into();
+    let [a, b, c, d, e, f, ..] = digest;
+    Ok(1 + i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+}
+
+/// Tells whether orders differ from the known ones only in whether the clock runs.
+fn clock_only(orders: &Orders, known: i64) -> Result<bool, OpError> {
+    Ok(version(&Orders { waiting: !orders.waiting, ..orders.clone() })? == known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_clock_needs_can_wait() {
+        let known = Orders { waiting: false, ..Orders::default() };
+        let told = version(&known).expect("a version");
+        let asked = Orders { waiting: true, ..known.clone() };
+        assert!(clock_only(&asked, told).expect("told apart"));
+        assert!(!clock_only(&known, told).expect("told apart"));
+        let stopped = Orders { stop: Some("cancelled".to_owned()), ..asked.clone() };
+        assert!(!clock_only(&stopped, told).expect("told apart"));
+        assert!(!clock_only(&asked, 0).expect("told apart"), "nothing is known yet");
+    }
+}

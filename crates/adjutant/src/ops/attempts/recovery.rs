@@ -1,0 +1,101 @@
+//! Settling attempts of which no process is left.
+
+use crate::link::{FactKind, Saw, SawAcceptance};
+use crate::ops::attempts::AttemptId;
+use crate::ops::attempts::end::looked;
+use crate::ops::attempts::facts::take;
+use crate::ops::attempts::leftovers::{Began, LeftFacts, exchanged_lock, rule_out};
+use crate::ops::{OpError, Ops, Terms};
+use crate::store::{StoreError, Tx, attempt_row, fruitless_attempts, measure_of, report_of};
+use adjutant_core::RunEvent;
+
+/// After this many attempts of which nothing ever came to life, a run is given up. Far more than hubs
+/// that were killed while they began one can account for.
+const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
+
+impl Ops {
+    /// Settles an attempt of which no process is left: takes in what its supervisor wrote down and could not
+    /// deliver. If that is not how it ended, the run is lost, or begins anew when nothing of it ever came
+    /// to life.
+    ///
+    /// # Errors
+    /// A failure of the store, or of the disk.
+    pub async fn settle_left(&self, id: AttemptId) -> Result<(), OpError> {
+        let facts_problem = self.take_left_facts(id).await?;
+        if self.is_settled(id)? { Ok(()) } else { self.settle_without_word(id, facts_problem).await }
+    }
+
+    /// Takes in what a supervisor wrote down. Returns what is wrong with it.
+    async fn take_left_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
+        let path = self.attempt_dir(id).facts();
+        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
+        let dir = self.attempt_dir(id);
+        let mut left = on_disk(move || LeftFacts::open(&dir)).await.map_err(failed)?;
+        loop {
+            let known = self.store.read(|connection| attempt_row(connection, id.run, id.n))?.map_or(0, |row| row.fact);
+            let (read, batch) = on_disk(move || left.next_batch(known).map(|batch| (left, batch))).await.map_err(failed)?;
+            left = read;
+            if batch.is_empty() && left.is_at_end() {
+                return Ok(left.problem);
+            }
+            if !batch.is_empty() {
+                self.take_facts(id, batch).await?;
+            }
+        }
+    }
+
+    /// Settles an attempt that has no last word.
+    async fn settle_without_word(&self, id: AttemptId, facts_problem: Option<String>) -> Result<(), OpError> {
+        let dir = self.attempt_dir(id);
+        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
+        let (began, lock_problem) = on_disk(move || rule_out(&dir).map(|began| (began, exchanged_lock(&dir)))).await.map_err(failed)?;
+        let never_started = began == Began::Never;
+        let marker_problem = if let Began::Unknown(problem) = began { Some(problem) } else { None };
+        let problem = facts_problem.or(marker_problem).or(lock_problem);
+        let terms = self.terms();
+        self.current(id, move |tx, run| {
+            let row = attempt_row(tx.connection(), id.run, id.n)?;
+            if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
+                let end = serde_json::from_str(&end).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
+                return tx.dated(at.unwrap_or(tx.now()), |tx| settle_unlooked(tx, id, end, terms));
+            }
+            if never_started {
+                tx.set_fruitless(id.run, id.n)?;
+            }
+            let event = match never_started {
+                false => {
+                    if let Some(problem) = problem {
+                        tracing::warn!(attempt = %id, problem, "its files were changed by somebody else");
+                        tx.set_detail(run.id, &problem)?;
+                    }
+                    RunEvent::SupervisorLost
+                }
+                true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {
+                    tx.set_detail(run.id, "its supervisor ended before it could start, again and again")?;
+                    RunEvent::SpawnFailed
+                }
+                true => RunEvent::NotStarted,
+            };
+            tx.advance(run, event, terms.retention, "hub", "").map(|_| ())
+        })
+        .await
+    }
+}
+
+/// Settles an attempt whose agent had ended when its supervisor died over looking at the rest: the
+/// agent's end counts, and what was not seen is not known.
+fn settle_unlooked(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: Terms) -> Result<(), StoreError> {
+    let (_, saw) = report_of(tx.connection(), id.run)?;
+    let (_, accept) = measure_of(tx.connection(), id.run)?;
+    if saw.is_none() && !accept.is_empty() {
+        let not_known = SawAcceptance { not_known: Some("its supervisor died while it ran".to_owned()), ..SawAcceptance::default() };
+        let run = tx.run(id.run)?;
+        looked(tx, &run, &Saw { acceptance: Some(not_known), ..Saw::default() })?;
+    }
+    take(tx, id, end, terms)
+}
+
+/// Reads or writes on a thread that may wait for the disk.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}

@@ -1,0 +1,51 @@
+//! Archiving chats.
+
+use crate::ops::chats::seat::Seat;
+use crate::ops::chats::{render, summary};
+use crate::ops::{Caller, OpError, Ops};
+use crate::store::Tx;
+use crate::view::{ArchiveChat, ChatView};
+use adjutant_core::{Action, Denied, Principal};
+
+impl Ops {
+    /// Puts a chat away, or takes it back. Where the configuration wants a summary then, an agent is
+    /// asked for it; nothing here waits for that or fails with it.
+    ///
+    /// # Errors
+    /// Unknown or foreign, of another owner; the caller is a run.
+    pub async fn archive_chat(&self, caller: Caller, call: ArchiveChat) -> Result<ChatView, OpError> {
+        Self::check(&caller.who, Action::Say)?;
+        if matches!(caller.who, Principal::Run(_)) {
+            return Err(Denied::NotAllowed { who: "a run", action: "archive chats" }.into());
+        }
+        let presence = self.presence.clone();
+        let chats = &self.config_or_builtin().chats;
+        let summariser = chats.summariser.clone().filter(|_| chats.summarise_on_archive && call.archived);
+        let summariser = match summariser.map(|agent| Ok((agent, self.ground(&caller.who, &call.cwd, &call.env)?))).transpose() {
+            Ok(summariser) => summariser,
+            Err(error) => {
+                let error: OpError = error;
+                tracing::warn!(%error, chat = call.chat_id, "archived without a summary");
+                None
+            }
+        };
+        let (summariser, kept) = summariser.map_or((None, None), |(agent, (ground, kept))| (Some((agent, ground)), Some(kept)));
+        let archive = move |tx: &mut Tx<'_>, who: &Principal| {
+            let seat = Seat::of(tx.connection(), who)?;
+            let chat = seat.chat(tx.connection(), call.chat_id)?;
+            if *who != Principal::Person && chat.scope.owner != *who {
+                return Err(Denied::NotAllowed { who: "a client", action: "archive chats of another owner" }.into());
+            }
+            if let Some((agent, ground)) = summariser.filter(|_| !chat.archived && chat.said > 0) {
+                tx.queue_turn(&summary::summary(chat.id, agent, ground))?;
+            }
+            let chat = tx.archive_chat(chat.id, call.archived)?;
+            render::full(tx.connection(), &seat, &presence, &chat)
+        };
+        let archived = self.write(caller, archive).await;
+        if let Some(kept) = kept {
+            self.settle_credentials(kept).await;
+        }
+        archived
+    }
+}

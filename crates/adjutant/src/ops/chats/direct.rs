@@ -1,0 +1,80 @@
+//! Direct chats and boards.
+
+use crate::config::Config;
+use crate::ops::chats::seat::Seat;
+use crate::store::{Chat, NewChat, Run, StoreError, Tx, chat_by_pair};
+use adjutant_core::chat::{self, ChatKind, Participant, Scope};
+use adjutant_core::{Denied, Principal};
+
+/// The board that all runs of the caller's owner share.
+pub(super) const BOARD: &str = "board";
+/// The board of the calling run's own tree.
+pub(super) const ROOT_BOARD: &str = "root-board";
+
+/// Finds or starts the direct chat with somebody.
+pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, seat: &Seat, to: &str) -> Result<Chat, StoreError> {
+    let (other, name) = seat.addressee(tx.connection(), config, to)?;
+    if other == seat.participant() {
+        return Err(Denied::invalid("to", "is yourself").into());
+    }
+    let scope = match &other {
+        Participant::Principal(run @ Principal::Run(_)) => {
+            let theirs = Seat::of(tx.connection(), run)?.viewer.scope;
+            let is_of_tree = seat.run.as_ref().is_none_or(|own| Some(own.root) == theirs.root);
+            Scope { root: theirs.root.filter(|_| is_of_tree), ..theirs }
+        }
+        Participant::Principal(client @ Principal::Client(_)) if seat.run.is_none() => Scope { owner: client.clone(), root: None },
+        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => seat.viewer.scope.clone(),
+    };
+    let mut ends = [seat.participant().to_string(), other.to_string()];
+    ends.sort();
+    let pair = format!("{}||{}|{}", scope.owner, ends[0], ends[1]);
+    let chat = match chat_by_pair(tx.connection(), &pair)? {
+        Some(chat) => chat,
+        None => {
+            let title = format!("{}, {}", chat::shown_name(&seat.participant(), &seat.name, None), chat::shown_name(&other, &name, None));
+            tx.start_chat(&NewChat { title, ..unnamed(config, seat, ChatKind::Direct, scope, pair) })?
+        }
+    };
+    tx.join_chat(chat.id, &seat.participant(), &seat.name)?;
+    tx.join_chat(chat.id, &other, &name)?;
+    Ok(chat)
+}
+
+/// Finds or starts the board that the runs of the caller's owner share, or that of one tree of them.
+pub(super) fn board(tx: &mut Tx<'_>, config: &Config, seat: &Seat, tree: Option<&Run>) -> Result<Chat, StoreError> {
+    let scope = Scope { owner: seat.viewer.scope.owner.clone(), root: tree.map(|root| root.id) };
+    let root = scope.root.map_or_else(String::new, |root| root.to_string());
+    let pair = format!("{BOARD}|{}|{root}", scope.owner);
+    if let Some(chat) = chat_by_pair(tx.connection(), &pair)? {
+        return Ok(chat);
+    }
+    let title = tree.map_or_else(|| "Board".to_owned(), |root| format!("Board of {}", root.name));
+    tx.start_chat(&NewChat { title, private: false, ..unnamed(config, seat, ChatKind::Board, scope, pair) })
+}
+
+/// Finds or starts the board of the calling run's tree.
+pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, seat: &Seat) -> Result<Chat, StoreError> {
+    let Some(run) = &seat.run else {
+        return Err(Denied::invalid("to", "root-board is a run's own: write to that of another by its chat_id").into());
+    };
+    let root = tx.run(run.root)?;
+    board(tx, config, seat, Some(&root))
+}
+
+fn unnamed(config: &Config, seat: &Seat, kind: ChatKind, scope: Scope, pair: String) -> NewChat {
+    NewChat {
+        kind,
+        title: String::new(),
+        scope,
+        private: true,
+        pair: Some(pair),
+        template: None,
+        instructions: None,
+        window: config.chats.window,
+        turns_max: config.chats.turns_max,
+        branch_of: None,
+        started_by: seat.participant(),
+        started_name: seat.name.clone(),
+    }
+}

@@ -1,0 +1,40 @@
+//! Where answering runs work.
+
+use crate::ops::chats::seat::Seat;
+use crate::ops::{OpError, Ops};
+use crate::store::{DispatchEnv, KeptCredentials};
+use adjutant_core::Principal;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where an answering run would work.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ground {
+    pub cwd: String,
+    pub env: DispatchEnv,
+}
+
+impl Ops {
+    /// Where a run would work that answers this: a run's words are answered where it works. The credentials are
+    /// to be settled once the turn is on record, or is not.
+    pub(super) fn ground(&self, who: &Principal, cwd: &str, env: &BTreeMap<String, String>) -> Result<(Ground, KeptCredentials), OpError> {
+        let fallback = || Ok::<_, OpError>(self.home.dir.display().to_string());
+        match who {
+            Principal::Run(_) => {
+                let run = self.store.read(|connection| Seat::of(connection, who))?.run;
+                let kept = self.store.hold_credentials(BTreeMap::new())?;
+                Ok((Ground { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: kept.env.clone() }, kept))
+            }
+            Principal::Person | Principal::Client(_) => {
+                crate::ops::checks::checked_env(env)?;
+                let cwd = match who {
+                    _ if !cwd.is_empty() => crate::ops::checks::checked_cwd(cwd)?,
+                    Principal::Client(client) if Path::new(client.as_str()).is_dir() => crate::ops::checks::checked_cwd(client.as_str())?,
+                    _ => fallback()?,
+                };
+                let kept = self.store.hold_credentials(env.clone())?;
+                Ok((Ground { cwd, env: kept.env.clone() }, kept))
+            }
+        }
+    }
+}

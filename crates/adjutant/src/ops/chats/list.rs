@@ -1,0 +1,67 @@
+//! Finding chats.
+
+use crate::ops::chats::seat::Seat;
+use crate::ops::chats::wake::{has_messages, topics_of};
+use crate::ops::chats::{render, team};
+use crate::ops::{OpError, Ops};
+use crate::store::{Connection, StoreError, chats_newest, mentions_of, newest_mention};
+use crate::view::{ChatList, ListChats};
+use adjutant_core::{Action, Denied, Principal};
+use tokio::time::Instant;
+
+/// Chats that are listed when the caller says no number.
+const LIST_DEFAULT: u32 = 20;
+const LIST_MAX: u32 = 1_000;
+/// Chats with something unread that are looked at to find one that its reader still sees.
+const MENTIONS_LOOK_MAX: u32 = 20;
+
+impl Ops {
+    /// Lists chats that the caller may see, the one with the newest entry first; with them, for a run, its
+    /// siblings. Waits, where the caller wants that, until something unread is for it.
+    ///
+    /// # Errors
+    /// An unknown status.
+    pub async fn list_chats(&self, who: &Principal, call: &ListChats) -> Result<ChatList, OpError> {
+        Self::check(who, Action::ListChats)?;
+        let archived = match call.status.as_deref() {
+            None | Some("active") => Some(false),
+            Some("archived") => Some(true),
+            Some("all") => None,
+            Some(_) => return Err(Denied::invalid("status", "use active, archived or all").into()),
+        };
+        let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+        if call.wait_ms > 0 {
+            self.until_named(who, crate::ops::end_of_wait(call.wait_ms)).await?;
+        }
+        Ok(self.store.read(|connection| {
+            let seat = Seat::of(connection, who)?;
+            let (team, team_more) = team::of(connection, &seat)?;
+            let mut found = chats_newest(connection, &seat.viewer, archived, limit + 1)?;
+            let more = found.len() > limit as usize;
+            found.truncate(limit as usize);
+            let chats = found.iter().map(|chat| render::brief(connection, &seat, chat)).collect::<Result<_, _>>()?;
+            Ok(ChatList { chats, more, team, team_more })
+        })?)
+    }
+
+    /// Waits until something unread is for somebody, or the deadline.
+    async fn until_named(&self, who: &Principal, deadline: Instant) -> Result<(), OpError> {
+        let name = who.to_string();
+        let listener = self.store.bells().listen(topics_of(who));
+        let look = |connection: &Connection| {
+            let seat = Seat::of(connection, who)?;
+            let mut is_named = has_messages(connection, who)?;
+            for one in mentions_of(connection, &name, MENTIONS_LOOK_MAX)? {
+                is_named |= seat.sees(connection, &one.chat)?;
+            }
+            Ok::<_, StoreError>((is_named, newest_mention(connection, &name)?))
+        };
+        let (mut is_named, before) = self.store.read(look)?;
+        while !is_named && tokio::time::timeout_at(deadline, listener.heard()).await.is_ok() {
+            let (unread, newest) = self.store.read(look)?;
+            // What a process was given meanwhile is read, and news all the same.
+            is_named = unread || newest > before;
+        }
+        Ok(())
+    }
+}

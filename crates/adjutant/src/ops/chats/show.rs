@@ -1,0 +1,125 @@
+//! Reading chats.
+
+use crate::ops::chats::render;
+use crate::ops::chats::seat::Seat;
+use crate::ops::chats::wake::{has_messages, topics_of};
+use crate::ops::{OpError, Ops};
+use crate::store::{ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_changed, entries_last, member, unread_before};
+use crate::view::{ChatPage, ShowChat};
+use adjutant_core::{Action, Principal};
+use tokio::time::Instant;
+
+/// Entries that are shown when the caller says no number.
+const SHOW_DEFAULT: u32 = 50;
+const SHOW_MAX: u32 = 1_000;
+/// Changed entries in one page.
+const CHANGED_MAX: u32 = 20;
+/// Text in one page, in bytes; one entry is shown whatever its size.
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+impl Ops {
+    /// Reads a chat, waiting for something new where there is nothing.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub async fn show_chat(&self, who: &Principal, call: &ShowChat) -> Result<ChatPage, OpError> {
+        Self::check(who, Action::ReadChat)?;
+        let limit = call.limit.unwrap_or(SHOW_DEFAULT).clamp(1, SHOW_MAX);
+        let deadline = crate::ops::end_of_wait(call.wait_ms);
+        let (seat, chat, own) = self.store.read(|connection| {
+            let seat = Seat::of(connection, who)?;
+            let chat = seat.chat(connection, call.chat_id)?;
+            let own = member(connection, chat.id, &who.to_string())?;
+            Ok((seat, chat, own))
+        })?;
+        let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
+        let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
+        let mut topics = topics_of(who);
+        topics.push(Topic::Chat(chat.id));
+        let listener = self.store.bells().listen(topics);
+        let mut waiting = None;
+        let mut changes = match call.changes {
+            Some(changes) => changes,
+            None => self.store.read(|connection| changes_of(connection, chat.id))?,
+        };
+        let (entries, changed) = loop {
+            let (entries, changed) = self.store.read(|connection| {
+                let entries = match after {
+                    Some(after) => entries_after(connection, chat.id, after, limit)?,
+                    None => entries_last(connection, chat.id, limit)?,
+                };
+                let changed = entries_changed(connection, chat.id, changes, CHANGED_MAX)?;
+                Ok::<_, StoreError>((entries, changed))
+            })?;
+            // What the reader has not been shown before is no change to them.
+            let shown_to = after.unwrap_or_else(|| entries.first().map_or(0, |entry| entry.seq - 1));
+            let (mut changed, last) = changed;
+            changed.retain(|entry| entry.seq <= shown_to);
+            changes = last;
+            // A run that waits here would not hear what it is told elsewhere.
+            let is_over = Instant::now() >= deadline || self.store.read(|connection| has_messages(connection, who))?;
+            if !entries.is_empty() || !changed.is_empty() || is_over {
+                break (within_bytes(entries, after.is_none()), within_bytes(changed, false));
+            }
+            waiting.get_or_insert_with(|| self.presence.enter(chat.id, &who.to_string()));
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                continue;
+            }
+        };
+        let cursor = entries.last().map_or_else(|| after.unwrap_or(0), |entry| entry.seq);
+        let first = entries.first().map_or(cursor, |entry| entry.seq);
+        let waited = waiting.take().is_some();
+        let page = |connection: &Connection, unread_before| {
+            let chat = seat.chat(connection, call.chat_id)?;
+            let view = render::full(connection, &seat, &self.presence, &chat)?;
+            let more = (chat.last_seq - cursor).max(0);
+            Ok::<_, StoreError>(ChatPage {
+                chat: view,
+                messages: entries.iter().map(render::entry).collect(),
+                changed: changed.iter().map(render::entry).collect(),
+                cursor,
+                changes,
+                more,
+                unread_before,
+                read_to: read_seq,
+            })
+        };
+        let before = |connection: &Connection| unread_before(connection, chat.id, &who.to_string(), first);
+        if call.peek || entries.is_empty() || cursor <= read_seq {
+            return Ok(self.store.read(|connection| page(connection, before(connection)?))?);
+        }
+        let (id, name, reader) = (chat.id, seat.name.clone(), seat.participant());
+        let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
+        if waited {
+            // Who waited for news gets it before the disk has the cursor.
+            let mut page = self.store.read(|connection| page(connection, before(connection)?))?;
+            self.store.write_later(mark);
+            if page.more == 0 {
+                page.chat.unread = 0;
+                page.chat.mentioned = false;
+            }
+            return Ok(page);
+        }
+        let before = self.store.read(before)?;
+        self.store.write(mark).await?;
+        Ok(self.store.read(|connection| page(connection, before))?)
+    }
+}
+
+/// Keeps of a page what one reply carries, from its beginning or its end.
+fn within_bytes(mut entries: Vec<ChatEntry>, from_end: bool) -> Vec<ChatEntry> {
+    if from_end {
+        entries.reverse();
+    }
+    let mut bytes = 0;
+    let kept = entries.iter().take_while(|entry| {
+        bytes += entry.text.len();
+        bytes <= PAGE_BYTES_MAX
+    });
+    let kept = kept.count().max(1);
+    entries.truncate(kept);
+    if from_end {
+        entries.reverse();
+    }
+    entries
+}

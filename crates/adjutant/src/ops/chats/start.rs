@@ -1,0 +1,128 @@
+//! Starting chats.
+
+use crate::config::Config;
+use crate::ops::chats::entry::{entry_no, note};
+use crate::ops::chats::render;
+use crate::ops::chats::seat::{Seat, check_can_see};
+use crate::ops::{Caller, OpError, Ops};
+use crate::store::{Chat, Connection, Member, NewChat, StoreError, Tx, entry_by_seq, members};
+use crate::view::{ChatView, StartChat};
+use adjutant_core::chat::{self, ChatKind, Participant, Scope};
+use adjutant_core::{Action, Denied, Principal};
+
+impl Ops {
+    /// Starts a chat. Durable when it returns.
+    ///
+    /// # Errors
+    /// A title, participant, template or branch that cannot be used.
+    pub async fn start_chat(&self, caller: Caller, call: StartChat) -> Result<ChatView, OpError> {
+        Self::check(&caller.who, Action::StartChat)?;
+        let title = chat::checked_title(&call.title)?;
+        if call.participants.len() > chat::PARTICIPANTS_MAX {
+            return Err(Denied::invalid("participants", format!("at most {}", chat::PARTICIPANTS_MAX)).into());
+        }
+        crate::ops::checks::bounded("instructions", call.instructions.as_deref().unwrap_or(""), chat::INSTRUCTIONS_BYTES_MAX)?;
+        let config = self.config()?;
+        let presence = self.presence.clone();
+        self.write(caller, move |tx, who| {
+            let seat = Seat::of(tx.connection(), who)?;
+            let chat = start(tx, &config, &seat, call, title)?;
+            render::full(tx.connection(), &seat, &presence, &chat)
+        })
+        .await
+    }
+}
+
+fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: String) -> Result<Chat, StoreError> {
+    let StartChat { title: _, participants, private, template, instructions, branch_from } = call;
+    let from = match branch_from {
+        None => None,
+        Some(given) => {
+            let whole = given.trim().parse::<i64>().ok();
+            let (of, seq) = match whole {
+                Some(of) => (of, None),
+                None => entry_no("branch_from", None, &given).map(|(of, seq)| (of, Some(seq)))?,
+            };
+            let parent = seat.chat(tx.connection(), of)?;
+            let seq = seq.unwrap_or(parent.last_seq);
+            if seq > 0 && entry_by_seq(tx.connection(), parent.id, seq)?.is_none() {
+                return Err(Denied::not_found("message", &given).into());
+            }
+            Some((parent, seq))
+        }
+    };
+    let given = template.as_deref().map(|name| config.chats.template(name)).transpose()?;
+    let mut others = Vec::new();
+    for name in participants.iter().chain(given.iter().flat_map(|template| &template.participants)) {
+        let one = seat.addressee(tx.connection(), config, name)?;
+        if one.0 != seat.participant() && !others.contains(&one) {
+            others.push(one);
+        }
+    }
+    let mut scope = scope_with(tx.connection(), seat, &others)?;
+    let mut private = private || given.is_some_and(|template| template.private);
+    if let Some((parent, _)) = &from {
+        scope = parent.scope.clone();
+        if parent.private {
+            private = true;
+            let theirs = members(tx.connection(), parent.id)?;
+            others.extend(theirs.into_iter().filter(|member| member.joined_at.is_some()).filter(is_somebody).map(|member| (member.who, member.name)));
+        } else {
+            let agents = members(tx.connection(), parent.id)?.into_iter().filter(|member| matches!(member.who, Participant::Agent(_)));
+            others.extend(agents.map(|member| (member.who, member.name)));
+        }
+    }
+    let chat = tx.start_chat(&NewChat {
+        kind: ChatKind::Chat,
+        title,
+        scope,
+        private,
+        pair: None,
+        instructions: instructions.or_else(|| given.and_then(|template| template.instructions.clone())),
+        window: given.and_then(|template| template.window).map_or(config.chats.window, Into::into),
+        turns_max: given.and_then(|template| template.turns_max).unwrap_or(config.chats.turns_max),
+        template,
+        branch_of: from.as_ref().map(|(parent, seq)| (parent.id, *seq)),
+        started_by: seat.participant(),
+        started_name: seat.name.clone(),
+    })?;
+    check_can_see(tx.connection(), "participants", &others, &chat)?;
+    tx.join_chat(chat.id, &seat.participant(), &seat.name)?;
+    for (who, name) in &others {
+        tx.join_chat(chat.id, who, name)?;
+    }
+    if let Some((parent, seq)) = from {
+        let by = chat::shown_name(&seat.participant(), &seat.name, None);
+        tx.add_entry(parent.id, &note(format!("chat {} \"{}\" branches off at {}.{seq}, by {by}", chat.id, chat.title, parent.id)))?;
+    }
+    Ok(chat)
+}
+
+/// Whose a chat is that somebody starts with these participants: a person's chat with a client or
+/// with runs belongs to their owner, so that they find it.
+fn scope_with(connection: &Connection, seat: &Seat, others: &[(Participant, String)]) -> Result<Scope, StoreError> {
+    let mut scope = seat.viewer.scope.clone();
+    if seat.viewer.who != Principal::Person {
+        return Ok(scope);
+    }
+    let mut owner = None;
+    for (who, _) in others {
+        let theirs = match who {
+            Participant::Principal(run @ Principal::Run(_)) => Seat::of(connection, run)?.viewer.scope.owner,
+            Participant::Principal(client @ Principal::Client(_)) => client.clone(),
+            Participant::Principal(Principal::Person) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => continue,
+        };
+        if owner.as_ref().is_some_and(|owner| *owner != theirs) {
+            return Err(Denied::invalid("participants", "belong to different clients, which cannot share a chat").into());
+        }
+        owner = Some(theirs);
+    }
+    if let Some(owner) = owner {
+        scope.owner = owner;
+    }
+    Ok(scope)
+}
+
+fn is_somebody(member: &Member) -> bool {
+    !matches!(member.who, Participant::FromFile(_))
+}

@@ -1,0 +1,46 @@
+//! Having chats summarised.
+
+use crate::ops::chats::ground::Ground;
+use crate::ops::chats::seat::Seat;
+use crate::ops::{Caller, OpError, Ops};
+use crate::store::{NewTurn, Tx};
+use crate::view::{Answers, SummariseChat};
+use adjutant_core::chat::ChatId;
+use adjutant_core::{Action, AgentName, Denied, Principal};
+
+impl Ops {
+    /// Has an agent summarise a chat. Durable when it returns; the summary becomes an entry.
+    ///
+    /// # Errors
+    /// Unknown or foreign, no agent to do it.
+    pub async fn summarise_chat(&self, caller: Caller, call: SummariseChat) -> Result<Answers, OpError> {
+        Self::check(&caller.who, Action::Say)?;
+        if matches!(caller.who, Principal::Run(_)) {
+            return Err(Denied::NotAllowed { who: "a run", action: "have chats summarised" }.into());
+        }
+        let config = self.config()?;
+        let agent = match &call.agent {
+            Some(name) => AgentName::parse(name).ok().filter(|name| config.agents.contains_key(name)),
+            None => config.chats.summariser.clone(),
+        };
+        let Some(agent) = agent else {
+            return Err(Denied::invalid("agent", "name one (adj chat summarise --agent NAME), or set chats.summariser in the configuration").into());
+        };
+        let (ground, kept) = self.ground(&caller.who, &call.cwd, &call.env)?;
+        let summarise = move |tx: &mut Tx<'_>, who: &Principal| {
+            let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
+            let waiting = vec![agent.to_string()];
+            let turn = tx.queue_turn(&summary(chat.id, agent, ground))?;
+            Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn) })
+        };
+        let answers = self.write(caller, summarise).await;
+        self.settle_credentials(kept).await;
+        answers
+    }
+}
+
+/// The turn in which an agent summarises a chat.
+pub(super) fn summary(chat: ChatId, agent: AgentName, ground: Ground) -> NewTurn {
+    let Ground { cwd, env } = ground;
+    NewTurn { chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }
+}

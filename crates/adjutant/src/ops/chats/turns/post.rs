@@ -1,0 +1,203 @@
+//! Posting what the runs came to.
+
+use crate::config::Config;
+use crate::files;
+use crate::ops::chats::ground::Ground;
+use crate::ops::chats::publish::{Publication, publish};
+use crate::ops::chats::seat::Seat;
+use crate::ops::chats::turns::window::FLAG;
+use crate::ops::{AttemptId, OpError, Ops};
+use crate::store::{NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id, turns_running};
+use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
+use adjutant_core::run::Retention;
+use adjutant_core::{Outcome, Principal, RunEvent, RunState, StopReason};
+use std::io::Read as _;
+
+/// A run's own record of its last words is cut at this length; beyond, its supervisor has kept more.
+const LAST_WORDS_BYTES: usize = 16 * 1024 - 4;
+/// Most characters of a failed run's words that its failure quotes.
+const FAILURE_CHARS_MAX: usize = 2_000;
+const FLAGS_MAX: usize = 20;
+
+/// What became of a turn's run.
+pub(super) enum Came {
+    Answer(String),
+    Failure(String),
+}
+
+impl Ops {
+    pub(super) async fn post_answers(&self) -> Result<bool, OpError> {
+        let ended = self.store.read(|connection| {
+            let mut ended = Vec::new();
+            for turn in turns_running(connection)? {
+                let run = turn.run.map(|run| run_by_id(connection, run)).transpose()?.flatten();
+                if run.as_ref().is_none_or(has_ended) {
+                    ended.push((turn, run));
+                }
+            }
+            Ok(ended)
+        })?;
+        let (mut posted, mut failed) = (false, None);
+        for (turn, run) in ended {
+            let id = turn.id;
+            let (config, retention) = (self.config_or_builtin(), self.retention());
+            let post = async {
+                let came = self.came_of(run.as_ref()).await?;
+                Ok(self.store.write(move |tx| post(tx, &config, &turn, run, came, retention)).await?)
+            };
+            match post.await {
+                Ok(()) => posted = true,
+                Err(error) => failed = self.set_aside(failed, id, error).await,
+            }
+        }
+        failed.map_or(Ok(posted), Err)
+    }
+
+    async fn came_of(&self, run: Option<&Run>) -> Result<Came, OpError> {
+        let Some(run) = run else { return Ok(Came::Failure("its run is gone".to_owned())) };
+        let result = run.result.clone().unwrap_or_default();
+        match run.state {
+            RunState::Finished(Outcome::Succeeded) => {}
+            state => return Ok(Came::Failure(failure(run, state, &result))),
+        }
+        let text = if result.len() >= LAST_WORDS_BYTES { self.whole_answer(run, result).await? } else { result };
+        let text = text.trim_end();
+        // What it reported is better than nothing.
+        let text = if text.trim().is_empty() { run.summary.as_deref().unwrap_or("") } else { text };
+        Ok(if text.trim().is_empty() { Came::Failure("it said nothing".to_owned()) } else { Came::Answer(text.to_owned()) })
+    }
+
+    /// Reads what a run answered, as its supervisor kept it; `end` is the end of it. What a message cannot
+    /// hold is left out, and the text says so.
+    async fn whole_answer(&self, run: &Run, end: String) -> Result<String, OpError> {
+        let dir = self.attempt_dir(AttemptId { run: run.id, n: run.attempt });
+        let read = move || {
+            let mut bytes = Vec::new();
+            files::open(dir.home(), &dir.answer())?.take(2 * MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+            Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let text = match tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))? {
+            Ok(text) if text.len() <= MESSAGE_BYTES_MAX => return Ok(text),
+            Ok(text) => text,
+            Err(error) => {
+                tracing::warn!(%error, run = %run.name, "its whole answer cannot be read");
+                end
+            }
+        };
+        let note = format!("(The beginning of this answer is left out; adj logs {} has what came before.)\n", run.name);
+        let from = text.len().saturating_sub(MESSAGE_BYTES_MAX - note.len());
+        let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        Ok(format!("{note}{}", &text[from..]))
+    }
+
+    /// Deals with what keeps one turn from going on: what never changes ends it, anything else is tried
+    /// again later. Returns the first of the latter.
+    pub(super) async fn set_aside(&self, before: Option<OpError>, id: i64, error: OpError) -> Option<OpError> {
+        tracing::error!(%error, turn = id, "an answer cannot be seen to");
+        if !matches!(error, OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))) {
+            return before.or(Some(error));
+        }
+        let (config, retention, why) = (self.config_or_builtin(), self.retention(), error.to_string());
+        let ended = self.store.write(move |tx| {
+            let Some(turn) = turn_by_id(tx.connection(), id)? else { return Ok(()) };
+            let run = turn.run.map(|run| run_by_id(tx.connection(), run)).transpose()?.flatten();
+            post(tx, &config, &turn, run, Came::Failure(why), retention)
+        });
+        match ended.await {
+            Ok(()) => before,
+            Err(error) => before.or(Some(error.into())),
+        }
+    }
+}
+
+/// Posts what came of a turn, if it is still open.
+pub(super) fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Run>, came: Came, retention: Retention) -> Result<(), StoreError> {
+    let Some(turn) = turn_by_id(tx.connection(), turn.id)?.filter(|turn| turn.state.is_open()) else { return Ok(()) };
+    let chat = tx.chat(turn.chat)?;
+    if let Some(run) = &run
+        && let Some(run) = run_by_id(tx.connection(), run.id)?.filter(|run| !run.state.is_finished())
+    {
+        tx.advance(&run, RunEvent::Retired, retention, "hub", "it could not answer")?;
+    }
+    let (kind, text, state) = match came {
+        Came::Answer(text) if turn.is_summary => {
+            let flags: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix(FLAG)).take(FLAGS_MAX).collect();
+            for flag in flags {
+                let flag = flag.trim().to_owned();
+                let flagged = NewEntry { reply_to: None, ..said(&turn, EntryKind::Flag, flag) };
+                let entry = tx.add_entry(chat.id, &flagged)?;
+                tx.mention(chat.id, &Participant::Principal(Principal::Person), "person", entry.seq)?;
+            }
+            let text = text.lines().filter(|line| !line.trim().starts_with(FLAG)).collect::<Vec<_>>().join("\n");
+            (EntryKind::Summary, if text.trim().is_empty() { "(no more than flags)".to_owned() } else { text }, TurnState::Answered)
+        }
+        Came::Answer(text) => (EntryKind::Answer, text, TurnState::Answered),
+        Came::Failure(why) => {
+            let what = if turn.is_summary { "summarise the chat" } else { "answer" };
+            (EntryKind::Failure, format!("{} could not {what}: {why}", turn.agent), TurnState::Failed)
+        }
+    };
+    let entry = said(&turn, kind, text);
+    let entry = if kind == EntryKind::Answer {
+        // Whom it names is looked up among what its own run may see.
+        let by = turn.run.map_or_else(|| chat.scope.owner.clone(), Principal::Run);
+        let seat = Seat::of(tx.connection(), &by)?;
+        let publication = Publication {
+            config,
+            seat: &seat,
+            by: &by,
+            chat: &chat,
+            entry,
+            to: Vec::new(),
+            said_by_agent: Some(turn.agent.clone()),
+            responder: None,
+            ground: Ground { cwd: turn.cwd.clone(), env: turn.env.clone() },
+        };
+        publish(tx, publication)?.entry
+    } else {
+        tx.add_entry(chat.id, &entry)?
+    };
+    tx.end_turn(&turn, state, Some(entry.seq)).map(|_| ())
+}
+
+/// Something that a turn's agent says.
+fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
+    NewEntry {
+        pinned: kind == EntryKind::Answer && is_decision(&text),
+        kind,
+        author: Participant::Agent(turn.agent.clone()),
+        name: turn.agent.to_string(),
+        label: None,
+        text,
+        reply_to: (!turn.is_summary).then_some(turn.message),
+        hops: turn.hops + 1,
+        key: None,
+    }
+}
+
+/// A run that answers has ended when it has finished, or stopped for something from which neither an
+/// answer to a question of its own nor time lets it go on.
+fn has_ended(run: &Run) -> bool {
+    match run.state {
+        RunState::Finished(_) => true,
+        RunState::Stopped { reason, .. } => !matches!(reason, StopReason::Parked | StopReason::Paused | StopReason::RateLimited),
+        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => false,
+    }
+}
+
+fn failure(run: &Run, state: RunState, said: &str) -> String {
+    let why = match state {
+        RunState::Finished(outcome) => outcome.to_string(),
+        RunState::Stopped { reason, .. } => format!("stopped: {}", reason.word()),
+        other => other.word().to_owned(),
+    };
+    let mut text = format!("{why} (run {})", run.name);
+    if let Some(detail) = &run.detail {
+        text.push_str(&format!(": {detail}"));
+    }
+    let last: Vec<char> = said.chars().rev().take(FAILURE_CHARS_MAX).collect();
+    if !last.is_empty() {
+        text.push_str(&format!("\nIts last words: {}", last.into_iter().rev().collect::<String>()));
+    }
+    text
+}

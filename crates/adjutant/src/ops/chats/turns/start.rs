@@ -1,0 +1,167 @@
+//! Starting the runs that answer.
+
+use crate::clock;
+use crate::config::Config;
+use crate::ops::chats::turns::post::{Came, post};
+use crate::ops::chats::turns::window::{Told, Uncounted, told};
+use crate::ops::{OpError, Ops, profiles, programs};
+use crate::store::{Chat, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, at_work_in, next_turns, run_input, tree_size, turns_to_answer};
+use adjutant_core::tree::{Rank, TreeLimits, has_room};
+use adjutant_core::{AgentSpec, Outcome, RunId, RunState, StopReason};
+use std::path::Path;
+
+impl Ops {
+    /// Begins the turns that are next, save those of which something has to be counted first.
+    pub(super) async fn begin_turns(&self) -> Result<(bool, Vec<Uncounted>), OpError> {
+        let next = self.store.read(next_turns)?;
+        let (mut begun, mut failed) = (false, None);
+        let mut uncounted = Vec::new();
+        for turn in next {
+            let config = self.config_or_builtin();
+            let spec = match config.agents.get(&turn.agent) {
+                None => Err(format!("no agent is called {}", turn.agent)),
+                Some(entry) => match programs::program(entry, turn.env.path()) {
+                    Ok(_) => Ok(entry.spec.clone()),
+                    // The hub's own path counts, too, when the run is started.
+                    Err(OpError::ProgramNotFound { .. }) if turn.env.variables().is_empty() => Ok(entry.spec.clone()),
+                    Err(error) => Err(error.to_string()),
+                },
+            };
+            let spec = match spec {
+                Ok(_) if !Path::new(&turn.cwd).is_dir() => Err(format!("{} is no directory", turn.cwd)),
+                spec => spec,
+            };
+            let (id, name_seed) = (RunId::new(clock::now(), crate::ops::random()), crate::ops::random());
+            let retention = self.retention();
+            let turn_id = turn.id;
+            let begin = self
+                .store
+                .write(move |tx| {
+                    let chat = tx.chat(turn.chat)?;
+                    let leave = match spec {
+                        Ok(agent) => leave(tx, &config, &turn, agent, id)?,
+                        Err(why) => Leave::No(why),
+                    };
+                    let (agent, under) = match leave {
+                        Leave::Yes(agent, under) => (*agent, under),
+                        // It is looked at again when a run has ended.
+                        Leave::Later => return Ok(Some(Vec::new())),
+                        Leave::No(why) => return post(tx, &config, &turn, None, Came::Failure(why), retention).map(|()| None),
+                    };
+                    let Told { prompt, wants_summary } = match told(tx.connection(), &chat, &turn)? {
+                        Ok(told) => told,
+                        Err(uncounted) => return Ok(Some(uncounted)),
+                    };
+                    if !tx.begin_turn(turn.id, id)? {
+                        return Ok(None);
+                    }
+                    if wants_summary && config.chats.summarise_left_out {
+                        want_summary(tx, &config, &turn)?;
+                    }
+                    let owner = chat.scope.owner.clone();
+                    let input = RunInput { prompt, agent, env: turn.env.clone(), accept: Vec::new(), criteria: None };
+                    let task = task(tx, &chat, &turn)?;
+                    let new = NewRun {
+                        id,
+                        name: None,
+                        name_seed,
+                        cwd: turn.cwd.clone(),
+                        owner: owner.clone(),
+                        retry_of: None,
+                        under,
+                        rank: Rank::default(),
+                        estimate_ms: None,
+                        task,
+                        by: owner,
+                        input,
+                    };
+                    tx.dispatch(&new)?;
+                    // The chat gets the answer, or why there is none.
+                    tx.notify_elsewhere(id)?;
+                    if under.is_none() {
+                        tx.place_in_root(id, chat.scope.root)?;
+                    }
+                    Ok(None)
+                })
+                .await;
+            match begin {
+                Ok(None) => begun = true,
+                Ok(Some(more)) => uncounted.extend(more),
+                Err(error) => failed = self.set_aside(failed, turn_id, error.into()).await,
+            }
+        }
+        match failed {
+            // What is counted meanwhile goes on.
+            Some(error) if uncounted.is_empty() => Err(error),
+            _ => Ok((begun, uncounted)),
+        }
+    }
+}
+
+/// Whether a turn may be answered now.
+enum Leave {
+    /// By the agent with the permissions that are left to it; and the run under which it counts, with the
+    /// limits of that tree.
+    Yes(Box<AgentSpec>, Option<(RunId, TreeLimits)>),
+    /// Somebody else is at work in its directory.
+    Later,
+    No(String),
+}
+
+/// Decides whether a turn may be answered now. What a run asks for counts as its delegation: within
+/// the limits of its tree, with no more permissions than it has itself.
+fn leave(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<Leave, StoreError> {
+    let connection = tx.connection();
+    let asked = asked_by(connection, turn)?;
+    if config.refuse_shared_directory {
+        let others = at_work_in(connection, &turn.cwd, id)?;
+        // Who asks may be waiting for the answer.
+        if let Some((_, name)) = others.iter().find(|(other, _)| asked.is_some_and(|(asking, _)| asking == *other)) {
+            return Ok(Leave::No(format!("{name}, which asks, is itself at work in {}, and the configuration refuses a second run", turn.cwd)));
+        }
+        if !others.is_empty() {
+            return Ok(Leave::Later);
+        }
+    }
+    let stated = agent.permissions;
+    if let Some((asking, _)) = asked {
+        agent.permissions = agent.permissions.min(run_input(connection, asking)?.agent.permissions);
+    }
+    if let Err(refusal) = profiles::check(&agent, stated) {
+        return Ok(Leave::No(refusal.to_string()));
+    }
+    let Some((_, counts_under)) = asked else { return Ok(Leave::Yes(Box::new(agent), None)) };
+    let Some(parent) = counts_under else { return Ok(Leave::Yes(Box::new(agent), None)) };
+    let mut above = Some(parent);
+    while let Some(run) = above {
+        let run = tx.run(run)?;
+        if matches!(run.state, RunState::Stopping(StopReason::Cancelled) | RunState::Finished(Outcome::Cancelled)) {
+            return Ok(Leave::No(format!("{}, on whose behalf it would, was cancelled", run.name)));
+        }
+        above = run.parent;
+    }
+    let size = tree_size(connection, &tx.run(parent)?)?;
+    Ok(match has_room(size, config.tree) {
+        Ok(()) => Leave::Yes(Box::new(agent), Some((parent, config.tree))),
+        Err(denied) => Leave::No(denied.to_string()),
+    })
+}
+
+/// Has what a window leaves out summarised, for those that come later.
+fn want_summary(tx: &mut Tx<'_>, config: &Config, turn: &Turn) -> Result<(), StoreError> {
+    let Some(agent) = config.chats.summariser.clone() else { return Ok(()) };
+    if turns_to_answer(tx.connection(), turn.chat, 0)?.iter().any(|turn| turn.is_summary) {
+        return Ok(());
+    }
+    let (cwd, env) = (turn.cwd.clone(), turn.env.clone());
+    tx.queue_turn(&NewTurn { chat: turn.chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }).map(drop).map(|_| ())
+}
+
+/// Says in a line what an answering run is for.
+fn task(tx: &Tx<'_>, chat: &Chat, turn: &Turn) -> Result<String, StoreError> {
+    if turn.is_summary {
+        return Ok(format!("chat {}: summary", chat.id));
+    }
+    let entry = crate::store::entry_by_seq(tx.connection(), chat.id, turn.message)?;
+    Ok(format!("chat {}.{}: {}", chat.id, turn.message, entry.map(|entry| entry.text).unwrap_or_default()))
+}

@@ -1,0 +1,114 @@
+//! Checks of the fields that callers give. Bad input is refused before anything is changed.
+
+use crate::view::ClarificationView;
+use adjutant_core::{Denied, PromptVia, limits};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// Refuses a text that is too long.
+pub(super) fn bounded(field: &'static str, text: &str, bytes_max: usize) -> Result<(), Denied> {
+    if text.len() > bytes_max {
+        return Err(Denied::invalid(field, format!("{} bytes are too many, the limit is {bytes_max}", text.len())));
+    }
+    Ok(())
+}
+
+pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
+    if options.len() > limits::OPTIONS_MAX {
+        return Err(Denied::invalid("options", format!("{} are too many, the limit is {}", options.len(), limits::OPTIONS_MAX)));
+    }
+    for option in options {
+        if option.is_empty() {
+            return Err(Denied::invalid("options", "one of them is empty"));
+        }
+        bounded("options", option, limits::OPTION_BYTES_MAX)?;
+    }
+    Ok(())
+}
+
+/// Refuses a deadline that is nearer than `min_s` seconds, or too far.
+pub(super) fn checked_expiry(expires_s: Option<u64>, min_s: i64) -> Result<(), Denied> {
+    if let Some(expires_s) = expires_s
+        && !(min_s..=limits::EXPIRY_MS_MAX / 1000).contains(&i64::try_from(expires_s).unwrap_or(i64::MAX))
+    {
+        return Err(Denied::invalid("expires_s", format!("use {min_s} to {}", limits::EXPIRY_MS_MAX / 1000)));
+    }
+    Ok(())
+}
+
+pub(super) fn checked_clarification(said: Option<&ClarificationView>) -> Result<(), Denied> {
+    let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = said else { return Ok(()) };
+    for (field, text) in [("reason", reason), ("blocked_at", blocked_at), ("can_resume_with", can_resume_with), ("current_state", current_state)] {
+        bounded(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    }
+    Ok(())
+}
+
+/// Most variables that a dispatch can carry, and the longest of them in bytes.
+const ENV_MAX: usize = 200;
+const ENV_BYTES_MAX: usize = 128 * 1024;
+/// Most words of an acceptance command, and all of them in bytes.
+const ACCEPT_WORDS_MAX: usize = 200;
+const ACCEPT_BYTES_MAX: usize = 32 * 1024;
+/// A prompt that is one argument has to fit into the kernel's limit for one, 128 KiB.
+const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
+
+pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied> {
+    if prompt.trim().is_empty() {
+        return Err(Denied::invalid("prompt", "is empty: say what the run is to do"));
+    }
+    bounded("prompt", prompt, limits::PROMPT_BYTES_MAX)?;
+    if via == PromptVia::Arg {
+        if prompt.len() > PROMPT_ARG_BYTES_MAX {
+            let bytes = prompt.len();
+            return Err(Denied::invalid(
+                "prompt",
+                format!("has {bytes} bytes, and this agent takes it in an argument, of at most {PROMPT_ARG_BYTES_MAX}"),
+            ));
+        }
+        if prompt.contains('\0') {
+            return Err(Denied::invalid("prompt", "contains a NUL, which an argument cannot carry"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn checked_measure(criteria: Option<&str>, accept: &[String]) -> Result<(), Denied> {
+    bounded("criteria", criteria.unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    if accept.len() > ACCEPT_WORDS_MAX || accept.iter().map(String::len).sum::<usize>() > ACCEPT_BYTES_MAX {
+        return Err(Denied::invalid("accept", format!("at most {ACCEPT_WORDS_MAX} words of {ACCEPT_BYTES_MAX} bytes together")));
+    }
+    if accept.first().is_some_and(|program| program.contains(char::is_whitespace) && !program.contains('/')) {
+        return Err(Denied::invalid("accept", "give the program and each of its arguments as words of their own: there is no shell to split them"));
+    }
+    if accept.first().is_some_and(|program| program.trim().is_empty()) || accept.iter().any(|word| word.contains('\0')) {
+        return Err(Denied::invalid("accept", "begins with no program, or contains a NUL"));
+    }
+    Ok(())
+}
+
+pub(super) fn checked_cwd(cwd: &str) -> Result<String, Denied> {
+    let path = Path::new(cwd);
+    if !path.is_absolute() || cwd.contains('\0') {
+        return Err(Denied::invalid("cwd", "must be an absolute path"));
+    }
+    match path.metadata() {
+        Ok(meta) if meta.is_dir() => {}
+        Ok(_) => return Err(Denied::invalid("cwd", format!("{cwd} is not a directory"))),
+        Err(error) => return Err(Denied::invalid("cwd", format!("{cwd}: {error}"))),
+    }
+    if let Err(error) = rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::EXEC_OK, rustix::fs::AtFlags::EACCESS) {
+        return Err(Denied::invalid("cwd", format!("{cwd} cannot be entered: {}", io::Error::from(error))));
+    }
+    let canonical = path.canonicalize().map_err(|error| Denied::invalid("cwd", format!("{cwd}: {error}")))?;
+    canonical.into_os_string().into_string().map_err(|_| Denied::invalid("cwd", "is not valid UTF-8"))
+}
+
+pub(super) fn checked_env(env: &BTreeMap<String, String>) -> Result<(), Denied> {
+    let bad_name = |name: &str| name.is_empty() || name.contains(['=', '\0']) || name.starts_with("ADJ_");
+    if env.len() > ENV_MAX || env.iter().any(|(name, value)| bad_name(name) || value.contains('\0') || value.len() > ENV_BYTES_MAX) {
+        return Err(Denied::invalid("env", "holds a variable that cannot be passed on"));
+    }
+    Ok(())
+}

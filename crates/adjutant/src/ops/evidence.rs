@@ -1,0 +1,73 @@
+//! What was seen of a run's work: the files its report names, what it changed, its acceptance command.
+
+use crate::link::{Saw, SawAcceptance, SawFile};
+use crate::store::{Connection, Run, StoreError, Tx, report_of};
+use adjutant_core::attention::shortfall;
+use adjutant_core::checkpoint::Checkpoint;
+use adjutant_core::report::{self, Accepted, Evidence, Seen, SeenFile};
+use adjutant_core::{Exit, Outcome, RunId, RunState};
+
+/// Reads what was seen of a run's work, where somebody has looked.
+pub(super) fn saw_of(text: Option<String>, run: RunId) -> Result<Option<Saw>, StoreError> {
+    text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("what was seen of run {run}: {error}")))).transpose()
+}
+
+/// Reads what a run left behind, with where it was at work and what it changed there.
+pub(super) fn checkpoint(connection: &Connection, run: &Run) -> Result<Option<Checkpoint>, StoreError> {
+    let Some(mut checkpoint) = run.checkpoint.clone() else { return Ok(None) };
+    let (_, saw) = report_of(connection, run.id)?;
+    checkpoint.working_directory.get_or_insert_with(|| run.cwd.clone());
+    checkpoint.changed_files = saw_of(saw, run.id)?.and_then(|saw| saw.changed).unwrap_or_default();
+    Ok(Some(checkpoint))
+}
+
+/// Records how a run that has succeeded fell short of what its dispatcher wanted.
+pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
+    if run.state != RunState::Finished(Outcome::Succeeded) {
+        return Ok(());
+    }
+    let (report, saw) = report_of(tx.connection(), run.id)?;
+    let saw = saw_of(saw, run.id)?;
+    let accepted = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(accepted);
+    let verdict = report.map(|report| report::overall(&report::check(&report, &evidence(run, saw.as_ref()))));
+    match shortfall(accepted.as_ref(), verdict) {
+        Some(shortfall) => tx.set_shortfall(run.id, shortfall),
+        None => Ok(()),
+    }
+}
+
+/// What a run's report is held against.
+pub(super) fn evidence(run: &Run, saw: Option<&Saw>) -> Evidence {
+    let files: Option<Vec<SeenFile>> = saw.and_then(|saw| saw.files.as_ref()).map(|files| files.iter().map(seen_file).collect());
+    let over = matches!(run.state, RunState::Stopped { .. } | RunState::Finished(_));
+    Evidence {
+        exit: run.exit.filter(|_| over),
+        stopped: matches!(run.state, RunState::Stopped { .. }),
+        files,
+        acceptance: saw.and_then(|saw| saw.acceptance.as_ref()).map(accepted),
+        open_requests: u64::try_from(run.pending).unwrap_or(0),
+        active_ms: run.active_ms,
+    }
+}
+
+pub(super) fn accepted(seen: &SawAcceptance) -> Accepted {
+    match seen {
+        SawAcceptance { not_known: Some(why), .. } => Accepted::NotKnown(why.clone()),
+        SawAcceptance { stopped: Some(why), .. } => Accepted::Stopped(why.clone()),
+        SawAcceptance { exit_code: Some(code), .. } => Accepted::Ended(Exit::Code(*code)),
+        SawAcceptance { signal: Some(signal), .. } => Accepted::Ended(Exit::Signal(*signal)),
+        SawAcceptance { .. } => Accepted::NotKnown("nobody has said how it ended".to_owned()),
+    }
+}
+
+fn seen_file(file: &SawFile) -> SeenFile {
+    let SawFile { path, seen, bytes, sha256, problem } = file.clone();
+    let seen = match seen.as_str() {
+        "file" => Seen::File { bytes, sha256 },
+        "directory" => Seen::Directory,
+        "missing" => Seen::Missing,
+        "outside" => Seen::Outside,
+        _ => Seen::Unreadable(problem.unwrap_or(seen)),
+    };
+    SeenFile { path, seen }
+}

@@ -1,0 +1,51 @@
+//! Why a run needs somebody.
+
+use crate::store::Run;
+use crate::view::AttentionView;
+use adjutant_core::attention::{BadEnd, Need, Shortfall, Standing};
+use adjutant_core::{Outcome, RunState, StopReason};
+
+/// Says why a run needs somebody, in its own words where it left some.
+pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
+    let is_new = !run.is_owner_notified;
+    Some(match run.need()? {
+        Need::Resume(reason) => {
+            // What an earlier attempt left behind says nothing about this stop.
+            let left = run.checkpoint.as_ref().filter(|_| run.checkpoint_attempt == Some(run.attempt));
+            let said = left.map(|checkpoint| checkpoint.details.trim()).filter(|details| !details.is_empty());
+            let details = said.or(run.detail.as_deref().map(str::trim)).unwrap_or_else(|| stop_text(reason));
+            let needs = left.and_then(|checkpoint| checkpoint.requirements.clone()).filter(|needs| !needs.trim().is_empty());
+            AttentionView { kind: "stopped".to_owned(), why: reason.word().to_owned(), details: details.to_owned(), needs, is_new }
+        }
+        Need::Notice(end) => {
+            let details = run.detail.as_deref().map_or_else(|| end_text(run, end), |detail| detail.trim().to_owned());
+            AttentionView { kind: "ended".to_owned(), why: end.word().to_owned(), details, needs: None, is_new }
+        }
+    })
+}
+
+fn stop_text(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::ResourceLimit => "it has used up its active time",
+        StopReason::SupervisorLost => "its supervisor was lost, and what the agent did last is unknown",
+        StopReason::Error => "its agent ended with an error",
+        StopReason::Blocker | StopReason::Cancelled | StopReason::Parked | StopReason::Paused | StopReason::RateLimited => "it cannot continue",
+    }
+}
+
+fn end_text(run: &Run, end: BadEnd) -> String {
+    match (end, run.state) {
+        (BadEnd::Failed, RunState::Finished(Outcome::Failed(failure))) => failure.to_string(),
+        (BadEnd::Failed, _) => "it failed".to_owned(),
+        (BadEnd::NotStarted, _) => "its agent could not be started".to_owned(),
+        (BadEnd::Lost, _) => "nobody knows how it ended".to_owned(),
+        (BadEnd::Short(Shortfall::NotAccepted), _) => "its acceptance command failed".to_owned(),
+        (BadEnd::Short(Shortfall::NotChecked), _) => "its acceptance command could not be run".to_owned(),
+        (BadEnd::Short(Shortfall::Contradicted), _) => "its report is contradicted by what was seen".to_owned(),
+    }
+}
+
+/// Tells whether a stopped run resumes without anybody resuming it.
+pub(in crate::ops) fn resumes_by_itself(run: &Run) -> bool {
+    matches!(run.state, RunState::Stopped { .. }) && run.standing() == Standing::Underway
+}

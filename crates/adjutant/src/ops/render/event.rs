@@ -1,0 +1,33 @@
+//! Events and messages.
+
+use crate::clock::rfc3339;
+use crate::store::{Event, Message};
+use crate::view::{EventView, MessageView};
+
+pub(in crate::ops) fn event(event: &Event) -> EventView {
+    EventView {
+        seq: event.seq.0,
+        at: rfc3339(event.at),
+        kind: event.kind.word().to_owned(),
+        run_id: event.run.to_string(),
+        run_name: event.run_name.clone(),
+        request_id: event.request.map(|id| id.to_string()),
+        by: event.by.clone(),
+        text: event.text.clone(),
+        signal: event.signal.clone().filter(|signal| !signal.is_empty()),
+        source: event.source.clone(),
+    }
+}
+
+pub(in crate::ops) fn message(message: &Message, run_name: &str) -> MessageView {
+    MessageView {
+        message_id: message.id.clone(),
+        run_id: message.run.to_string(),
+        run_name: run_name.to_owned(),
+        from: message.sender.clone(),
+        text: message.text.clone(),
+        sent_at: rfc3339(message.sent_at),
+        delivery: message.delivery.clone(),
+        delivered_at: message.delivered_at.map(rfc3339),
+    }
+}

@@ -1,0 +1,11 @@
+//! From what the store has to the contract's shapes: one mapping for every interface.
+
+mod attention;
+mod event;
+mod report;
+mod request;
+mod run;
+
+pub(super) use event::{event, message};
+pub(super) use request::{add_room, content_hash, request, requests};
+pub(super) use run::{brief, run, starts_at_once};

@@ -1,0 +1,88 @@
+//! A run's report, with what was seen of its work.
+
+use crate::link::{Saw, SawAcceptance};
+use crate::ops::evidence::{accepted, evidence, saw_of};
+use crate::store::{Connection, Run, StoreError, report_of};
+use crate::view::{AcceptanceView, ChoiceView, DeliverableView, FindingView, ReportView, RunView};
+use adjutant_core::checkpoint::choices;
+use adjutant_core::report::{self, Report, Seen, SeenFile};
+use adjutant_core::{Outcome, RunState};
+
+/// The original protocol's word for a run whose agent succeeded and whose acceptance command did not.
+const NOT_ACCEPTED: &str = "error";
+
+/// Adds to a run's view what it reported, what was seen, and what the one makes of the other.
+pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+    let (criteria, accept) = crate::store::measure_of(connection, run.id)?;
+    let (report, saw) = report_of(connection, run.id)?;
+    let saw = saw_of(saw, run.id)?;
+    view.criteria = criteria;
+    view.acceptance = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(|seen| acceptance_view(seen, &accept));
+    view.changed_files = saw.as_ref().and_then(|saw| saw.changed.clone());
+    view.changed_files_more = saw.as_ref().is_some_and(|saw| saw.changed_cut);
+    view.changed_before_too = saw.as_ref().is_some_and(|saw| saw.changed.is_some() && !saw.changed_since_start);
+    view.report = report.map(|report| report_view(report, run, saw.as_ref()));
+    if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
+        // The agent claims success, and the dispatcher's own measure says otherwise.
+        NOT_ACCEPTED.clone_into(&mut view.status);
+    }
+    Ok(())
+}
+
+/// What can be chosen for a run that an error or a limit stopped.
+pub(in crate::ops) fn choice_views(run: &Run) -> Vec<ChoiceView> {
+    let all = choices(run.state, run.checkpoint.as_ref());
+    all.iter().map(|choice| ChoiceView { choice: choice.word().to_owned(), about: choice.about().to_owned() }).collect()
+}
+
+fn acceptance_view(seen: &SawAcceptance, accept: &[String]) -> AcceptanceView {
+    let SawAcceptance { exit_code, signal, stopped, not_known, output, took_ms } = seen.clone();
+    AcceptanceView {
+        command: accept.to_vec(),
+        passed: accepted(seen).passed(),
+        exit_code: exit_code.or(signal.map(|signal| 128 + signal)),
+        reason: stopped.or(not_known),
+        output,
+        took_ms,
+    }
+}
+
+fn report_view(claimed: Report, run: &Run, saw: Option<&Saw>) -> ReportView {
+    let evidence = evidence(run, saw);
+    let findings = report::check(&claimed, &evidence);
+    let Report { status, summary, deliverables, metrics, issues, recommendations, duration } = claimed;
+    ReportView {
+        status: status.word().to_owned(),
+        verdict: report::overall(&findings).word().to_owned(),
+        summary,
+        deliverables,
+        metrics_achieved: metrics,
+        issues_encountered: issues,
+        recommendations,
+        total_duration: duration,
+        files: evidence.files.iter().flatten().map(deliverable).collect(),
+        open_requests: evidence.open_requests,
+        checked: findings
+            .into_iter()
+            .map(|finding| FindingView { field: finding.field.to_owned(), verdict: finding.verdict.word().to_owned(), reason: finding.reason })
+            .collect(),
+    }
+}
+
+fn deliverable(file: &SeenFile) -> DeliverableView {
+    let mut view = DeliverableView { path: file.path.clone(), ..DeliverableView::default() };
+    let (verdict, seen) = match &file.seen {
+        Seen::File { bytes, sha256 } => {
+            view.bytes = Some(*bytes);
+            view.sha256.clone_from(sha256);
+            (report::Verdict::Verified, if sha256.is_some() { "it is there" } else { "it is there, too large to be hashed" }.to_owned())
+        }
+        Seen::Directory => (report::Verdict::Verified, "a directory".to_owned()),
+        Seen::Missing => (report::Verdict::Contradicted, "not there".to_owned()),
+        Seen::Outside => (report::Verdict::Unverified, "outside of the run's directory: not looked at".to_owned()),
+        Seen::Unreadable(problem) => (report::Verdict::Unverified, problem.clone()),
+    };
+    view.verdict = verdict.word().to_owned();
+    view.reason = seen;
+    view
+}

@@ -1,0 +1,179 @@
+//! Requests.
+
+use crate::clock::{self, rfc3339};
+use crate::config::Config;
+use crate::store::{Connection, Group, Request, StoreError, counts, run_by_id, tree_size};
+use crate::view::{ChangesView, ClarificationView, DelegationView, GroupView, RequestView, RoomView};
+use adjutant_core::signal::{Clarification, Delegation};
+use adjutant_core::tree::TreeSize;
+use adjutant_core::{Changes, Decision, Matter, RequestState, RunId};
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+
+/// As much of a hash as nobody can bend by accident or by trying.
+const CONTENT_HASH_BYTES: usize = 16;
+
+/// Shows several requests: what was said along with those that were asked together stands with the
+/// first of them.
+pub(in crate::ops) fn requests(all: &[Request]) -> Vec<RequestView> {
+    let mut shown = HashSet::new();
+    let view = |one: &Request| {
+        let mut view = request(one);
+        let is_first = shown.insert(one.group.map_or(one.no, |group| group.first));
+        view.clarification = view.clarification.filter(|_| is_first);
+        view
+    };
+    all.iter().map(view).collect()
+}
+
+pub(in crate::ops) fn request(request: &Request) -> RequestView {
+    let answer = request.state.answer();
+    let (preview, risk) = match &request.matter {
+        Matter::Approval { preview, risk } => (preview.clone(), risk.clone()),
+        Matter::Question | Matter::Delegation(_) => (None, None),
+    };
+    let changes = match answer.map(|answer| &answer.decision) {
+        Some(Decision::Approved { changes, .. }) => changes.clone(),
+        _ => Changes::default(),
+    };
+    let delegation = match &request.matter {
+        Matter::Delegation(asked) => Some(delegation(asked, &changes)),
+        Matter::Question | Matter::Approval { .. } => None,
+    };
+    let (child, child_name) = request.child.clone().map(|(id, name)| (id.to_string(), name)).unzip();
+    RequestView {
+        message_id: request.id.to_string(),
+        number: request.no.to_string(),
+        run_id: request.run.to_string(),
+        run_name: request.run_name.clone(),
+        kind: request.matter.kind().word().to_owned(),
+        question: request.question.clone(),
+        question_id: request.own_id.clone(),
+        context: request.context.clone(),
+        clarification: request.clarification.as_ref().map(clarification),
+        options: request.options.clone(),
+        default: request.default.clone(),
+        blocking: request.blocking,
+        status: request.state.word().to_owned(),
+        message_status: request.state.message_status().to_owned(),
+        group: request.group.map(|Group { first, place, size }| GroupView { first: first.to_string(), place, size }),
+        preview,
+        risk,
+        delegation,
+        child,
+        child_name,
+        child_result: request.outcome.clone(),
+        held: request.held,
+        content_hash: content_hash(request),
+        decision: answer.and_then(|answer| answer.decision.word()).map(str::to_owned),
+        reason: answer.and_then(|answer| match &answer.decision {
+            Decision::Text(_) => None,
+            Decision::Approved { note, .. } => note.clone(),
+            Decision::Denied { reason } => Some(reason.clone()),
+        }),
+        answer: answer.map(|answer| answer.decision.to_text()),
+        answered_by: answer.map(|answer| answer.by.to_string()),
+        asked_at: rfc3339(request.asked_at),
+        expires_at: rfc3339(clock::shown(request.expires_at)),
+        answered_at: answer.map(|answer| rfc3339(answer.at)),
+        retrieved_at: if let RequestState::Retrieved { at, .. } = &request.state { Some(rfc3339(*at)) } else { None },
+        ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &request.state { Some(rfc3339(*at)) } else { None },
+        patience_ms: u64::try_from(request.patience_ms).unwrap_or(0),
+        messages: Vec::new(),
+    }
+}
+
+fn clarification(said: &Clarification) -> ClarificationView {
+    let Clarification { reason, blocked_at, resume_with, state } = said.clone();
+    ClarificationView { reason, blocked_at, can_resume_with: resume_with, current_state: state }
+}
+
+fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
+    let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate } = asked.clone();
+    let changed = (!changes.is_empty()).then(|| ChangesView {
+        prompt: changes.prompt.clone(),
+        agent: changes.agent.clone(),
+        cwd: changes.directory.clone(),
+        priority: changes.priority.map(|priority| priority.word().to_owned()),
+    });
+    DelegationView {
+        agent,
+        cwd: directory,
+        independence: independence.word().to_owned(),
+        priority: priority.word().to_owned(),
+        reason,
+        context_required,
+        coordination,
+        estimated_duration: estimate,
+        changes: changed,
+        room: None,
+    }
+}
+
+/// Stands for everything of a request that is decided about.
+pub(in crate::ops) fn content_hash(request: &Request) -> String {
+    let mut hash = Sha256::new();
+    let mut part = |text: Option<&str>| {
+        let text = text.unwrap_or_default();
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text);
+    };
+    part(Some(&request.id.to_string()));
+    part(Some(&request.question));
+    part(request.context.as_deref());
+    request.options.iter().for_each(|option| part(Some(option)));
+    // What a request did not have before there was such a thing counts for nothing.
+    if let Some(id) = &request.own_id {
+        part(Some(id));
+    }
+    if let Some(Clarification { reason, blocked_at, resume_with, state }) = &request.clarification {
+        [reason, blocked_at, resume_with, state].into_iter().for_each(|text| part(text.as_deref()));
+    }
+    match &request.matter {
+        Matter::Question => {}
+        Matter::Approval { preview, risk } => {
+            part(preview.as_deref());
+            part(risk.as_deref());
+        }
+        Matter::Delegation(Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate }) => {
+            for text in [agent, directory, reason, context_required, coordination, estimate] {
+                part(text.as_deref());
+            }
+            part(Some(independence.word()));
+            part(Some(priority.word()));
+        }
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    digest.iter().take(CONTENT_HASH_BYTES).flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
+/// Most open delegations that are shown with what is in use.
+const WITH_ROOM_MAX: usize = 50;
+
+/// Adds to open delegations what is in use of what their runs would take.
+pub(in crate::ops) fn add_room(connection: &Connection, config: &Config, views: &mut [RequestView]) -> Result<(), StoreError> {
+    let mut counted = None;
+    for view in views.iter_mut().filter(|view| view.status == "pending" && view.delegation.is_some()).take(WITH_ROOM_MAX) {
+        let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else { continue };
+        let Some(run) = run_by_id(connection, run)? else { continue };
+        let counts = match counted {
+            Some(counts) => counts,
+            None => *counted.insert(counts(connection)?),
+        };
+        let (TreeSize { depth, children, live, total }, limits) = (tree_size(connection, &run)?, config.tree);
+        delegation.room = Some(RoomView {
+            live: counts.live.saturating_sub(counts.lent),
+            live_max: config.live_runs_max,
+            queued: counts.queued,
+            depth: depth + 1,
+            depth_max: limits.depth_max,
+            children,
+            children_max: limits.children_max,
+            tree_live: live,
+            tree_live_max: limits.live_max,
+            tree_total: total,
+            tree_total_max: limits.total_max,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Runs.
+
+use super::request::requests;
+use crate::clock::{self, rfc3339};
+use crate::config::Home;
+use crate::link::SubagentsText;
+use crate::logs;
+use crate::store::{
+    Connection, RetryingSince, Run, StoreError, Usage, children_of, counts, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
+};
+use crate::view::{CheckpointView, IgnoredView, RetryingView, RunView, SubagentView, UsageView};
+use adjutant_core::run::status_word;
+use adjutant_core::signal::Checkpoint;
+use adjutant_core::{Exit, Failure, Outcome, Permissions, RunState, StopReason, Time, subagent};
+
+/// Most children that a run's view names.
+const CHILDREN_SHOWN_MAX: usize = 50;
+/// Most open requests that a run's view carries.
+const PENDING_SHOWN_MAX: u32 = 200;
+
+pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
+    let pending = if run.pending > 0 { requests_of(connection, run.id, false, PENDING_SHOWN_MAX)? } else { Vec::new() };
+    let mut view = brief(home, run);
+    view.pending = requests(&pending);
+    view.checkpoint = crate::ops::evidence::checkpoint(connection, run)?.as_ref().map(checkpoint);
+    super::report::add_report(connection, run, &mut view)?;
+    if let Some((permissions, is_plain)) = permissions_of(connection, run.id)? {
+        view.permissions = Some(permissions.word().to_owned());
+        view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
+    }
+    if let Some(parent) = run.parent {
+        view.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
+    }
+    for child in children_of(connection, run.id)?.into_iter().take(CHILDREN_SHOWN_MAX) {
+        view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
+    }
+    view.queue_place = if run.state == RunState::Queued { Some(queue_place(connection, run)?) } else { None };
+    view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
+    Ok(view)
+}
+
+/// Says of a run that has just been queued that it is starting, when nothing holds it up: a free place is
+/// taken within milliseconds.
+pub(in crate::ops) fn starts_at_once(connection: &Connection, live_runs_max: u64, view: &mut RunView) -> Result<(), StoreError> {
+    let Some(place) = view.queue_place else { return Ok(()) };
+    let counts = counts(connection)?;
+    if counts.live.saturating_sub(counts.lent).saturating_add(place) <= live_runs_max {
+        view.queue_place = None;
+        view.status = RunState::Starting.word().to_owned();
+    }
+    Ok(())
+}
+
+/// The parts of a run's view that its row alone gives.
+pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
+    let time = |time: Option<Time>| time.map(rfc3339);
+    let reason = match run.state {
+        RunState::Stopped { reason: reason @ StopReason::RateLimited, until } => {
+            Some(format!("{}, goes on by itself at {}", reason.word(), rfc3339(clock::shown(until))))
+        }
+        RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
+        RunState::Finished(Outcome::Failed(failure)) => Some(failure.to_string()),
+        RunState::Finished(Outcome::SpawnFailed | Outcome::Cancelled | Outcome::Lost | Outcome::Succeeded)
+        | RunState::Queued
+        | RunState::Starting
+        | RunState::Running => match (run.is_retrying(), run.silent_since()) {
+            (Some(RetryingSince { cause, since, tries, words }), _) => {
+                let tries = if *tries == 1 { "1 failed try".to_owned() } else { format!("{tries} failed tries") };
+                Some(format!("retries ({}, {tries} since {}): {words}", cause.word(), rfc3339(*since)))
+            }
+            (None, Some(since)) => Some(format!("silent (no output, no call) since {}", rfc3339(since))),
+            (None, None) => None,
+        },
+    };
+    let reason = match (reason, &run.detail) {
+        (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
+        (reason, detail) => reason.or_else(|| detail.clone()),
+    };
+    let subagents: SubagentsText = run.subagents.as_deref().and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default();
+    let logs = logs::log_paths(&home.dir, &run.id.to_string(), run.attempt.0);
+    let log_paths: Vec<String> = logs.iter().map(|path| path.display().to_string()).collect();
+    RunView {
+        run_id: run.id.to_string(),
+        name: run.name.clone(),
+        agent: run.agent.clone(),
+        status: status_word(run.state, run.open_requests(), run.claim).to_owned(),
+        state: run.state.word().to_owned(),
+        outcome: if let RunState::Finished(outcome) = run.state { Some(outcome.word().to_owned()) } else { None },
+        reason,
+        cause: match run.state {
+            RunState::Finished(Outcome::Failed(Failure::Agent(cause))) => Some(cause.word().to_owned()),
+            _ => None,
+        },
+        attention: super::attention::attention(run),
+        resumes_by_itself: super::attention::resumes_by_itself(run),
+        resumes_at: match run.state {
+            RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(clock::shown(until))),
+            _ => None,
+        },
+        silent_since: time(run.silent_since()),
+        retrying: run.is_retrying().map(retrying),
+        subagents: subagents.all.into_iter().map(|one| subagent(one, run.state.is_live())).collect(),
+        subagents_more: subagents.more,
+        note: run.note.clone(),
+        exit_code: match run.exit {
+            Some(Exit::Code(code)) => Some(code),
+            Some(Exit::Signal(signal)) => Some(128 + signal),
+            None => None,
+        },
+        task: run.task.clone(),
+        cwd: run.cwd.clone(),
+        permissions: None,
+        permissions_not_enforced: false,
+        owner: run.owner.to_string(),
+        parent: run.parent.map(|id| id.to_string()),
+        root: run.root.to_string(),
+        retry_of: run.retry_of.map(|id| id.to_string()),
+        attempt: run.attempt.0,
+        created_at: rfc3339(run.created_at),
+        started_at: time(run.started_at),
+        ended_at: time(run.ended_at),
+        updated_at: rfc3339(run.updated_at),
+        summary: run.summary.clone(),
+        result: run.result.clone(),
+        percent: run.percent,
+        progress: run.progress.clone(),
+        eta: run.eta.clone(),
+        choices: super::report::choice_views(run),
+        report: None,
+        criteria: None,
+        acceptance: None,
+        changed_files: None,
+        changed_files_more: false,
+        changed_before_too: false,
+        changed_beside: Vec::new(),
+        annotation: run.annotation.clone(),
+        ignored_signals: run.ignored_why.clone().map(|last| IgnoredView { count: u64::try_from(run.ignored).unwrap_or(0), last }),
+        checkpoint: run.checkpoint.as_ref().map(checkpoint),
+        pending: Vec::new(),
+        pending_total: u64::try_from(run.pending).unwrap_or(0),
+        settled: Vec::new(),
+        settled_more: false,
+        signals: Vec::new(),
+        containment: run.containment.clone(),
+        swept: run.swept,
+        output_left_open: run.output_left_open,
+        active_ms: u64::try_from(run.active_ms_at(clock::steady())).unwrap_or(0),
+        estimate_ms: run.estimate_ms.and_then(|ms| u64::try_from(ms).ok()),
+        overdue_since: time(run.overdue_since()),
+        session: run.session.clone(),
+        usage: run.usage.map(usage),
+        queue_place: None,
+        parent_name: None,
+        children: Vec::new(),
+        shares_directory_with: Vec::new(),
+        log_path: log_paths.last().cloned().unwrap_or_default(),
+        log_paths,
+        cursor: run.last_seq.0,
+        messages: Vec::new(),
+    }
+}
+
+/// What became of one that worked when the run ended was not seen.
+fn subagent(seen: SubagentView, is_live: bool) -> SubagentView {
+    let state = seen.state.filter(|state| is_live || state != subagent::RUNNING);
+    SubagentView { state, ..seen }
+}
+
+fn retrying(since: &RetryingSince) -> RetryingView {
+    let RetryingSince { cause, since, tries, words } = since.clone();
+    RetryingView { cause: cause.word().to_owned(), since: rfc3339(since), tries, words }
+}
+
+fn usage(of: Usage) -> UsageView {
+    let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session: _, cost_of_session: _ } = of;
+    #[expect(clippy::cast_precision_loss, reason = "nobody spends so much that a cent is lost")]
+    let cost_usd = cost_micros.map(|micros| micros as f64 / 1_000_000.0);
+    UsageView { input_tokens, cached_tokens, output_tokens, cost_usd }
+}
+
+fn checkpoint(from: &Checkpoint) -> CheckpointView {
+    let Checkpoint { made_by, blocker_type, details, completed_work, blocked_work, state, requirements, recovery, working_directory, changed_files } =
+        from.clone();
+    CheckpointView {
+        made_by: made_by.word().to_owned(),
+        blocker_type,
+        details,
+        completed_work,
+        blocked_work,
+        state_snapshot: state,
+        resume_requirements: requirements,
+        error_recovery: recovery,
+        working_directory,
+        changed_files,
+    }
+}

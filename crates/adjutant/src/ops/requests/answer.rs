@@ -1,0 +1,174 @@
+//! Answering requests.
+
+use crate::config::Home;
+use crate::ops::checks::bounded;
+use crate::ops::requests::delegations::Child;
+use crate::ops::requests::receipts::asked;
+use crate::ops::{Caller, OpError, Ops, lookup, render};
+use crate::store::{Bells, Connection, Request, StoreError, Topic, Tx, run_by_id};
+use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord};
+use adjutant_core::signal::Priority;
+use adjutant_core::{Action, Changes, Decision, Denied, Matter, Principal, RequestEvent, RequestState, RunId, chosen, limits};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most answers in one call.
+const ANSWERS_MAX: usize = 100;
+
+impl Ops {
+    /// Answers requests: all of them, or none when one is refused.
+    ///
+    /// # Errors
+    /// Unknown, foreign, settled already, ambiguous, or the caller's own.
+    pub async fn answer(&self, caller: Caller, call: AnswerRequests) -> Result<Answered, OpError> {
+        Self::check(&caller.who, Action::Answer)?;
+        if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {
+            return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
+        }
+        let several = call.answers.len() > 1;
+        let mut answers = Vec::with_capacity(call.answers.len());
+        for one in call.answers {
+            let which = if several { one.message_id.clone().or_else(|| one.run.clone()) } else { None };
+            let given = self.given(&caller.who, one).map_err(|error| match error {
+                OpError::Store(why) => one_of(which.as_deref(), why).into(),
+                error => error,
+            })?;
+            answers.push((which, given));
+        }
+        let retention = self.retention();
+        let bells = Arc::clone(self.store.bells());
+        let settle = move |tx: &mut Tx<'_>, who: &Principal| {
+            if several {
+                tx.may_refuse_late()?;
+            }
+            let mut requests = Vec::with_capacity(answers.len());
+            for (which, given) in answers {
+                let request = given.settle(tx, who, &bells, &requests).map_err(|why| one_of(which.as_deref(), why))?;
+                tx.hand_over(&request, retention)?;
+                requests.push(request);
+            }
+            Ok(requests)
+        };
+        let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
+        let again = |tx: &mut Tx<'_>, ids: Vec<String>| ids.iter().map(|id| Ok(as_answered(asked(tx, id)?))).collect::<Result<Vec<_>, StoreError>>();
+        let requests = self.write_with_receipt(caller, settle, receipt, again).await?;
+        Ok(self.store.read(|connection| told(connection, &self.home, &requests))?)
+    }
+
+    /// Reads one answer, as far as that needs no transaction.
+    fn given(&self, who: &Principal, one: AnswerOne) -> Result<Given, OpError> {
+        let decision = decision(&one)?;
+        let child = self.child_of(who, &one, &decision)?;
+        Ok(Given { decision, child, one })
+    }
+}
+
+/// One answer that is to be given, with the run that it would start.
+#[derive(Debug)]
+struct Given {
+    decision: Decision,
+    child: Option<Child>,
+    one: AnswerOne,
+}
+
+impl Given {
+    /// Answers the request that is meant. `before`: those that the same call has answered.
+    fn settle(self, tx: &mut Tx<'_>, who: &Principal, bells: &Bells, before: &[Request]) -> Result<Request, StoreError> {
+        let Self { decision, child, one: AnswerOne { run, message_id, content_hash, .. } } = self;
+        let request = match (message_id, run) {
+            (Some(id), within) => {
+                let request = lookup::request(tx.connection(), who, Action::Answer, &id)?;
+                if let Some(within) = within
+                    && lookup::run(tx.connection(), who, Action::Answer, &within)?.id != request.run
+                {
+                    return Err(Denied::not_found("question", &id).into());
+                }
+                request
+            }
+            (None, Some(run)) => lookup::only_request(tx.connection(), &lookup::run(tx.connection(), who, Action::Answer, &run)?)?,
+            (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
+        };
+        if before.iter().any(|answered| answered.id == request.id) {
+            return Err(Denied::invalid("answers", format!("{} is answered twice: give one answer for each", request.no)).into());
+        }
+        if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
+            return Err(Denied::NotAsShown.into());
+        }
+        // Whoever comes too late is told so, whatever they said.
+        let decision = if request.state == RequestState::Pending { meant(&request, decision)? } else { decision };
+        if request.by_block {
+            tx.may_refuse_late()?;
+        }
+        let given = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
+        Ok(match &request.matter {
+            Matter::Delegation(_) => {
+                tx.may_refuse_late()?;
+                crate::ops::requests::delegations::decide(tx, who, &request, decision, child)?
+            }
+            // An approval can be taken back until it was read, so nothing else reads it.
+            Matter::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
+            Matter::Question | Matter::Approval { .. } => tx.settle(&request, given)?,
+        })
+    }
+}
+
+/// Says of a refusal which of several answers it is about, where there are several.
+fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
+    match (error, which) {
+        (StoreError::Denied(why), Some(which)) => Denied::one_of(which, why).into(),
+        (error, _) => error,
+    }
+}
+
+/// Shows answered requests, and the runs concerned as they are now.
+fn told(connection: &Connection, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
+    let concerned: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
+    let mut runs = Vec::with_capacity(concerned.len());
+    for run in concerned.into_values() {
+        if let Some(run) = run_by_id(connection, run)? {
+            runs.push(render::run(connection, home, &run)?);
+        }
+    }
+    Ok(Answered { requests: render::requests(requests), runs })
+}
+
+/// Returns a request as it was when it was answered, whether or not the answer was read since.
+fn as_answered(request: Request) -> Request {
+    let state = match request.state {
+        RequestState::Retrieved { answer, .. } => RequestState::Answered(answer),
+        state => state,
+    };
+    Request { state, ..request }
+}
+
+/// Reads numbers as the options that they stand for.
+fn meant(request: &Request, decision: Decision) -> Result<Decision, Denied> {
+    Ok(match decision {
+        Decision::Text(text) => Decision::Text(chosen("answer", &request.options, &text)?),
+        Decision::Approved { note: Some(note), changes } => Decision::Approved { note: Some(chosen("reason", &request.options, &note)?), changes },
+        other @ (Decision::Approved { note: None, .. } | Decision::Denied { .. }) => other,
+    })
+}
+
+/// Reads what somebody decides.
+fn decision(one: &AnswerOne) -> Result<Decision, Denied> {
+    bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
+    let reason = one.reason.clone().or_else(|| Some(one.answer.clone())).filter(|text| !text.trim().is_empty());
+    bounded("reason", reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    let unchanged = one.changes.as_ref().is_none_or(|changes| *changes == ChangesView::default());
+    match one.decision {
+        None if one.reason.is_some() => Err(Denied::invalid("decision", "is missing: a reason belongs to approve or deny")),
+        None | Some(DecisionWord::Deny) if !unchanged => Err(Denied::invalid("changes", "belong to decision approve")),
+        None if one.answer.trim().is_empty() => Err(Denied::invalid("answer", "is empty: a question can be answered once only")),
+        None => Ok(Decision::Text(one.answer.clone())),
+        Some(DecisionWord::Deny) => Ok(Decision::Denied { reason: reason.unwrap_or_default() }),
+        Some(DecisionWord::Approve) => {
+            let ChangesView { prompt, agent, cwd, priority } = one.changes.clone().unwrap_or_default();
+            let priority = match priority {
+                None => None,
+                Some(word) => Some(Priority::from_word(&word).ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?),
+            };
+            Ok(Decision::Approved { note: reason, changes: Changes { prompt, agent, directory: cwd, priority } })
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Asking questions.
+
+use crate::clock;
+use crate::ops::checks::{bounded, checked_clarification, checked_expiry, checked_options};
+use crate::ops::requests::receipts::asked;
+use crate::ops::{Caller, OpError, Ops, lookup, render};
+use crate::store::{NewRequest, Request, Run, StoreError, Tx};
+use crate::view::{Ask, AskTogether, ClarificationView, RequestList, RequestView, WithdrawRequest};
+use adjutant_core::signal::{Clarification, SignalKind, Source};
+use adjutant_core::{Action, Denied, Matter, Principal, RequestEvent, RequestId, RequestState, SteadyTime, limits};
+
+/// Most questions asked together in one call.
+const TOGETHER_MAX: usize = 20;
+
+impl Ops {
+    /// Opens a question of the calling run. Durable when it returns.
+    ///
+    /// # Errors
+    /// The caller is no run, the run is not live, or a field is unusable.
+    pub async fn ask(&self, caller: Caller, ask: Ask) -> Result<RequestView, OpError> {
+        Self::check(&caller.who, Action::Ask)?;
+        checked(&ask)?;
+        let id = RequestId::new(clock::now(), crate::ops::random());
+        let expiry_ms = self.expiry_ms(ask.expires_s);
+        let open = move |tx: &mut Tx<'_>, who: &Principal| {
+            let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
+            let new = new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms));
+            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))
+        };
+        let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..asked(tx, &id)? });
+        let Caller { who, key } = caller.clone();
+        let request = self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?;
+        let messages = self.messages_for(&who, key.as_ref()).await?;
+        Ok(RequestView { messages, ..render::request(&request) })
+    }
+
+    /// Opens several questions of the calling run as one group. Durable when it returns.
+    ///
+    /// # Errors
+    /// As for one; then none is asked.
+    pub async fn ask_together(&self, caller: Caller, call: AskTogether) -> Result<RequestList, OpError> {
+        Self::check(&caller.who, Action::Ask)?;
+        if call.questions.is_empty() || call.questions.len() > TOGETHER_MAX {
+            return Err(Denied::invalid("questions", format!("give 1 to {TOGETHER_MAX}")).into());
+        }
+        checked_clarification(call.clarification.as_ref())?;
+        let mut asks = Vec::with_capacity(call.questions.len());
+        let mut said = call.clarification;
+        for mut ask in call.questions {
+            ask.clarification = said.take();
+            checked(&ask)?;
+            let id = RequestId::new(clock::now(), crate::ops::random());
+            asks.push((id, self.expiry_ms(ask.expires_s), ask));
+        }
+        let open = move |tx: &mut Tx<'_>, who: &Principal| {
+            let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
+            let news: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms))).collect();
+            tx.may_refuse_late()?;
+            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask_together(&run, &news))
+        };
+        let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
+        let as_asked = |tx: &mut Tx<'_>, ids: Vec<String>| {
+            ids.iter().map(|id| Ok(Request { state: RequestState::Pending, ..asked(tx, id)? })).collect::<Result<Vec<_>, StoreError>>()
+        };
+        let Caller { who, key } = caller.clone();
+        let requests = self.write_with_receipt(caller, open, receipt, as_asked).await?;
+        let mut requests = render::requests(&requests);
+        if let Some(first) = requests.first_mut() {
+            first.messages = self.messages_for(&who, key.as_ref()).await?;
+        }
+        Ok(RequestList { requests, more: 0 })
+    }
+
+    /// Takes back an open request of the calling run.
+    ///
+    /// # Errors
+    /// It is not the run's, or settled.
+    pub async fn withdraw_request(&self, caller: Caller, call: WithdrawRequest) -> Result<RequestView, OpError> {
+        let withdraw = move |tx: &mut Tx<'_>, who: &Principal| {
+            let request = lookup::request(tx.connection(), who, Action::Ask, &call.message_id)?;
+            Ok(render::request(&tx.settle(&request, RequestEvent::Withdraw)?))
+        };
+        self.write(caller, withdraw).await
+    }
+}
+
+fn checked(ask: &Ask) -> Result<(), Denied> {
+    if ask.question.trim().is_empty() {
+        return Err(Denied::invalid("question", "is empty: say what you need to know"));
+    }
+    bounded("question", &ask.question, limits::TEXT_BYTES_MAX)?;
+    bounded("context", ask.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    bounded("default", ask.default.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    bounded("question_id", ask.question_id.as_deref().unwrap_or(""), limits::OPTION_BYTES_MAX)?;
+    checked_clarification(ask.clarification.as_ref())?;
+    checked_options(&ask.options)?;
+    checked_expiry(ask.expires_s, 1)
+}
+
+fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> NewRequest {
+    NewRequest {
+        id,
+        matter: Matter::Question,
+        question: ask.question,
+        own_id: ask.question_id.filter(|id| !id.trim().is_empty()),
+        context: ask.context,
+        clarification: ask.clarification.map(said).filter(|said| !said.is_empty()),
+        options: ask.options,
+        default: ask.default,
+        blocking: ask.blocking,
+        by_block: false,
+        patience_ms: run.patience_ms,
+        expires_at,
+    }
+}
+
+fn said(view: ClarificationView) -> Clarification {
+    let ClarificationView { reason, blocked_at, can_resume_with, current_state } = view;
+    let filled = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+    Clarification { reason: filled(reason), blocked_at: filled(blocked_at), resume_with: filled(can_resume_with), state: filled(current_state) }
+}

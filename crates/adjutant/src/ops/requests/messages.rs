@@ -1,0 +1,56 @@
+//! Messages that a run gets with its own calls, where its process reads none.
+
+use crate::ops::{OpError, Ops, render};
+use crate::store::{Connection, Key, StoreError, Tx, is_key_used, messages_by_id, queued_messages};
+use crate::view::MessageView;
+use adjutant_core::{Principal, PromptVia, RunId};
+
+/// What goes along with a run's own calls.
+pub(super) const MESSAGES: &str = "messages";
+
+impl Ops {
+    /// Hands a run the messages that nobody could give its process, with one of its own calls.
+    /// The call repeated under its key gets the same ones: its reply may have been lost.
+    pub(in crate::ops) async fn hand_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
+        let key = key.map(|key| key.beside(MESSAGES));
+        if self.store.read(|connection| has_none(connection, run, key.as_ref()))? {
+            return Ok(Vec::new());
+        }
+        Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
+    }
+
+    /// The same for whoever calls; only a run has messages.
+    pub(in crate::ops) async fn messages_for(&self, who: &Principal, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
+        match who {
+            Principal::Run(run) => self.hand_messages(*run, key).await,
+            Principal::Person | Principal::Client(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Tells whether a run's call has no messages to bring along, and brought none before.
+pub(super) fn has_none(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
+    if !queued_messages(connection, run)?.is_empty() {
+        return Ok(false);
+    }
+    Ok(!key.map_or(Ok(false), |key| is_key_used(connection, &Principal::Run(run), key))?)
+}
+
+/// Takes a run's messages for one of its own calls, where its process reads none. `key` is that of
+/// the messages beside the call.
+pub(super) fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
+    if has_none(tx.connection(), run, key)? {
+        return Ok(Vec::new());
+    }
+    let run = tx.run(run)?;
+    if run.prompt_via == PromptVia::Stream {
+        return Ok(Vec::new());
+    }
+    let take = |tx: &mut Tx<'_>| {
+        let ids: Vec<_> = queued_messages(tx.connection(), run.id)?.into_iter().map(|message| message.id).collect();
+        tx.deliver_messages(&run, &ids, "tool_result")?;
+        Ok(ids)
+    };
+    let ids = tx.once(&Principal::Run(run.id), key, take)?;
+    Ok(messages_by_id(tx.connection(), &ids)?.iter().map(|message| render::message(message, &run.name)).collect())
+}

@@ -1,0 +1,10 @@
+//! Requests: questions, approvals and delegations; asking, answering, reading answers.
+
+mod answer;
+mod approvals;
+mod ask;
+mod delegations;
+mod expiry;
+mod messages;
+mod read;
+mod receipts;

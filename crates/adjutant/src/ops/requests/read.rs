@@ -1,0 +1,163 @@
+//! Reading requests and their answers, and waiting for them.
+
+use crate::ops::requests::messages::{MESSAGES, has_none, take_messages};
+use crate::ops::{Caller, OpError, Ops, lookup, render};
+use crate::store::{Connection, Key, Request, RequestsOf, StoreError, Topic, Tx, requests_page, requests_together};
+use crate::view::{ListRequests, ReadRequest, ReadTogether, RequestList, RequestView};
+use adjutant_core::{Action, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunId};
+use tokio::time::Instant;
+
+/// Requests that are listed when the caller says no number.
+const LIST_DEFAULT: u32 = 100;
+/// Most requests that are listed at once.
+const LIST_MAX: u32 = 1000;
+
+impl Ops {
+    /// Reads one request, waiting until it is settled or the wait is over. The asker's read of an
+    /// answer marks it retrieved.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub async fn read_request(&self, caller: Caller, call: ReadRequest) -> Result<RequestView, OpError> {
+        let Caller { who, key } = caller;
+        let deadline = crate::ops::end_of_wait(call.wait_ms);
+        let look = |connection: &Connection| lookup::request(connection, &who, Action::ReadAnswer, &call.message_id);
+        // An id names its bell; a short number has to be looked up first.
+        let id = match RequestId::parse(&call.message_id) {
+            Ok(id) => id,
+            Err(_) => self.store.read(look)?.id,
+        };
+        if let Principal::Run(run) = who {
+            return self.read_own(run, key, id, deadline).await;
+        }
+        let listener = self.store.bells().listen(vec![Topic::Request(id)]);
+        loop {
+            let request = self.store.read(look)?;
+            if request.state.is_settled() || Instant::now() >= deadline {
+                let mut views = [render::request(&request)];
+                self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), &mut views))?;
+                let [view] = views;
+                return Ok(view);
+            }
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                continue;
+            }
+        }
+    }
+
+    /// Reads a group of the calling run's questions, waiting until none that blocks is open or the
+    /// wait is over. Only then its answers are marked retrieved, so whoever dies waiting has lost none.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub async fn read_together(&self, caller: Caller, call: ReadTogether) -> Result<RequestList, OpError> {
+        let Caller { who, key } = caller;
+        Self::check(&who, Action::Ask)?;
+        let key = key.map(|key| key.beside(MESSAGES));
+        let deadline = crate::ops::end_of_wait(call.wait_ms);
+        let look = |connection: &Connection| requests_together(connection, &lookup::request(connection, &who, Action::ReadAnswer, &call.message_id)?);
+        let topics = self.store.read(look)?.iter().map(|request| Topic::Request(request.id)).collect();
+        let listener = self.store.bells().listen(topics);
+        while self.store.read(look)?.iter().any(|request| request.blocking && !request.is_ready()) {
+            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                break;
+            }
+        }
+        let ids: Vec<RequestId> = self.store.read(look)?.iter().map(|request| request.id).collect();
+        let views = self
+            .store
+            .write(move |tx| {
+                let mut views = Vec::with_capacity(ids.len());
+                for id in ids {
+                    let request = take(tx, &who, id)?;
+                    let messages = if views.is_empty() { take_messages(tx, request.run, key.as_ref())? } else { Vec::new() };
+                    views.push(RequestView { messages, ..render::request(&request) });
+                }
+                Ok(views)
+            })
+            .await?;
+        Ok(RequestList { requests: views, more: 0 })
+    }
+
+    /// Lists requests that the caller may answer, oldest first.
+    ///
+    /// # Errors
+    /// The run is unknown or foreign.
+    pub fn list_requests(&self, who: &Principal, call: &ListRequests) -> Result<RequestList, OpError> {
+        Self::check(who, Action::ListRequests)?;
+        let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+        let (found, more) = self.store.read(|connection| match &call.run {
+            Some(run) => {
+                let run = lookup::run(connection, who, Action::See, run)?;
+                requests_page(connection, RequestsOf::Run(run.id), call.all, RequestNo(0), limit)
+            }
+            None => requests_page(connection, RequestsOf::Answerer(who), call.all, RequestNo(0), limit),
+        })?;
+        let mut requests = render::requests(&found);
+        self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), &mut requests))?;
+        Ok(RequestList { requests, more })
+    }
+
+    /// Reads a request for its asker. Whoever answers while the asker waits here marks the answer as
+    /// retrieved in the same transaction.
+    async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
+        let who = Principal::Run(run);
+        let key = key.map(|key| key.beside(MESSAGES));
+        let waits = Instant::now() < deadline;
+        let listener = waits.then(|| self.store.bells().listen(vec![Topic::Answer(run, id)]));
+        let look = |connection: &Connection| {
+            let request = lookup::request(connection, &who, Action::ReadAnswer, &id.to_string())?;
+            let nothing_along = has_none(connection, request.run, key.as_ref())?;
+            Ok((request, nothing_along))
+        };
+        let (mut request, mut nothing_along) = self.store.read(look)?;
+        if let Some(listener) = listener {
+            // With a delegation that it waits for, the asker has its answer when the other run has ended.
+            while !request.is_ready() {
+                if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                    // An answer that is being committed may count on this wait: it is taken along.
+                    drop(listener);
+                    return self.take_answer(who, key, id).await;
+                }
+                (request, nothing_along) = self.store.read(look)?;
+            }
+        }
+        let is_news = match request.state {
+            RequestState::Answered(_) => !request.held,
+            RequestState::Expired { .. } => request.told.is_none(),
+            RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
+        };
+        if is_news || !nothing_along {
+            return self.take_answer(who, key, id).await;
+        }
+        Ok(render::request(&request))
+    }
+
+    /// Reads a request for its asker, in one transaction: an answer is marked retrieved, and what
+    /// the run was told meanwhile comes along.
+    async fn take_answer(&self, who: Principal, key: Option<Key>, id: RequestId) -> Result<RequestView, OpError> {
+        let (request, messages) = self
+            .store
+            .write(move |tx| {
+                let request = take(tx, &who, id)?;
+                let messages = take_messages(tx, request.run, key.as_ref())?;
+                Ok((request, messages))
+            })
+            .await?;
+        Ok(RequestView { messages, ..render::request(&request) })
+    }
+}
+
+/// Takes what became of a request, for its asker.
+fn take(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, StoreError> {
+    let request = lookup::request(tx.connection(), who, Action::ReadAnswer, &id.to_string())?;
+    match request.state {
+        RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve),
+        RequestState::Expired { .. } if request.told.is_none() => {
+            let attempt = tx.run(request.run)?.attempt;
+            tx.tell(&request, attempt)?;
+            Ok(request)
+        }
+        _ => Ok(request),
+    }
+}

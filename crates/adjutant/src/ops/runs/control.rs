@@ -1,0 +1,129 @@
+//! Cancelling, pausing and resuming runs, sending them messages, moving them to another client.
+
+use crate::clock;
+use crate::ops::checks::bounded;
+use crate::ops::{Caller, OpError, Ops, lookup, random, render};
+use crate::store::Tx;
+use crate::view::{Adopt, Cancel, MessageView, Pause, Resume, RunList, RunView, SendToRun};
+use adjutant_core::checkpoint::{Choice, choices};
+use adjutant_core::{Action, ClientName, Denied, Principal, RequestId, RunEvent, RunState, StopReason, limits};
+
+impl Ops {
+    /// Ends a run.
+    ///
+    /// # Errors
+    /// Unknown, foreign or finished.
+    pub async fn cancel(&self, caller: Caller, call: Cancel) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Cancel)?;
+        bounded("reason", call.reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        let (home, retention) = (self.home.clone(), self.retention());
+        self.write_with_ballast(caller, move |tx, who| {
+            let run = lookup::run(tx.connection(), who, Action::Cancel, &call.run)?;
+            if let Some(reason) = &call.reason {
+                tx.set_detail(run.id, reason)?;
+            }
+            let text = call.reason.as_deref().unwrap_or("");
+            let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, &who.to_string(), text)?;
+            tx.cancel_below(run.id, retention, &who.to_string())?;
+            render::run(tx.connection(), &home, &run)
+        })
+        .await
+    }
+
+    /// Stops a run's attempt, to go on later.
+    ///
+    /// # Errors
+    /// Unknown, foreign, finished or stopped already.
+    pub async fn pause(&self, caller: Caller, call: Pause) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Pause)?;
+        let (home, retention) = (self.home.clone(), self.retention());
+        self.write_with_ballast(caller, move |tx, who| {
+            let run = lookup::run(tx.connection(), who, Action::Pause, &call.run)?;
+            let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Paused), retention, &who.to_string(), "")?;
+            render::run(tx.connection(), &home, &run)
+        })
+        .await
+    }
+
+    /// Begins a new attempt of a stopped run.
+    ///
+    /// # Errors
+    /// Unknown, foreign, or not stopped.
+    pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Resume)?;
+        bounded("resolution", call.resolution.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        bounded("next_step", call.next_step.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        let choice = call
+            .choice
+            .as_deref()
+            .map(|word| Choice::from_word(word).ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce")))
+            .transpose()?;
+        let (home, retention) = (self.home.clone(), self.retention());
+        let kept = self.credentials_for(&caller.who, Action::Resume, &call.run, call.env).await?;
+        let credentials = kept.id().map(ToOwned::to_owned);
+        let resume = move |tx: &mut Tx<'_>, who: &Principal| {
+            let run = lookup::run(tx.connection(), who, Action::Resume, &call.run)?;
+            let text = call.resolution.as_deref().or(choice.map(Choice::about)).unwrap_or("");
+            if choice.is_some() && choices(run.state, run.checkpoint.as_ref()).is_empty() && matches!(run.state, RunState::Stopped { .. }) {
+                return Err(Denied::invalid("choice", "neither an error nor a limit stopped this run: resume it without one").into());
+            }
+            if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
+                // Without time it would be stopped again at once: who resumes it grants its limit anew.
+                tx.forget_active_time(run.id)?;
+            }
+            tx.set_credentials(run.id, credentials.as_deref())?;
+            tx.advance(&run, RunEvent::Resumed, retention, &who.to_string(), text)?;
+            tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref(), choice)?;
+            render::run(tx.connection(), &home, &tx.run(run.id)?)
+        };
+        let resumed = self.write(caller, resume).await;
+        self.settle_credentials(kept).await;
+        resumed
+    }
+
+    /// Keeps a message for a live run.
+    ///
+    /// # Errors
+    /// Unknown, foreign, finished, or the text is unusable.
+    pub async fn send(&self, caller: Caller, call: SendToRun) -> Result<MessageView, OpError> {
+        Self::check(&caller.who, Action::Message)?;
+        if call.text.trim().is_empty() {
+            return Err(Denied::invalid("text", "is empty").into());
+        }
+        bounded("text", &call.text, limits::TEXT_BYTES_MAX)?;
+        let id = RequestId::new(clock::now(), random());
+        self.write(caller, move |tx, who| {
+            let run = lookup::run(tx.connection(), who, Action::Message, &call.run)?;
+            if let RunState::Finished(outcome) = run.state {
+                return Err(Denied::RunFinished(outcome).into());
+            }
+            let message = tx.send_message(&run, who, id, &call.text)?;
+            Ok(render::message(&message, &run.name))
+        })
+        .await
+    }
+
+    /// Gives runs, with everything under them, to another client or to the person.
+    ///
+    /// # Errors
+    /// Unknown, or no usable name.
+    pub async fn adopt(&self, caller: Caller, call: Adopt) -> Result<RunList, OpError> {
+        Self::check(&caller.who, Action::Adopt)?;
+        let owner = if call.client.is_empty() { Principal::Person } else { Principal::Client(ClientName::parse(&call.client)?) };
+        if call.runs.is_empty() {
+            return Err(Denied::invalid("runs", "name at least one").into());
+        }
+        let home = self.home.clone();
+        self.write(caller, move |tx, who| {
+            let mut list = RunList::default();
+            for given in &call.runs {
+                let run = lookup::run(tx.connection(), who, Action::Adopt, given)?;
+                let root = if run.root == run.id { run } else { tx.run(run.root)? };
+                let root = tx.adopt(&root, &owner, &crate::ops::chats::name_of(&owner), who)?;
+                list.runs.push(render::run(tx.connection(), &home, &root)?);
+            }
+            Ok(list)
+        })
+        .await
+    }
+}

@@ -1,0 +1,6 @@
+//! Runs: dispatching them, looking at them, ending them.
+
+mod clean;
+mod control;
+mod dispatch;
+mod show;

@@ -1,0 +1,64 @@
+//! Listing runs and showing one.
+
+use crate::clock;
+use crate::ops::{Caller, OpError, Ops, lookup, render};
+use crate::store::{beside, newest_of, runs_newest, signals_of, unread_of};
+use crate::view::{GetRun, ListRuns, RunList, RunView};
+use adjutant_core::{Action, Principal};
+
+/// Runs that are listed when the caller says no number.
+const LIST_DEFAULT: u32 = 200;
+const LIST_MAX: u32 = 10_000;
+/// Most answered, unread requests that a run's look at itself shows.
+const UNREAD_SHOWN_MAX: u32 = 20;
+/// Most events of its signals that a run is shown with, the newest.
+const SIGNALS_SHOWN_MAX: u32 = 10;
+/// Most settled requests that a run is shown with, the newest.
+const SETTLED_SHOWN_MAX: u32 = 20;
+
+impl Ops {
+    /// Lists runs that the caller may see, newest first.
+    ///
+    /// # Errors
+    /// The caller may not list.
+    pub fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
+        Self::check(who, Action::ListRuns)?;
+        let owner = if *who == Principal::Person { None } else { Some(who) };
+        let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+        Ok(self.store.read(|connection| {
+            let page = runs_newest(connection, owner, call.all, limit)?;
+            let runs = page.runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<_, _>>()?;
+            Ok(RunList { runs, more: page.more, clock: clock::warning() })
+        })?)
+    }
+
+    /// Looks at one run. A run that looks at itself gets its messages along, and sees which of its
+    /// requests were answered and not read yet.
+    ///
+    /// # Errors
+    /// Unknown or foreign.
+    pub async fn get_run(&self, Caller { who, key }: &Caller, call: &GetRun) -> Result<RunView, OpError> {
+        let (run, mut view) = self.store.read(|connection| {
+            let run = lookup::run(connection, who, Action::See, &call.run)?;
+            let mut view = render::run(connection, &self.home, &run)?;
+            if view.changed_files.as_ref().is_some_and(|files| !files.is_empty()) {
+                view.changed_beside = beside(connection, &run)?;
+            }
+            let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
+            let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
+            render::add_room(connection, &self.config_or_builtin(), &mut view.pending)?;
+            view.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?.iter().map(render::event).collect();
+            view.settled_more = left_out > 0;
+            view.settled = render::requests(&settled[left_out..]);
+            if *who == Principal::Run(run.id) && run.unread > 0 {
+                view.pending.extend(render::requests(&unread_of(connection, run.id, UNREAD_SHOWN_MAX)?));
+                view.pending.sort_by_key(|request| request.asked_at.clone());
+            }
+            Ok((run, view))
+        })?;
+        if *who == Principal::Run(run.id) {
+            view.messages = self.hand_messages(run.id, key.as_ref()).await?;
+        }
+        Ok(view)
+    }
+}
