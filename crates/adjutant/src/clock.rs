@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_survive_being_written() {
+    fn times_round_trip() {
         let time = Time(1_763_686_923_004);
         assert_eq!(rfc3339(time), "2025-11-21T01:02:03.004Z");
         assert_eq!(parse_rfc3339(&rfc3339(time)), Some(time));

@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_openat2_agree() {
+    fn stepwise_open_agrees_with_openat2() {
         let (_dir, base) = base();
         let dir = open_base(&base).expect("opens");
         for relative in ["runs", "runs/a", "runs/b", "runs/a/good", "runs/a/loop", "runs/..", "none", "runs/none"] {
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_removes_what_was_planted() {
+    fn replacing_a_file_removes_a_planted_one() {
         let (dir, base) = base();
         symlink(dir.path().join("outside"), base.join("runs/a/planted")).expect("a link");
         for name in ["planted", "fifo", "zero", "good", "new"] {
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_made_privately() {
+    fn directories_are_created_private() {
         let (_dir, base) = base();
         let path = base.join("runs/c/1");
         make_dirs(&base, &path).expect("made");

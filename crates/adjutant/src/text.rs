@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_line_cannot_begin_another() {
+    fn text_cannot_start_another_line() {
         assert_eq!(line("a\nerror[x]: b\r\nc\u{2028}d"), "a⏎error[x]: b⏎c⏎d");
     }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapping_breaks_at_blanks_and_within_long_words() {
+    fn wrapping_breaks_at_spaces_and_in_long_words() {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("incomprehensibilities yes", 5), ["incom", "prehe", "nsibi", "litie", "s yes"]);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_at_the_beginning_stay() {
+    fn leading_spaces_are_kept() {
         assert_eq!(wrap("    if x:", 20), ["    if x:"]);
         assert_eq!(wrap("    return  value", 12), ["    return ", "value"]);
         assert_eq!(wrap("\tx", 20), ["        x"]);
@@ -248,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_steers_a_terminal_is_left(text in any::<String>()) {
+        fn terminal_control_is_removed(text in any::<String>()) {
             for kept in [line(&text), block(&text)] {
                 prop_assert!(kept.chars().all(|c| c == '\n' || c == '\t' || !(c.is_control() || is_reordering(c) || is_hidden(c))));
             }
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn wrapping_loses_no_letter_and_keeps_within_the_columns(text in "[ a-z\u{a0}\u{3164}\u{2705}日]{0,60}", columns in 2_usize..20) {
+        fn wrapping_keeps_every_letter_within_the_width(text in "[ a-z\u{a0}\u{3164}\u{2705}日]{0,60}", columns in 2_usize..20) {
             let parts = wrap(&text, columns);
             prop_assert!(parts.iter().all(|part| part.chars().map(char_width_max).sum::<usize>() <= columns), "{parts:?}");
             let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signature_is_that_of_the_specification() {
+    fn signature_matches_the_specification() {
         // The example of the Standard Webhooks libraries.
         let secret = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
         let message = Message { id: "msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned(), timestamp_s: 1_614_265_330, body: b"{\"test\": 2432232314}".to_vec() };
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_is_not_public_is_refused_whatever_its_name() {
+    async fn private_address_is_refused_whatever_its_name() {
         for address in ["127.0.0.1:9", "[::1]:9", "169.254.169.254:80", "[::ffff:10.0.0.1]:80"] {
             let refused = connect("name", vec![address.parse().expect("an address")], false).await.expect_err("refused");
             assert!(refused.contains("not public"), "{address}: {refused}");

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_held_until_its_last_copy_is_closed() {
+    fn lock_is_held_until_its_last_descriptor_closes() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (base, path) = (dir.path(), dir.path().join("x.lock"));
         assert!(!is_held(base, &path).expect("looks"));

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn it_hears_what_is_said_and_no_more_than_it_wants() {
+    fn probe_reads_only_the_output_it_needs() {
         let said = shell("echo 1.2.3; echo noise >&2; exit 4", Duration::from_secs(30)).expect("it can be asked");
         assert_eq!((said.exit_code, said.output.as_slice()), (Some(4), b"1.2.3\n".as_slice()));
         let said = shell("while :; do echo 0123456789; done", Duration::from_secs(30)).expect("it can be asked");
@@ -279,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_ended() {
+    fn slow_program_is_killed() {
         let error = shell("sleep 600", Duration::from_millis(200)).expect_err("it does not end");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]
-    fn what_it_has_started_ends_with_it() {
+    fn probe_ends_the_children_of_its_program() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let at = file.path().display();
         // The flood ends it, once the other one is there.
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn conversation_goes_on_until_there_is_enough() {
+    fn conversation_continues_until_complete() {
         let mut lines = Vec::new();
         let script = "read a; echo \"got $a\"; read b; echo \"got $b in $PWD\"; echo oops >&2; sleep 600";
         let said = spoken(script, Duration::from_secs(30), &mut |line| {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_an_error() {
+    fn unstartable_program_is_an_error() {
         let probe = Probe {
             program: PathBuf::from("/no/such/program"),
             args: Vec::new(),

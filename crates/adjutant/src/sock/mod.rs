@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_takes_connections_as_soon_as_it_can_be_seen() {
+    async fn visible_socket_accepts_connections() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for round in 0..50 {
             let path = dir.path().join(format!("{round}.sock"));

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_the_socket_holds_arrives_whole() {
+    async fn message_larger_than_the_buffer_arrives_whole() {
         let (mut near, mut far) = pair();
         let sent: Vec<u8> = (0..8_000_000_u32).map(|number| number.to_le_bytes()[number as usize % 4]).collect();
         let mut got = Vec::new();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_go_to_and_fro_and_an_end_is_seen() {
+    async fn messages_are_exchanged_and_a_close_is_seen() {
         let (mut near, mut far) = pair();
         let echo = async {
             let mut bytes = [0; 64];

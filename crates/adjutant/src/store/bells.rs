@@ -132,7 +132,7 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn a_deadline_rings_only_when_it_comes_before_the_next_look() {
+    fn deadline_wakes_only_if_earlier_than_the_next_check() {
         let bells = Arc::new(Bells::default());
         let bell = bells.listen(vec![Topic::Deadline]);
         let rings = |due_s| {

@@ -169,7 +169,7 @@ fn denied(error: StoreError) -> Denied {
 }
 
 #[tokio::test]
-async fn a_question_is_asked_answered_and_read_and_every_step_is_on_record() {
+async fn question_asked_answered_and_read_is_recorded() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
@@ -191,7 +191,7 @@ async fn a_question_is_asked_answered_and_read_and_every_step_is_on_record() {
 }
 
 #[tokio::test]
-async fn what_is_asked_together_is_one_group_and_one_question_is_none() {
+async fn questions_asked_together_form_one_group() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let alone = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
@@ -209,7 +209,7 @@ async fn what_is_asked_together_is_one_group_and_one_question_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_answers_at_once_exactly_one_is_accepted() {
+async fn one_of_many_concurrent_answers_is_accepted() {
     let fixture = std::sync::Arc::new(fixture());
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
@@ -226,7 +226,7 @@ async fn of_many_answers_at_once_exactly_one_is_accepted() {
 }
 
 #[tokio::test]
-async fn the_same_key_has_one_effect_and_another_body_under_it_is_refused() {
+async fn same_key_has_one_effect_and_rejects_another_body() {
     let fixture = fixture();
     let who = Principal::Person;
     let dispatch = |body: &'static [u8]| {
@@ -246,7 +246,7 @@ async fn the_same_key_has_one_effect_and_another_body_under_it_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_call_leaves_no_trace_in_the_batch_it_shares() {
+async fn refused_call_leaves_nothing_in_its_batch() {
     let fixture = std::sync::Arc::new(fixture());
     let mut calls = tokio::task::JoinSet::new();
     for n in 0..200_u32 {
@@ -277,7 +277,7 @@ async fn a_refused_call_leaves_no_trace_in_the_batch_it_shares() {
 }
 
 #[tokio::test]
-async fn at_the_deadline_the_default_counts_and_without_one_it_expires() {
+async fn deadline_applies_the_default_or_expires() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let with = fixture.ask(run.id, question(true, -1, Some("b"))).await.expect("asked");
@@ -325,7 +325,7 @@ async fn stored_default_of_an_approval_does_not_count() {
 }
 
 #[tokio::test]
-async fn an_approval_is_decided_once_and_vetoed_only_until_it_is_used() {
+async fn approval_is_decided_once_and_revocable_until_used() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let vetoed = fixture.ask(run.id, approval()).await.expect("asked");
@@ -359,7 +359,7 @@ async fn an_approval_is_decided_once_and_vetoed_only_until_it_is_used() {
 }
 
 #[tokio::test]
-async fn a_finished_run_takes_its_open_questions_with_it_and_never_changes() {
+async fn finished_run_closes_its_questions_and_never_changes() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
@@ -376,7 +376,7 @@ async fn a_finished_run_takes_its_open_questions_with_it_and_never_changes() {
 }
 
 #[tokio::test]
-async fn queued_runs_come_in_the_order_they_were_dispatched_in() {
+async fn queued_runs_keep_dispatch_order() {
     let fixture = fixture();
     let mut expected = Vec::new();
     for _ in 0..5 {
@@ -394,7 +394,7 @@ async fn queued_runs_come_in_the_order_they_were_dispatched_in() {
 }
 
 #[tokio::test]
-async fn a_run_is_found_by_what_its_owner_calls_it_and_by_nobody_else() {
+async fn run_name_resolves_only_for_its_owner() {
     let fixture = fixture();
     let (mine, theirs) = (Principal::Person, Principal::Client(adjutant_core::ClientName::parse("/p").expect("a name")));
     let otter = fixture.dispatch(&mine, Some("brave-otter")).await;
@@ -429,7 +429,7 @@ async fn a_run_is_found_by_what_its_owner_calls_it_and_by_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_a_run_was_given_comes_back_unchanged() {
+async fn run_input_is_stored_unchanged() {
     let fixture = fixture();
     let new = new_run(&Principal::Person, None);
     let expected = new.input.clone();
@@ -482,7 +482,7 @@ async fn finished_run_is_neither_underway_nor_stopped() {
 }
 
 #[tokio::test]
-async fn a_commit_wakes_those_who_wait_for_it_and_nobody_else() {
+async fn commit_wakes_only_its_waiters() {
     let fixture = fixture();
     let (one, other) = (fixture.running(&Principal::Person).await, fixture.running(&Principal::Person).await);
     let bells = fixture.store.bells();
@@ -510,7 +510,7 @@ async fn messages_are_delivered_once() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_reopening() {
+async fn acknowledged_writes_survive_reopening() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     fixture.store.close();
@@ -523,7 +523,7 @@ async fn what_was_acknowledged_is_there_after_reopening() {
 }
 
 #[tokio::test]
-async fn a_removed_run_is_gone_with_everything_about_it() {
+async fn removing_a_run_removes_its_data() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
@@ -536,7 +536,7 @@ async fn a_removed_run_is_gone_with_everything_about_it() {
 }
 
 #[tokio::test]
-async fn a_kept_wait_ends_once() {
+async fn kept_wait_ends_once() {
     let fixture = fixture();
     let id = random_hex::<8>();
     let now = clock::now();
@@ -564,7 +564,7 @@ async fn a_kept_wait_ends_once() {
 
 /// How a file of somebody else, or of a newer version, is met.
 #[tokio::test]
-async fn a_foreign_or_newer_file_is_refused_and_left_alone() {
+async fn foreign_or_newer_file_is_refused_unchanged() {
     static ROUND: AtomicU8 = AtomicU8::new(0);
     for (sql, expect) in [
         ("CREATE TABLE theirs (a);", "is not a store"),
@@ -580,7 +580,7 @@ async fn a_foreign_or_newer_file_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_closed_store_refuses_at_once_whoever_reads_and_whoever_waits_to_read() {
+async fn closed_store_refuses_reads_and_waits() {
     let fixture = fixture();
     let reading = std::sync::Barrier::new(super::READERS_MAX + 1);
     let closed = std::sync::Barrier::new(super::READERS_MAX + 1);

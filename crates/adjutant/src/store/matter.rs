@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_matter_and_decision_survives_being_stored() {
+    fn every_request_and_decision_round_trips() {
         let delegation = Delegation {
             task: "Refactor".to_owned(),
             agent: Some("echo".to_owned()),

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_the_first_schema_is_brought_up_to_date_and_works() {
+    fn store_of_schema_1_migrates_and_works() {
         let (_dir, home) = first_schema();
         let connection = writable(&home).expect("it opens");
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a version");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_before_the_migration_count_as_told() {
+    fn ends_before_the_migration_count_as_notified() {
         let (_dir, home) = first_schema();
         let connection = Connection::open(home.database()).expect("the first schema");
         let ended =
@@ -309,7 +309,7 @@ mod tests {
 
     /// Before, the store held the keys that a run was given.
     #[test]
-    fn store_of_the_first_schema_loses_the_keys_that_it_holds() {
+    fn migrating_schema_1_removes_stored_keys() {
         let (dir, home) = first_schema();
         let connection = Connection::open(home.database()).expect("the first schema");
         let (live, ended) = ("01a1ff99-4460-7000-8000-000000000001", "01a1ff99-4460-7000-8000-000000000009");
@@ -355,7 +355,7 @@ mod tests {
 
     /// Before, words within text that is written without blanks were not in the index.
     #[test]
-    fn a_store_of_the_second_schema_finds_words_within_text_without_blanks() {
+    fn store_of_schema_2_finds_words_in_unspaced_text() {
         let (_dir, home) = first_schema();
         let connection = Connection::open(home.database()).expect("the first schema");
         let text = "把数据库迁移完";
@@ -389,7 +389,7 @@ mod tests {
 
     /// Before, what was written in decomposed characters was indexed so.
     #[test]
-    fn a_store_of_the_fourth_schema_finds_composed_and_decomposed_words() {
+    fn store_of_schema_4_finds_nfc_and_nfd_words() {
         use unicode_normalization::UnicodeNormalization;
         let (_dir, home) = first_schema();
         let connection = Connection::open(home.database()).expect("the first schema");
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn store_of_the_fifth_schema_opens_with_its_live_run() {
+    fn store_of_schema_5_opens_with_its_live_run() {
         let (_dir, home) = first_schema();
         let connection = Connection::open(home.database()).expect("the first schema");
         crate::store::search::register(&connection).expect("functions");
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_overwrites_the_log_and_what_is_behind_it_is_no_part_of_it() {
+    fn commit_overwrites_the_preallocated_log() {
         let (dir, home) = first_schema();
         let connection = writable(&home).expect("it opens");
         let log = || std::fs::metadata(home.database_log()).expect("there is a log").len();
@@ -488,7 +488,7 @@ mod tests {
     /// Without SQLite's lock another program would take the database for abandoned, and its log with it.
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_database_stays_locked_for_other_programs() {
+    fn database_stays_locked_for_other_programs() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home { dir: dir.path().to_owned() };

@@ -221,7 +221,7 @@ mod tests {
     const URL: &str = "https://example.org/x";
 
     #[tokio::test]
-    async fn what_fails_too_often_is_put_aside_and_what_is_too_much_is_given_up() {
+    async fn failing_deliveries_are_set_aside_and_excess_dropped() {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");

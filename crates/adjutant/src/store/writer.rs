@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_refuses_leaves_nothing_and_disturbs_nobody() {
+    fn refused_call_does_not_affect_its_batch() {
         let connection = Connection::open_in_memory().expect("a database");
         connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
         let bells = Bells::default();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_breaks_its_promise_takes_its_batch_along() {
+    fn call_that_writes_before_refusing_fails_its_batch() {
         let connection = Connection::open_in_memory().expect("a database");
         connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
         let (first, mut first_reply) = checked(insert(1));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_counts_only_when_the_batch_that_it_rests_on_is_committed() {
+    fn refusal_waits_for_the_commit_it_depends_on() {
         let connection = Connection::open_in_memory().expect("a database");
         let tables = "PRAGMA foreign_keys = ON; CREATE TABLE a (id INTEGER PRIMARY KEY);
                       CREATE TABLE b (a INTEGER REFERENCES a (id) DEFERRABLE INITIALLY DEFERRED)";

@@ -120,7 +120,7 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn an_edit_needs_nobody_only_where_it_really_is_one_in_the_directory() {
+    fn only_real_edits_inside_the_directory_need_no_approval() {
         let home = tempfile::tempdir().expect("a directory");
         let dir = home.path().join("work");
         std::fs::create_dir_all(dir.join("src")).expect("a directory");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_show_is_shown_at_both_ends() {
+    fn oversized_preview_shows_both_ends() {
         assert_eq!(preview("x".to_owned()).as_deref(), Some("x"));
         assert_eq!(preview(String::new()), None);
         let long = format!("begin {} end", "é".repeat(300_000));

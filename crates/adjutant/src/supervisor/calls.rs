@@ -102,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn call_that_changes_has_another_line() {
+    fn changed_call_gets_another_line() {
         assert_eq!(lines(&[("a", "sh", "1", Begun), ("a", "", "1", Begun), ("a", "", "2", Pending), ("a", "", "2", Over)]), ["sh 1", "sh 2"]);
     }
 
     #[test]
-    fn calls_are_bounded_and_none_is_forgotten_unwritten_by_a_flush() {
+    fn calls_are_bounded_and_flush_writes_all() {
         let mut calls = Calls::default();
         assert_eq!(calls.hear("a", "sh", "1", Pending), None);
         assert_eq!((calls.flush(), calls.flush()), (vec!["sh 1".to_owned()], Vec::new()));

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_stands_still_while_waiting() {
+    fn clock_stops_while_waiting() {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
         let mut clock = ActiveClock::start(begin, Some(1_000), 400);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_earlier_attempts_used_up_is_reached_at_once() {
+    fn limit_used_up_by_earlier_attempts_applies_at_once() {
         let begin = Instant::now();
         assert_eq!(ActiveClock::start(begin, Some(100), 500).limit_at(), Some(begin));
         assert_eq!(ActiveClock::start(begin, None, 500).limit_at(), None);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_survives_being_cut_at_every_byte() {
+    fn character_survives_being_cut_at_every_byte() {
         let text = "a ä € 😀 z\u{2028}ﬀ\u{feff}";
         for at in 0..=text.len() {
             assert_eq!(decode(&[&text.as_bytes()[..at], &text.as_bytes()[at..]]), text, "cut at {at}");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_character_is_replaced() {
+    fn invalid_bytes_are_replaced() {
         assert_eq!(decode(&[b"a\xffb\x80c"]), "a\u{fffd}b\u{fffd}c");
         assert_eq!(decode(&[b"\xe2\x82"]), "\u{fffd}");
         assert_eq!(decode(&[b"\xe2\x82", b"x"]), "\u{fffd}x");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_seen_and_do_nothing() {
+    fn control_characters_are_shown_and_have_no_effect() {
         assert_eq!(decode(&[b"a\0b\x07c\x7f\xc2\x9bd"]), "a␀b␇c␡\u{fffd}d");
         assert_eq!(decode(&[b"one\r\ntwo\rthree\r", b"\nfour\tx\n"]), "one\ntwo\nthree\nfour\tx\n");
     }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_without_an_end_swallows_a_bounded_part() {
+    fn unterminated_sequence_hides_a_bounded_part() {
         let mut input = b"\x1b]".to_vec();
         input.extend(std::iter::repeat_n(b'x', 100_000));
         let text = decode(&[&input]);
@@ -312,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_change_nothing_and_the_text_is_harmless(input in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0x1b_u8), Just(b'['), Just(0xe2_u8), Just(b'\r')], 0..200), cut in 0_usize..200) {
+        fn decoding_is_independent_of_chunks_and_safe(input in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0x1b_u8), Just(b'['), Just(0xe2_u8), Just(b'\r')], 0..200), cut in 0_usize..200) {
             let cut = cut.min(input.len());
             let whole = decode(&[&input]);
             prop_assert_eq!(&whole, &decode(&[&input[..cut], &input[cut..]]));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_are_found_and_nothing_outside_is_opened() {
+    async fn deliverables_outside_the_directory_are_not_opened() {
         let dir = tempfile::tempdir().expect("a directory");
         let cwd = dir.path().join("work");
         std::fs::create_dir_all(cwd.join("out")).expect("a directory");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_not_hashed() {
+    async fn oversized_file_is_not_hashed() {
         let dir = tempfile::tempdir().expect("a directory");
         File::create(dir.path().join("large")).and_then(|file| file.set_len(HASHED_BYTES_MAX + 1)).expect("a sparse file");
         let found = seen(dir.path(), "large").await;

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_filter_is_taken_away_whatever_its_name() {
+    fn every_git_filter_is_disabled() {
         let names = b"core.bare\0filter.lfs.clean\0filter.lfs.process\0filter.a=b.c d.smudge\0";
         let tamed = tame(names).expect("few filters");
         for (name, value) in [("filter.lfs.process", ""), ("filter.lfs.clean", ""), ("filter.a=b.c d.clean", ""), ("core.fsmonitor", "")] {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn status_is_read_whole_entry_by_entry() {
+    fn git_status_entries_are_parsed() {
         let oid = "a".repeat(40);
         let text = format!("# branch.oid {oid}\0# branch.head main\01 .M N... 100644 100644 100644 {oid} {oid} a b.rs\0? new/x\0? tor");
         let status = read_status(text.as_bytes());
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_from_the_start_is_named() {
+    fn only_changes_since_the_start_are_listed() {
         let dirty = |print: i64| Dirty { status: *b".M", print: Some([print; 6]) };
         let tree = |entries: &[(&str, i64)]| Tree {
             dirty: entries.iter().map(|(path, print)| (path.as_bytes().to_vec(), dirty(*print))).collect(),

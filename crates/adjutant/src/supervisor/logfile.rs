@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_below_its_cap_is_whole() {
+    fn log_below_its_cap_is_whole() {
         let mut case = case(64 * 1024);
         let text: String = (0..5_000).map(|n| format!("zeile {n} ä€😀\n")).collect();
         let text = &text[..60_000];
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_long_log_are_kept_and_the_gap_is_marked() {
+    fn long_log_keeps_both_ends_and_marks_the_gap() {
         let mut case = case(64 * 1024);
         let text: String = (0..200_000).map(|n| format!("{n} é\n")).collect();
         for piece in text.as_bytes().chunk_by(|_, next| next & 0xc0 == 0x80).collect::<Vec<_>>().chunks(7_777) {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_disk_did_not_take_is_marked_at_the_end_too() {
+    fn bytes_lost_to_a_full_disk_are_marked() {
         for (gaps, text) in [
             (&[10][..], "abc\n[adj: 10 bytes of output are left out here]\n"),
             (&[10, 7], "abc\n[adj: 10 bytes of output are left out here]\nabc\n[adj: 7 bytes of output are left out here]\n"),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_returns_whole_lines_and_where_to_go_on() {
+    fn log_search_returns_whole_lines_and_a_cursor() {
         let mut case = case(64 * 1024);
         for n in 0..3_000 {
             case.log.append(format!("line {n}\n").as_bytes());

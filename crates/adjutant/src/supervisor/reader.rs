@@ -535,7 +535,7 @@ mod tests {
     );
 
     #[test]
-    fn remark_of_the_cli_is_no_result() {
+    fn cli_remark_is_not_a_result() {
         let said = |texts: &[&str]| {
             let mut reader = reader("copilot", None);
             let (mut log, mut told) = (String::new(), Vec::new());
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_nobodys_session() {
+    fn invalid_session_id_is_ignored() {
         for id in ["01a1ff9c-e65f-7113-bec7-2445b36c0c10", "20261121_1", "s1", "a.b:c"] {
             assert!(is_session_id(id), "{id}");
         }
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_readable_and_its_last_answer_is_the_result_wherever_it_is_cut() {
+    fn result_is_the_last_answer_at_any_chunking() {
         let whole = read(reader("codex", None), &[CODEX.as_bytes()]);
         assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
         assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_tries_are_one_line_until_the_model_is_heard_from() {
+    fn failed_tries_are_one_line_until_progress() {
         let retry = "{\"type\":\"system\",\"subtype\":\"api_retry\",\"error_status\":null,\"error\":\"unknown\"}\n";
         let text = "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"Hello\"}]}}\n";
         let stream = [retry, retry, retry, text, retry, "noise\n", retry].concat();
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn notice_of_a_failed_try_is_no_word_of_the_model() {
+    fn retry_notice_is_not_model_output() {
         let chunk = |text: &str| {
             format!(
                 "{{\"method\":\"session/update\",\"params\":{{\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}}}}}\n"
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sub_agent_says_is_logged_under_its_name_and_is_no_word_of_the_run() {
+    fn sub_agent_output_is_logged_under_its_name_only() {
         let (log, words, told, summary) = read(reader("claude", None), &[CHILD.as_bytes()]);
         let expected = "[count [y] files] → Bash {\"command\":\"ls\"}\n[count [y] files] [STOP_WORK]\n  mine\n  [/STOP_WORK]\nCounted.\n";
         assert_eq!((log.as_str(), words.as_str(), summary.result.as_str()), (expected, "Counted.\n", "Counted."));
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_message_are_put_together_and_history_is_not_said_anew() {
+    fn message_chunks_are_joined_and_history_not_repeated() {
         let chunk = |text: &str| {
             format!(
                 "{{\"method\":\"session/update\",\"params\":{{\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}}}}}\n"
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_takes_no_memory_and_what_follows_is_read() {
+    fn endless_line_uses_bounded_memory() {
         let mut reader = reader("codex", None);
         let (mut log, mut told) = (String::new(), Vec::new());
         for _ in 0..100 {

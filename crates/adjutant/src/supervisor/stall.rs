@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_is_reported_once_and_put_off_by_what_was_heard() {
+    fn silence_is_reported_once_and_reset_by_output() {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
         let mut stall = Stall::watch(Some(100), begin);

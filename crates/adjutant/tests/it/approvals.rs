@@ -11,7 +11,7 @@ fn answers(home: &TestHome, run: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_run_waits_for_leave_and_is_told_yes_or_no() {
+fn run_waits_for_approval_and_gets_the_decision() {
     let home = TestHome::new();
     home.start("asks", "approve \"drop the table\" [preview: DROP TABLE users] [risk: high] [options: once|always]\napprove \"push\"\nsay end");
     home.until_status("asks", "waiting_parent_reply");
@@ -40,7 +40,7 @@ fn a_run_waits_for_leave_and_is_told_yes_or_no() {
 }
 
 #[test]
-fn a_decision_has_to_fit_and_a_no_needs_a_reason() {
+fn decision_fits_the_request_and_denial_needs_a_reason() {
     let home = TestHome::new();
     home.start("asks", "tool ask_parent {\"question\": \"which?\", \"wait_s\": 0}\napprove \"push\"");
     home.until("both are open", || (home.inbox(&[]).as_array().map(Vec::len) == Some(2)).then_some(()));
@@ -53,7 +53,7 @@ fn a_decision_has_to_fit_and_a_no_needs_a_reason() {
 }
 
 #[test]
-fn a_yes_is_taken_back_until_it_is_used() {
+fn approval_is_revocable_until_used() {
     let home = TestHome::with_config("[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n");
     // It looks at the answer only when it gets a message.
     let script = "tool request_approval {\"action\": \"deploy\", \"wait_s\": 0}\nexpect-message\ntool check_answer {\"message_id\": \"Q1\"}";
@@ -113,7 +113,7 @@ fn block_cannot_ask_for_approval_by_default() {
 }
 
 #[test]
-fn an_approval_is_bound_to_what_was_shown_and_to_its_key() {
+fn approval_is_bound_to_its_preview_and_key() {
     let home = TestHome::new();
     let key = |action: &str| format!("tool request_approval {}", json!({"action": action, "wait_s": 0, "idempotency_key": "k"}));
     home.start("asks", &format!("{}\n{}\n{}\nhang", key("push"), key("push"), key("push --force")));
@@ -131,7 +131,7 @@ fn an_approval_is_bound_to_what_was_shown_and_to_its_key() {
 }
 
 #[test]
-fn an_approval_that_a_block_asks_for_parks_the_run_and_is_told() {
+fn approval_block_parks_the_run_until_decided() {
     let home = TestHome::new();
     for (name, way, heading) in [("granted", vec!["approve"], "## APPROVAL GRANTED"), ("denied", vec!["deny"], "## APPROVAL DENIED")] {
         home.start(name, "approve-block \"drop the table\" [risk: high]\nresume-here\nsay after");
@@ -150,7 +150,7 @@ fn an_approval_that_a_block_asks_for_parks_the_run_and_is_told() {
 }
 
 #[test]
-fn a_question_that_expired_is_told_to_the_run_that_waited_for_it() {
+fn expired_question_is_reported_to_its_run() {
     let home = TestHome::new();
     // Asked by a tool that is not waited for, so the process ends with it open.
     let ask = json!({"question": "left or right?", "wait_s": 0, "expires_s": 2});
@@ -161,7 +161,7 @@ fn a_question_that_expired_is_told_to_the_run_that_waited_for_it() {
 }
 
 #[test]
-fn a_parent_decides_over_mcp() {
+fn parent_decides_over_mcp() {
     let home = TestHome::new();
     let mut parent = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
     let prompt = "---\napprove \"push\" [preview: git push]\napprove \"force\"";

@@ -35,7 +35,7 @@ fn changed(view: &Value) -> &Value {
 }
 
 #[test]
-fn only_changes_since_the_start_are_named() {
+fn only_changes_since_the_start_are_shown() {
     let home = repository();
     let work = home.work();
     std::fs::write(work.join("mine.txt"), "x").expect("a file");
@@ -58,7 +58,7 @@ fn only_changes_since_the_start_are_named() {
 }
 
 #[test]
-fn files_of_runs_side_by_side_are_nobodys() {
+fn changes_of_concurrent_runs_are_not_attributed() {
     let home = repository();
     std::fs::create_dir(home.work().join("sub")).expect("a directory");
     start(&home, "echo", "ann", "write a.txt x\nask \"go on?\"\ndone", ".");
@@ -74,7 +74,7 @@ fn files_of_runs_side_by_side_are_nobodys() {
 }
 
 #[test]
-fn attempts_of_a_run_are_taken_together() {
+fn changes_of_all_attempts_are_combined() {
     let home = repository();
     start(&home, "echo", "paused", "write first.txt x\nhang\nresume-here\nwrite second.txt x", ".");
     home.until("the first file is there", || home.work().join("first.txt").exists().then_some(()));

@@ -72,7 +72,7 @@ impl Machine {
 }
 
 #[test]
-fn clock_that_is_set_moves_no_deadline_of_a_living_hub() {
+fn setting_the_clock_moves_no_deadline() {
     let machine = Machine::new("");
     machine.start("asks", "ask \"Go on?\"\ndone");
     machine.start("seeks", "approve \"drop it\"\ndone");
@@ -103,7 +103,7 @@ fn clock_that_is_set_moves_no_deadline_of_a_living_hub() {
 }
 
 #[test]
-fn sleep_of_the_machine_counts() {
+fn suspend_time_counts() {
     let machine = Machine::new("");
     machine.start("asks", "ask \"Go on?\" default: no\ndone");
     machine.home.until("it is open", || (machine.home.inbox(&[]).as_array().map(Vec::len) == Some(1)).then_some(()));
@@ -145,7 +145,7 @@ impl<'a> Things<'a> {
 }
 
 #[test]
-fn wrong_clock_at_a_start_of_the_hub_removes_nothing() {
+fn hub_start_with_a_wrong_clock_removes_nothing() {
     let machine = Machine::new("finished_retention = \"10d\"\n");
     let things = Things::new(&machine);
     for (wall_ms, boot) in [(20 * MINUTE_MS, "first"), (25 * HOUR_MS, "first"), (8 * DAY_MS, "first"), (YEAR_MS, "second"), (-YEAR_MS, "second")] {
@@ -164,7 +164,7 @@ fn wrong_clock_at_a_start_of_the_hub_removes_nothing() {
 }
 
 #[test]
-fn time_that_the_machine_was_off_counts_after_a_grace() {
+fn time_while_off_counts_after_a_grace() {
     let machine = Machine::new("finished_retention = \"5d\"\n");
     let things = Things::new(&machine);
     machine.restart(8 * DAY_MS, 0, "second");

@@ -35,7 +35,7 @@ harness = "talker"
 "#;
 
 #[test]
-fn retries_are_shown_told_once_and_taken_back() {
+fn retries_are_shown_notified_once_and_cleared() {
     let home = TestHome::with_config(CLI);
     home.ok(&["run", "--detach", "-a", "talker", "--name", "job", "go"]);
     let mut parent = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);

@@ -87,7 +87,7 @@ fn until_gone(home: &TestHome, text: &str) {
 }
 
 #[test]
-fn vendors_key_is_gone_when_its_run_has_ended() {
+fn vendor_key_is_removed_when_its_run_ends() {
     let home = home();
     let ran = |args: &[&str]| home.command(args).env("ANTHROPIC_API_KEY", "canary-vendor").output().expect("adj starts");
     ran(&["run", "--detach", "-a", "vendor", "--name", "ends", "say hello"]);
@@ -122,7 +122,7 @@ fn parked_run_keeps_its_key_until_it_has_ended() {
 }
 
 #[test]
-fn run_that_waits_for_somebody_gets_the_key_of_whoever_resumes_it() {
+fn resumed_run_gets_the_key_of_its_resumer() {
     let home = home();
     dispatch(&home, "blocked", "please-block", "canary-first");
     home.until_status("blocked", "stopped");
@@ -140,7 +140,7 @@ fn run_that_waits_for_somebody_gets_the_key_of_whoever_resumes_it() {
 }
 
 #[test]
-fn key_of_the_configuration_is_read_for_each_attempt() {
+fn configured_key_is_read_for_each_attempt() {
     let home = home();
     home.ok(&["run", "--detach", "-a", "configured", "--name", "conf", "please-ask"]);
     home.until_status("conf", "stopped");
@@ -172,7 +172,7 @@ fn refused_dispatch_keeps_no_key() {
 }
 
 #[test]
-fn credentials_that_nothing_needs_are_removed_by_the_next_hub() {
+fn next_hub_removes_unneeded_credentials() {
     let home = home();
     home.ok(&["stop"]);
     // A hub died between writing them and recording their run.

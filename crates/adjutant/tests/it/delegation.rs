@@ -38,7 +38,7 @@ fn approve(home: &TestHome, number: &str, key: &str) -> Result<(), String> {
 }
 
 #[test]
-fn a_run_waits_for_what_it_delegated_and_gets_the_result() {
+fn run_waits_for_its_child_and_gets_the_result() {
     let home = home_with("");
     home.start("audit", "delegate \"---\\nask \\\"which?\\\"\\ndone tests are set up\" [blocks] [reason: no tests yet] [context: see PLAN.md] [priority: P0]\nsay after");
     let request = asked(&home, "delegation");
@@ -75,7 +75,7 @@ fn a_run_waits_for_what_it_delegated_and_gets_the_result() {
 }
 
 #[test]
-fn a_run_goes_on_beside_what_it_delegated_and_is_told_of_the_end() {
+fn parallel_delegation_reports_its_end_to_the_run() {
     let home = home_with("");
     home.start_agent("stream", "audit", "delegate \"---\\nask \\\"go?\\\"\\ndone refactored\"\nsay going on\nexpect-message\nsay end");
     asked(&home, "delegation");
@@ -90,7 +90,7 @@ fn a_run_goes_on_beside_what_it_delegated_and_is_told_of_the_end() {
 }
 
 #[test]
-fn what_nobody_waits_for_starts_when_nothing_else_wants_the_place() {
+fn optional_child_starts_when_a_slot_is_free() {
     let home = home_with("live_runs_max = 1");
     let journal = home.work().join("journal").display().to_string();
     home.start("audit", &format!("delegate \"---\\njournal {journal} optional\" [optional]\nask \"hold?\""));
@@ -108,7 +108,7 @@ fn what_nobody_waits_for_starts_when_nothing_else_wants_the_place() {
 }
 
 #[test]
-fn a_delegation_is_approved_otherwise_than_asked_or_denied() {
+fn delegation_is_approved_with_changes_or_denied() {
     let home = home_with("");
     home.start("audit", "delegate \"Rewrite it all\" [blocks]\ndelegate \"Rewrite it again\"\nsay end");
     asked(&home, "delegation");
@@ -133,7 +133,7 @@ fn a_delegation_is_approved_otherwise_than_asked_or_denied() {
 }
 
 #[test]
-fn a_delegation_into_a_directory_at_work_is_refused_where_that_is_configured() {
+fn delegation_into_a_busy_directory_can_be_refused() {
     let home = home_with("refuse_shared_directory = true");
     home.start_agent("stream", "audit", "delegate \"---\\ndone beside\"\nexpect-message\ndelegate \"---\\ndone instead\" [blocks]\ndone all");
     asked(&home, "delegation");
@@ -150,7 +150,7 @@ fn a_delegation_into_a_directory_at_work_is_refused_where_that_is_configured() {
 }
 
 #[test]
-fn a_delegation_by_a_block_parks_the_run_until_its_child_ends() {
+fn delegation_block_parks_the_run_until_its_child_ends() {
     let home = home_with("");
     let script = "delegate-block \"---\\nask \\\"which?\\\"\\ndone set up\" [blocks]\nresume-here\nsay after";
     home.start("audit", script);
@@ -174,7 +174,7 @@ fn a_delegation_by_a_block_parks_the_run_until_its_child_ends() {
 }
 
 #[test]
-fn a_delegation_that_is_not_waited_for_outlives_its_run() {
+fn unawaited_delegation_outlives_its_run() {
     let home = home_with("");
     home.start("brief", "delegate-block \"---\\ndone refactored\"\nsay end");
     assert_eq!(home.finished("brief")["outcome"], "succeeded");
@@ -185,7 +185,7 @@ fn a_delegation_that_is_not_waited_for_outlives_its_run() {
 }
 
 #[test]
-fn a_cancelled_run_takes_what_it_delegated_with_it() {
+fn cancelling_a_run_cancels_its_children() {
     let home = home_with("");
     home.start("audit", "delegate \"---\\nhang\" [blocks]");
     asked(&home, "delegation");
@@ -206,7 +206,7 @@ fn a_cancelled_run_takes_what_it_delegated_with_it() {
 }
 
 #[test]
-fn trees_have_limits_and_waiting_runs_lend_their_place() {
+fn trees_have_limits_and_waiting_runs_lend_their_slot() {
     let home = home_with("live_runs_max = 1\n[delegation]\ndepth_max = 3\nchildren_max = 1\n");
     let task = home.work().join("task.md");
     let deeper = |text: &str| std::fs::write(&task, text).expect("a file");
@@ -232,7 +232,7 @@ fn trees_have_limits_and_waiting_runs_lend_their_place() {
 }
 
 #[test]
-fn sixty_four_delegations_against_one_place_start_exactly_one() {
+fn one_of_64_delegations_gets_the_only_slot() {
     const DELEGATIONS: usize = 64;
     let home = home_with("[delegation]\nlive_max = 2\nchildren_max = 100\n");
     let line = "delegate \"---\\nhang\" [nowait]\n";
@@ -262,7 +262,7 @@ fn sixty_four_delegations_against_one_place_start_exactly_one() {
 }
 
 #[test]
-fn a_delegation_starts_one_run_whatever_is_repeated_or_killed() {
+fn delegation_starts_exactly_one_run() {
     let home = home_with("");
     let journal = home.work().join("journal").display().to_string();
     home.start("audit", &format!("delegate \"---\\njournal {journal}\\ndone once\" [blocks]\nsay after"));
@@ -281,7 +281,7 @@ fn a_delegation_starts_one_run_whatever_is_repeated_or_killed() {
 }
 
 #[test]
-fn a_run_sees_its_children_and_a_client_what_is_below_its_runs() {
+fn run_sees_its_children_and_client_its_trees() {
     let home = home_with("");
     let mut alice = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
     let look = "tool check_subagent_status {\"run_id\": \"$CHILD\"}\ntool get_subagent_logs {\"run_id\": \"$CHILD\"}";
@@ -312,7 +312,7 @@ fn a_run_sees_its_children_and_a_client_what_is_below_its_runs() {
 }
 
 #[test]
-fn a_run_gives_no_more_than_it_may_itself() {
+fn run_delegates_no_wider_permissions_than_its_own() {
     let home = home_with("[agents.mighty]\nharness = \"echo\"\npermissions = \"full\"\n");
     home.ok(&[
         "run",
@@ -334,7 +334,7 @@ fn a_run_gives_no_more_than_it_may_itself() {
 }
 
 #[test]
-fn a_run_that_begins_anew_is_told_of_what_is_still_open_and_gets_what_comes_of_it() {
+fn resumed_run_learns_of_open_requests_and_results() {
     let home = home_with("");
     home.start(
         "par",

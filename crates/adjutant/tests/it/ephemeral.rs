@@ -51,7 +51,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn runs_and_chats_live_in_memory_until_the_hub_is_stopped_and_nothing_else_is_touched() {
+fn ephemeral_home_is_removed_with_its_hub() {
     let Some(memory) = Memory::new() else { return };
     let before = entries(&memory.home.home.dir);
     memory.ok(&["run", "--detach", "--agent", "echo", "--name", "otter", "say hello\n"]);
@@ -77,7 +77,7 @@ fn runs_and_chats_live_in_memory_until_the_hub_is_stopped_and_nothing_else_is_to
 }
 
 #[test]
-fn a_hub_that_is_killed_leaves_its_home_to_the_next_and_stopping_removes_it_all_the_same() {
+fn killed_hub_leaves_its_home_and_stop_removes_it() {
     let Some(memory) = Memory::new() else { return };
     memory.ok(&["chat", "start", "a title"]);
     kill(memory.hub_pid());
@@ -90,7 +90,7 @@ fn a_hub_that_is_killed_leaves_its_home_to_the_next_and_stopping_removes_it_all_
 }
 
 #[test]
-fn an_mcp_server_can_be_kept_in_memory() {
+fn mcp_server_supports_ephemeral() {
     let Some(memory) = Memory::new() else { return };
     let mut server = memory.command(&["mcp", "--ephemeral"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("adj starts");
     let lines = [

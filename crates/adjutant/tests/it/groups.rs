@@ -15,7 +15,7 @@ fn states(home: &TestHome) -> Vec<Value> {
 }
 
 #[test]
-fn a_blocked_call_gets_all_answers_once_none_that_blocks_is_open() {
+fn blocked_call_returns_all_answers_together() {
     let home = TestHome::new();
     let questions = json!([{"question": "Which way?", "options": ["left", "right"]}, "How far?", {"question": "Colour?", "blocking": false}]);
     home.start("asks", &format!("tool ask_parent {}\nsay end", json!({"questions": questions})));
@@ -36,7 +36,7 @@ fn a_blocked_call_gets_all_answers_once_none_that_blocks_is_open() {
 }
 
 #[test]
-fn a_group_asked_by_tool_resumes_its_run_once_with_all_answers() {
+fn group_by_tool_resumes_once_with_all_answers() {
     let home = TestHome::new();
     home.start("asks", "tool ask_parent {\"questions\": [\"One?\", \"Two?\", \"Three?\"], \"wait_s\": 0}\nresume-here\nsay after");
     home.until_status("asks", "stopped");
@@ -52,7 +52,7 @@ fn a_group_asked_by_tool_resumes_its_run_once_with_all_answers() {
 }
 
 #[test]
-fn a_group_asked_in_a_block_resumes_its_run_only_when_none_is_open() {
+fn group_by_block_resumes_when_none_is_open() {
     let home = home_with(&format!(
         "if told '## CLARIFICATION RESPONSE'; then {REPORT} success done; exit 0; fi\n\
          printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nquestions:\\n  - text: One?\\n  - text: Two?\\n  - text: Three?\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"\n"

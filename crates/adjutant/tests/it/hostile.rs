@@ -122,7 +122,7 @@ fn replaced_log_map_blocks_no_reader() {
 }
 
 #[test]
-fn replaced_lock_or_marker_settles() {
+fn replaced_lock_or_marker_ends_only_its_run() {
     let home = TestHome::with_config(SUBREAPER);
     let file = |dir: &AttemptDir, which: &str| match which {
         "guard.lock" => dir.guard_lock(),
@@ -194,7 +194,7 @@ fn files_planted_for_the_next_attempt_are_replaced() {
 }
 
 #[test]
-fn removed_socket_is_made_again() {
+fn removed_socket_is_recreated() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let (hub, socket) = (home.hub_pid(), home.home.socket());
@@ -209,7 +209,7 @@ fn removed_socket_is_made_again() {
 }
 
 #[test]
-fn hub_of_a_removed_home_ends_with_its_runs() {
+fn hub_of_a_removed_home_exits_with_its_runs() {
     let home = TestHome::with_config(SUBREAPER);
     home.start("homeless", DETACHES);
     home.until_log("homeless", "ready");
@@ -224,7 +224,7 @@ fn hub_of_a_removed_home_ends_with_its_runs() {
 }
 
 #[test]
-fn hub_whose_lock_was_removed_makes_way_and_runs_go_on() {
+fn hub_without_its_lock_exits_and_runs_continue() {
     let home = TestHome::new();
     home.start("lasting", "say begun\nask \"Go on?\"\nsay done");
     home.until_status("lasting", "waiting_parent_reply");
@@ -275,7 +275,7 @@ fn relative_homes_and_unclear_switches_are_refused() {
 }
 
 #[test]
-fn prepared_home_is_put_right_or_refused() {
+fn prepared_home_is_repaired_or_refused() {
     let home = TestHome::new();
     let file = |name: &str| home.home.dir.join(name);
     let mode = |name: &str| file(name).metadata().expect("is there").permissions().mode() & 0o777;
@@ -317,7 +317,7 @@ fn prepared_home_is_put_right_or_refused() {
 }
 
 #[test]
-fn serving_in_the_foreground_greets_plainly() {
+fn foreground_hub_prints_a_plain_greeting() {
     let home = TestHome::new();
     let mut hub = home.command(&["serve"]);
     let mut hub = hub.stderr(std::process::Stdio::piped()).spawn().expect("adj starts");
@@ -330,7 +330,7 @@ fn serving_in_the_foreground_greets_plainly() {
 }
 
 #[test]
-fn low_descriptor_limits_are_said_or_lived_with() {
+fn low_descriptor_limit_is_reported_or_handled() {
     let home = TestHome::with_config("idle_exit = \"never\"\n");
     let limited = |limit: u32, args: &str| -> Ran {
         let mut shell = std::process::Command::new("/bin/sh");
@@ -402,7 +402,7 @@ fn connections_are_limited_and_silent_ones_make_way() {
 }
 
 #[test]
-fn hub_that_hangs_is_told_within_seconds() {
+fn hung_hub_is_reported_within_seconds() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let hub = home.hub_pid();
@@ -417,7 +417,7 @@ fn hub_that_hangs_is_told_within_seconds() {
 }
 
 #[test]
-fn hub_log_is_put_aside_while_the_hub_lives() {
+fn live_hub_rotates_its_log() {
     let home = TestHome::new();
     let log = home.home.hub_log();
     home.ok(&["ps"]);
@@ -434,7 +434,7 @@ fn hub_log_is_put_aside_while_the_hub_lives() {
 }
 
 #[test]
-fn broken_configuration_is_read_once_for_each_of_its_states() {
+fn broken_configuration_is_read_once_per_state() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let config = home.home.dir.join("config.toml");

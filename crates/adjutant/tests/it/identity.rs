@@ -18,20 +18,20 @@ fn against_a_victim(script: impl Fn(&TestHome) -> String) -> (TestHome, String) 
 }
 
 #[test]
-fn an_agents_shell_cannot_answer_or_cancel() {
+fn agents_shell_cannot_answer_or_cancel() {
     let (_home, log) = against_a_victim(|_| "adj reply victim yes\nadj cancel victim\nadj stop\nsay end".to_string());
     assert!(!log.contains("exit: 0"), "{log}");
 }
 
 #[test]
-fn nor_can_it_from_a_scrubbed_process() {
+fn scrubbed_process_cannot_answer_or_cancel() {
     let (_home, log) = against_a_victim(|_| "scrub-adj reply victim yes\nscrub-adj cancel victim\nscrub-adj --json ps\nsay end".to_string());
     assert!(!log.contains("answered"), "{log}");
     assert!(!log.contains("delete everything"), "other runs stay out of sight: {log}");
 }
 
 #[test]
-fn a_run_does_not_answer_its_own_question() {
+fn run_cannot_answer_its_own_question() {
     let home = TestHome::new();
     home.start(
         "selfish",
@@ -44,7 +44,7 @@ fn a_run_does_not_answer_its_own_question() {
 }
 
 #[test]
-fn an_mcp_server_without_a_token_acts_as_the_run() {
+fn mcp_server_without_a_token_acts_as_the_run() {
     let (_home, log) = against_a_victim(|_| {
         "stdio-tool get_pending_questions {}\nstdio-tool reply_subagent {\"run_id\":\"victim\",\"answer\":\"yes\"}\n\
          stdio-tool run_subagent {\"agent\":\"echo\",\"prompt\":\"say child\"}\nstdio-tool check_subagent_status {}\nsay end"
@@ -55,7 +55,7 @@ fn an_mcp_server_without_a_token_acts_as_the_run() {
 }
 
 #[test]
-fn a_siblings_stolen_token_is_refused_on_the_sockets() {
+fn siblings_stolen_token_is_refused_on_the_sockets() {
     let (_home, log) = against_a_victim(|home| {
         let stolen = home.attempt_dir("victim").worker_access();
         let path = stolen.display();
@@ -70,7 +70,7 @@ fn a_siblings_stolen_token_is_refused_on_the_sockets() {
 }
 
 #[test]
-fn a_token_is_in_no_argument_and_in_no_environment() {
+fn token_is_in_no_argument_and_in_no_environment() {
     let home = TestHome::new();
     home.start("quiet", "print-env\nask \"Look?\"\ndone");
     home.until_status("quiet", "waiting_parent_reply");

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
-fn an_open_question_survives_the_hubs_death_as_one_call() {
+fn open_question_survives_a_hub_kill_as_one_call() {
     let home = TestHome::new();
     home.start("asker", "ask \"Still there?\"\nask-stdio \"And on stdio?\"\ndone yes");
     home.until_status("asker", "waiting_parent_reply");
@@ -41,7 +41,7 @@ fn as_run(access: &WorkerAccess, call: &str, body: &Value) -> Value {
 }
 
 #[test]
-fn messages_are_given_again_when_the_reply_that_carried_them_is_lost() {
+fn messages_of_a_lost_reply_are_delivered_again() {
     for call in ["run", "request"] {
         let home = TestHome::new();
         let fired = home.work().join("fired");
@@ -73,7 +73,7 @@ fn messages_are_given_again_when_the_reply_that_carried_them_is_lost() {
 }
 
 #[test]
-fn an_attempt_that_never_came_to_life_is_no_work_done_before() {
+fn unstarted_attempt_is_not_prior_work() {
     let home = TestHome::new();
     let fired = home.work().join("fired");
     let mut hub = home.command(&["__hub"]);
@@ -89,7 +89,7 @@ fn an_attempt_that_never_came_to_life_is_no_work_done_before() {
 }
 
 #[test]
-fn runs_go_on_and_end_while_no_hub_is_there() {
+fn runs_continue_and_end_without_a_hub() {
     let home = TestHome::new();
     home.start("alone", "say begun\nsleep 1\nsay ended\nfail 4");
     home.until_log("alone", "begun");
@@ -104,7 +104,7 @@ fn runs_go_on_and_end_while_no_hub_is_there() {
 }
 
 #[test]
-fn a_dead_supervisor_loses_the_attempt_and_nothing_stays_running() {
+fn killed_supervisor_ends_its_attempt() {
     let home = TestHome::new();
     home.start("lost", "spawn setsid ignore-term\nspawn doublefork ignore-term\nspawn closedfds ignore-term\nsay ready\nhang");
     home.until_log("lost", "ready");
@@ -120,7 +120,7 @@ fn a_dead_supervisor_loses_the_attempt_and_nothing_stays_running() {
 }
 
 #[test]
-fn a_dead_guard_changes_nothing_for_the_run() {
+fn run_continues_without_its_guard() {
     let home = TestHome::new();
     home.start("unguarded", "spawn setsid ignore-term\nask \"Go on?\"\ndone");
     home.until_status("unguarded", "waiting_parent_reply");
@@ -133,7 +133,7 @@ fn a_dead_guard_changes_nothing_for_the_run() {
 }
 
 #[test]
-fn racing_starts_leave_one_hub() {
+fn concurrent_starts_leave_one_hub() {
     let home = TestHome::new();
     let starters: Vec<_> =
         (0..8).map(|_| home.command(&["ps"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("adj can be started")).collect();
@@ -147,7 +147,7 @@ fn racing_starts_leave_one_hub() {
 }
 
 #[test]
-fn a_second_hub_is_refused() {
+fn second_hub_is_refused() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let refused = home.adj(&["serve"]);
@@ -157,7 +157,7 @@ fn a_second_hub_is_refused() {
 }
 
 #[test]
-fn a_hub_hands_over_to_a_newer_version_and_runs_go_on() {
+fn hub_hands_over_to_a_newer_version() {
     let home = TestHome::new();
     let mut old = home.command(&["__hub", "--as-version", "0.0.1"]);
     let mut old = old.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("an older hub");
@@ -180,7 +180,7 @@ fn a_hub_hands_over_to_a_newer_version_and_runs_go_on() {
 }
 
 #[test]
-fn an_idle_hub_ends_by_itself_and_one_with_work_does_not() {
+fn only_an_idle_hub_exits() {
     let home = TestHome::with_config("idle_exit = \"500ms\"\n");
     home.start("busy", "ask \"Go on?\"");
     home.until_status("busy", "waiting_parent_reply");
@@ -196,7 +196,7 @@ fn an_idle_hub_ends_by_itself_and_one_with_work_does_not() {
 }
 
 #[test]
-fn a_hub_stays_for_what_goes_on_by_itself() {
+fn hub_stays_for_runs_that_resume_by_themselves() {
     let home = TestHome::with_config("idle_exit = \"300ms\"\n");
     home.start("parked", "tool ask_parent {\"question\":\"And?\",\"wait_s\":0}\nsay leaving");
     home.until_status("parked", "stopped");
@@ -216,7 +216,7 @@ fn is_hub_gone(home: &TestHome) -> bool {
 }
 
 #[test]
-fn an_attempt_that_cannot_be_watched_at_first_is_settled_all_the_same() {
+fn attempt_without_a_watch_is_recovered() {
     let home = TestHome::new();
     home.start("unseen", "say ready\nhang");
     home.until_log("unseen", "ready");
@@ -239,7 +239,7 @@ fn an_attempt_that_cannot_be_watched_at_first_is_settled_all_the_same() {
 }
 
 #[test]
-fn a_hub_ends_even_while_it_waits_for_a_holder_that_it_does_not_know() {
+fn hub_exits_while_waiting_for_an_unknown_lock_holder() {
     let home = TestHome::new();
     home.start("unknown", "say ready\nhang");
     home.until_log("unknown", "ready");
@@ -261,7 +261,7 @@ fn has_thread(pid: u32, name: &str) -> bool {
 }
 
 #[test]
-fn a_call_that_a_closing_hub_refuses_goes_to_the_next_one() {
+fn call_refused_by_a_closing_hub_goes_to_the_next() {
     let home = TestHome::new();
     let closing = std::os::unix::net::UnixListener::bind(home.home.socket()).expect("a socket");
     let ran = std::thread::scope(|scope| {
@@ -281,7 +281,7 @@ fn a_call_that_a_closing_hub_refuses_goes_to_the_next_one() {
 }
 
 #[test]
-fn a_call_without_a_reply_is_made_again_on_another_connection() {
+fn call_without_a_reply_is_repeated() {
     let home = TestHome::new();
     let silent = std::os::unix::net::UnixListener::bind(home.home.socket()).expect("a socket");
     let ran = std::thread::scope(|scope| {
@@ -299,7 +299,7 @@ fn a_call_without_a_reply_is_made_again_on_another_connection() {
 }
 
 #[test]
-fn stop_leaves_runs_going() {
+fn stopping_the_hub_leaves_runs_working() {
     let home = TestHome::new();
     home.start("going", "ask \"Go on?\"\ndone");
     home.until_status("going", "waiting_parent_reply");
@@ -312,7 +312,7 @@ fn stop_leaves_runs_going() {
 }
 
 #[test]
-fn a_home_on_a_long_path_works() {
+fn home_on_a_long_path_works() {
     let home = TestHome::with_path_of(200);
     home.start("long", "ask \"Hear me?\"\nask-stdio \"Here too?\"\ndone");
     home.until_status("long", "waiting_parent_reply");
@@ -323,7 +323,7 @@ fn a_home_on_a_long_path_works() {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_and_recovers_with_space() {
+fn full_disk_refuses_writes_and_recovers_with_space() {
     let Some(disk) = Disk::mount("24m") else { return };
     let home = TestHome::below(disk.path());
     home.start("before", "say hello\nask \"Go on?\"\ndone");
@@ -346,7 +346,7 @@ fn a_full_disk_refuses_writes_and_recovers_with_space() {
 }
 
 #[test]
-fn a_run_that_ends_on_a_full_disk_has_its_end_and_the_gap_in_its_log() {
+fn end_on_a_full_disk_is_recorded_with_the_log_gap() {
     let Some(disk) = Disk::mount("24m") else { return };
     let home = TestHome::below(disk.path());
     let signal = tempfile::tempdir().expect("a directory on another disk");
@@ -379,7 +379,7 @@ fn a_run_that_ends_on_a_full_disk_has_its_end_and_the_gap_in_its_log() {
 }
 
 #[test]
-fn a_run_that_fills_the_disk_can_be_paused_and_cancelled() {
+fn run_that_fills_the_disk_can_be_paused_and_cancelled() {
     let Some(disk) = Disk::mount("24m") else { return };
     let home = TestHome::below(disk.path());
     let eaten = disk.path().join("eaten");
@@ -417,7 +417,7 @@ fn a_run_that_fills_the_disk_can_be_paused_and_cancelled() {
 }
 
 #[test]
-fn a_hub_that_hangs_is_named_with_the_way_out() {
+fn hung_hub_is_named_with_a_hint() {
     let home = TestHome::new();
     home.start("asker", "ask \"Go on?\"");
     home.until_status("asker", "waiting_parent_reply");
@@ -442,7 +442,7 @@ fn fill(path: &Path) {
 }
 
 #[test]
-fn a_read_only_home_is_named_in_the_error() {
+fn read_only_home_is_named_in_the_error() {
     let Some(disk) = Disk::mount("24m") else { return };
     let home = TestHome::below(disk.path());
     home.ok(&["ps"]);
@@ -497,7 +497,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn run_that_ends_without_a_hub_is_settled_first_and_dated_by_its_end() {
+fn run_ended_without_a_hub_keeps_its_time() {
     let home = TestHome::new();
     home.start("late", "say ready\nsleep 1\nsay done");
     home.until_log("late", "ready");

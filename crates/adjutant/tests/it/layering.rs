@@ -105,7 +105,7 @@ const NOT_IN_CORE: &[&str] =
     &["std::fs", "std::net", "std::env", "std::process", "std::thread", "std::io", "SystemTime", "Instant::now", "tokio", "serde", "async fn"];
 
 #[test]
-fn modules_use_only_what_lies_below_them() {
+fn modules_use_only_lower_modules() {
     let allowed: BTreeMap<&str, BTreeSet<&str>> = LAYERS.iter().map(|(module, uses)| (*module, uses.iter().copied().collect())).collect();
     let mut wrong = Vec::new();
     for (module, file, code) in sources(&crate_dir().join("src")) {
@@ -124,7 +124,7 @@ fn modules_use_only_what_lies_below_them() {
 }
 
 #[test]
-fn the_layers_name_only_what_is_above_them_in_the_table() {
+fn layers_name_only_earlier_rows() {
     let mut seen = BTreeSet::new();
     for (module, uses) in LAYERS {
         for used in *uses {
@@ -149,7 +149,7 @@ fn module_with_children_is_a_mod_rs() {
 }
 
 #[test]
-fn only_the_modules_entitled_to_it_spawn_read_the_environment_or_are_unsafe() {
+fn restricted_words_stay_in_their_modules() {
     let mut wrong = Vec::new();
     for (module, file, code) in sources(&crate_dir().join("src")) {
         for (word, entitled) in ONLY {
@@ -162,7 +162,7 @@ fn only_the_modules_entitled_to_it_spawn_read_the_environment_or_are_unsafe() {
 }
 
 #[test]
-fn the_rules_are_pure() {
+fn core_is_pure() {
     let mut wrong = Vec::new();
     for (_, file, code) in sources(&crate_dir().join("../adjutant-core/src")) {
         for word in NOT_IN_CORE {

@@ -5,7 +5,7 @@ use adjutant::view::{AnswerOne, AnswerRequests, Dispatch, codes};
 use serde_json::json;
 
 #[test]
-fn a_run_asks_is_answered_and_finishes() {
+fn run_asks_is_answered_and_finishes() {
     let home = TestHome::new();
     home.start("first", "say hello\nask \"Which colour?\" options: red|green\nsay thanks\ndone painted");
 
@@ -33,7 +33,7 @@ fn a_run_asks_is_answered_and_finishes() {
 }
 
 #[test]
-fn questions_asked_at_once_are_all_kept_and_answered_one_by_one() {
+fn concurrent_questions_are_answered_separately() {
     let home = TestHome::new();
     home.start("many", "asks 20 number");
     let inbox = home.until("twenty questions are open", || {
@@ -54,7 +54,7 @@ fn questions_asked_at_once_are_all_kept_and_answered_one_by_one() {
 }
 
 #[test]
-fn a_declared_default_answers_at_the_deadline() {
+fn declared_default_answers_at_the_deadline() {
     let home = TestHome::new();
     home.start("late", "ask \"Go on?\" default: yes expires: 1s\ndone went on");
     let view = home.finished("late");
@@ -64,7 +64,7 @@ fn a_declared_default_answers_at_the_deadline() {
 }
 
 #[test]
-fn a_question_that_expires_wakes_its_asker_and_takes_no_answer() {
+fn expired_question_wakes_its_asker_and_takes_no_answer() {
     let home = TestHome::new();
     home.start("late", "ask \"Anyone?\" expires: 1s");
     let view = home.finished("late");
@@ -76,7 +76,7 @@ fn a_question_that_expires_wakes_its_asker_and_takes_no_answer() {
 }
 
 #[test]
-fn one_answer_wins_and_the_loser_is_told() {
+fn first_answer_wins_and_the_loser_learns_of_it() {
     let home = TestHome::new();
     home.start("one", "ask \"Who?\"\nsleep 60");
     home.until_status("one", "waiting_parent_reply");
@@ -88,7 +88,7 @@ fn one_answer_wins_and_the_loser_is_told() {
 }
 
 #[test]
-fn an_answer_given_again_under_its_key_gets_the_same_reply() {
+fn repeated_answer_with_its_key_gets_the_same_reply() {
     let home = TestHome::new();
     home.start("again", "ask \"Which?\"\ndone");
     home.until_status("again", "waiting_parent_reply");
@@ -105,7 +105,7 @@ fn an_answer_given_again_under_its_key_gets_the_same_reply() {
 }
 
 #[test]
-fn an_exit_status_a_crash_and_a_claimed_failure_are_no_success() {
+fn exit_status_crash_and_claimed_failure_fail() {
     let home = TestHome::new();
     home.start("three", "fail 3");
     home.start("crash", "crash");
@@ -120,7 +120,7 @@ fn an_exit_status_a_crash_and_a_claimed_failure_are_no_success() {
 }
 
 #[test]
-fn an_end_with_an_open_question_is_no_success() {
+fn exit_with_an_open_question_is_not_success() {
     let home = TestHome::new();
     home.start("gone", "asks 1 nowait\nsay leaving");
     // `nowait` declares its question not to be blocking.
@@ -133,7 +133,7 @@ fn an_end_with_an_open_question_is_no_success() {
 }
 
 #[test]
-fn a_cancelled_run_leaves_no_process_behind() {
+fn cancelled_run_leaves_no_process_behind() {
     let home = TestHome::with_config("[agents.stubborn]\nharness = \"echo\"\ngrace = \"500ms\"\n");
     let kinds = ["group", "setsid", "doublefork", "closedfds", "keep-stdout"];
     let spawns: String = kinds.iter().map(|kind| format!("spawn {kind} ignore-term\n")).collect();
@@ -148,7 +148,7 @@ fn a_cancelled_run_leaves_no_process_behind() {
 }
 
 #[test]
-fn what_an_ended_agent_left_running_is_swept() {
+fn processes_left_by_an_agent_are_swept() {
     let home = TestHome::new();
     home.start("messy", "spawn setsid ignore-term\nspawn doublefork\nspawn closedfds ignore-term\nspawn keep-stdout ignore-term\ndone");
     let view = home.finished("messy");
@@ -158,7 +158,7 @@ fn what_an_ended_agent_left_running_is_swept() {
 }
 
 #[test]
-fn messages_reach_a_process_that_takes_input() {
+fn messages_reach_a_process_with_input() {
     let home = TestHome::with_config("[agents.talker]\nharness = \"echo\"\nprompt = \"stream\"\n");
     home.start_agent("talker", "talker", "say ready\nexpect-message\nexpect-message\ndone");
     home.until_log("talker", "ready");
@@ -179,7 +179,7 @@ fn progress_and_reports_are_shown() {
 }
 
 #[test]
-fn more_runs_than_places_are_queued_in_order() {
+fn runs_beyond_the_slots_are_queued_in_order() {
     let home = TestHome::with_config("live_runs_max = 1\n");
     home.start("a", "ask \"go?\"");
     home.start("b", "say b");
@@ -193,7 +193,7 @@ fn more_runs_than_places_are_queued_in_order() {
 }
 
 #[test]
-fn the_same_key_is_one_run_and_another_body_is_refused() {
+fn same_key_is_one_run_and_another_body_is_refused() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let cwd = home.work().display().to_string();
@@ -253,7 +253,7 @@ fn run_files_are_private_and_carry_the_documented_names() {
 }
 
 #[test]
-fn a_damaged_meta_file_is_only_a_copy() {
+fn damaged_meta_file_has_no_effect() {
     let home = TestHome::new();
     home.start("meta", "say hello\nask \"Which?\"");
     home.until_status("meta", "waiting_parent_reply");
@@ -282,7 +282,7 @@ fn output_of_any_bytes_is_kept_readable() {
 }
 
 #[test]
-fn bad_input_changes_nothing_and_says_what_to_do() {
+fn bad_input_changes_nothing_and_has_a_hint() {
     let home = TestHome::new();
     let long = "x".repeat(4096);
     for id in ["../../etc/passwd", "nobody", long.as_str(), "a\u{1b}[31m"] {
@@ -311,7 +311,7 @@ fn bad_input_changes_nothing_and_says_what_to_do() {
 }
 
 #[test]
-fn an_agent_that_cannot_be_started_is_told_apart_from_one_that_failed() {
+fn unstartable_agent_differs_from_a_failed_one() {
     let home = TestHome::with_config(
         "[agents.missing]\nharness = \"plain\"\ncommand = [\"no-such-program\"]\n[agents.data]\nharness = \"plain\"\ncommand = [\"/etc/passwd\"]\n\
          [agents.cat]\nharness = \"plain\"\ncommand = [\"cat\"]\n",

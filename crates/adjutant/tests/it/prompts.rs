@@ -235,22 +235,22 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
 }
 
 #[test]
-fn a_plain_program_gets_every_prompt_on_its_input() {
+fn plain_program_gets_every_prompt_on_its_input() {
     takes_every_prompt_as_it_is("plain", Way::Stdin);
 }
 
 #[test]
-fn a_plain_program_gets_every_prompt_in_one_argument() {
+fn plain_program_gets_every_prompt_in_one_argument() {
     takes_every_prompt_as_it_is("plain", Way::Arg(""));
 }
 
 #[test]
-fn a_preset_of_text_gets_every_prompt_on_its_input() {
+fn preset_of_text_gets_every_prompt_on_its_input() {
     takes_every_prompt_as_it_is("crush", Way::Stdin);
 }
 
 #[test]
-fn a_preset_that_takes_an_argument_gets_every_prompt_in_one() {
+fn preset_that_takes_an_argument_gets_every_prompt_in_one() {
     takes_every_prompt_as_it_is("aider", Way::Arg("--message="));
 }
 

@@ -53,7 +53,7 @@ fn audit() -> String {
 
 /// Test 1 of the checklist: an ambiguous prompt.
 #[test]
-fn an_ambiguous_prompt_leads_to_clear_questions_and_a_resume_with_the_answers() {
+fn ambiguous_prompt_leads_to_questions_and_resume() {
     let home = home_with(&format!(
         "if told 'A1: both' && told 'A2: 3.0'; then {REPORT} success 'looked at both with 3.0'; exit 0; fi\n\
          printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nblocked_at: src/auth/\\nreason: Several strategies found\\nquestions:\\n  - question_id: Q1\\n    text: OAuth2, JWT, or both?\\n    context: Found oauth.ts and jwt.ts\\n  - question_id: Q2\\n    text: Which version, 2.0 or 3.0?\\n    context: Both are among the dependencies\\ncan_resume_with: Both answers\\ncurrent_state: Secrets are done\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"\n"
@@ -89,7 +89,7 @@ fn an_ambiguous_prompt_leads_to_clear_questions_and_a_resume_with_the_answers() 
 
 /// Test 2 of the checklist: a known blocker.
 #[test]
-fn a_known_blocker_stops_the_run_and_a_resume_after_its_resolution_succeeds() {
+fn resolved_blocker_lets_the_run_succeed() {
     let home = home_with(&audit());
     let mut parent = parent(&home);
     let run = started(&mut parent, "blocked", "Run npm audit on the codebase", &json!({}));
@@ -109,7 +109,7 @@ fn a_known_blocker_stops_the_run_and_a_resume_after_its_resolution_succeeds() {
 
 /// Test 4 of the checklist: a completion report.
 #[test]
-fn a_well_defined_task_ends_with_a_report_whose_deliverables_are_there() {
+fn well_defined_task_ends_with_a_verified_report() {
     let home = home_with(
         "grep -rn TODO src > TODO_LIST.md\nprintf '[COMPLETION_REPORT]\\nagent_id: %s\\ntimestamp: 2026-01-11T12:00:00-05:00\\nstatus: success\\ndeliverables: |\\n  Generated files:\\n  - TODO_LIST.md (all of them)\\nsummary: Listed them\\nmetrics_achieved: Every TODO is listed\\nissues_encountered: none\\nrecommendations: Do them\\ntotal_duration: 1s\\n[/COMPLETION_REPORT]\\n' \"$id\"\n",
     );
@@ -137,7 +137,7 @@ fn a_well_defined_task_ends_with_a_report_whose_deliverables_are_there() {
 
 /// Signal format: all required fields present, YAML valid, timestamps ISO-8601, delimiters matched.
 #[test]
-fn signal_format_what_breaks_a_rule_is_told_with_the_rule_and_has_no_effect() {
+fn malformed_signal_names_the_rule_and_has_no_effect() {
     let block = |fields: &str| format!("printf '[STOP_WORK]\\nagent_id: %s\\n{fields}\\n[/STOP_WORK]\\n' \"$id\"\n");
     let script = [
         block("stop_reason: blocker"),
@@ -162,7 +162,7 @@ fn signal_format_what_breaks_a_rule_is_told_with_the_rule_and_has_no_effect() {
 
 /// Parent detection: signals detected, extraction works, field parsing accurate, response appropriate.
 #[test]
-fn parent_detection_each_signal_reaches_the_parent_once_with_every_field_and_what_to_do() {
+fn each_signal_reaches_the_parent_once_with_every_field() {
     let home = home_with(&format!(
         "printf 'noise [STOP_WORK] noise\\n```\\n[PROGRESS]\\nagent_id: %s\\npercent: 40\\nnote: half\\neta: 5 min\\n[/PROGRESS]\\n```\\n' \"$id\"\n{}",
         audit()
@@ -194,7 +194,7 @@ fn parent_detection_each_signal_reaches_the_parent_once_with_every_field_and_wha
 
 /// State preservation: checkpoints capture full state, resuming restores it, no work is lost.
 #[test]
-fn state_preservation_nothing_is_lost_between_a_stop_and_a_resume_even_when_the_hub_dies() {
+fn state_survives_stop_hub_kill_and_resume() {
     let home = home_with(&format!("[ -f AUTH.md ] || echo reviewed > AUTH.md\n{}", audit()));
     let mut parent = parent(&home);
     let run = started(&mut parent, "kept", "audit", &json!({}));
@@ -224,7 +224,7 @@ fn state_preservation_nothing_is_lost_between_a_stop_and_a_resume_even_when_the_
 
 /// Test 3 of the checklist, and coordination between agents: a task that should be delegated.
 #[test]
-fn a_task_that_should_be_delegated_is_handed_on_and_its_result_comes_back() {
+fn delegated_task_returns_its_result() {
     let home = home_with(&format!(
         "if told '## DELEGATION APPROVED' && told 'Result: succeeded: refactored'; then {REPORT} success 'audited, with the refactoring'; exit 0; fi\n\
          if told 'Refactor src/auth' && told 'see AUTH.md'; then {REPORT} success refactored; exit 0; fi\n\

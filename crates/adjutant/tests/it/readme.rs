@@ -85,7 +85,7 @@ fn as_in_the_examples() -> TestHome {
 }
 
 #[test]
-fn help_has_the_lines_that_connect_an_agent() {
+fn mcp_help_has_the_connect_lines() {
     let home = TestHome::new();
     let help = fine(&home, "adj mcp --help").out;
     for line in block("Connect your agent", "sh").lines() {
@@ -166,7 +166,7 @@ fn commands_in_the_text_exist() {
 }
 
 #[test]
-fn example_of_an_agent_is_taken_and_started_by_default() {
+fn example_agent_is_accepted_and_is_the_default() {
     let home = TestHome::with_config(block("Your own agents", "toml"));
     let bin = home.work().join("bin");
     std::fs::create_dir(&bin).expect("a directory");
@@ -274,7 +274,7 @@ fn wakings(pid: u32) -> u64 {
 }
 
 #[test]
-fn nothing_wakes_up_while_everything_waits() {
+fn no_process_wakes_up_while_all_wait() {
     let home = TestHome::new();
     home.start("asker", "ask \"Go on?\"");
     home.until_status("asker", "waiting_parent_reply");

@@ -32,7 +32,7 @@ fn script_file(home: &TestHome, name: &str, text: &str) -> PathBuf {
 }
 
 #[test]
-fn a_report_whose_files_are_there_and_whose_command_passes_is_verified() {
+fn report_with_files_and_passing_command_is_verified() {
     let home = TestHome::new();
     let fields = json!({"status": "success", "summary": "made it", "deliverables": ["A.md", "out/b.txt (the numbers)"], "metrics_achieved": "all", "next_steps": "rest"});
     let script = format!("write A.md abc\nadj --version\nwrite out/b.txt x\n{}", report(&fields));
@@ -65,7 +65,7 @@ fn a_report_whose_files_are_there_and_whose_command_passes_is_verified() {
 }
 
 #[test]
-fn what_is_missing_outside_or_not_accepted_is_said() {
+fn missing_or_outside_deliverables_are_reported() {
     let home = TestHome::new();
     std::fs::write(home.work().parent().expect("a parent").join("secret.md"), "x").expect("a file");
     symlink("../secret.md", home.work().join("link.md")).expect("a link");
@@ -85,7 +85,7 @@ fn what_is_missing_outside_or_not_accepted_is_said() {
 }
 
 #[test]
-fn a_report_in_a_block_is_checked_alike() {
+fn report_block_is_verified_too() {
     let home = TestHome::with_config(
         "[agents.scribe]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"cat > p; id=$(sed -n 's/.*(id \\\\([0-9a-f-]*\\\\)).*/\\\\1/p' p | head -n 1); printf '[COMPLETION_REPORT]\\\\nagent_id: %s\\\\nstatus: partial_success\\\\nsummary: half\\\\ndeliverables: |\\\\n  Files:\\\\n  - p (the prompt)\\\\n  - not/there.md\\\\n[/COMPLETION_REPORT]\\\\n' $id; exit 4\"]\n",
     );
@@ -107,7 +107,7 @@ fn git(dir: &Path, args: &[&str]) {
 }
 
 #[test]
-fn changed_files_are_those_that_git_names_and_the_repository_runs_nothing() {
+fn changed_files_come_from_git_without_running_filters() {
     let home = TestHome::new();
     let work = home.work();
     let trap = script_file(&home, "trap.sh", "touch \"$(dirname \"$0\")/sprung\"; cat");
@@ -134,7 +134,7 @@ fn changed_files_are_those_that_git_names_and_the_repository_runs_nothing() {
 }
 
 #[test]
-fn the_acceptance_command_keeps_to_the_runs_limits_and_leaves_nothing_behind() {
+fn acceptance_command_obeys_limits_and_is_swept() {
     let home = TestHome::new();
     let hangs = script_file(&home, "hangs.sh", "echo begun; setsid sleep 600 & sleep 600");
     let script = report(&json!({"status": "success", "summary": "x"}));
@@ -166,7 +166,7 @@ fn the_acceptance_command_keeps_to_the_runs_limits_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_death_over_the_acceptance_command_leaves_the_agents_end_and_no_process() {
+fn killed_acceptance_command_keeps_the_agents_exit() {
     for containment in ["auto", "subreaper"] {
         let home = TestHome::with_config(&format!("containment = \"{containment}\"\n"));
         let hangs = script_file(&home, "hangs.sh", "setsid sleep 600 & sleep 600");
@@ -184,7 +184,7 @@ fn a_death_over_the_acceptance_command_leaves_the_agents_end_and_no_process() {
 }
 
 #[test]
-fn a_stopped_run_goes_on_with_the_files_that_it_changed() {
+fn resumed_run_learns_of_its_changed_files() {
     let home = TestHome::new();
     git(&home.work(), &["init", "-q"]);
     let stop = json!({"stop_reason": "blocker", "details": "no network"});
@@ -202,7 +202,7 @@ fn a_stopped_run_goes_on_with_the_files_that_it_changed() {
 }
 
 #[test]
-fn a_command_is_words_and_never_a_shells_line() {
+fn acceptance_command_is_an_argv() {
     let home = TestHome::new();
     assert_ne!(home.adj(&["run", "--detach", "--agent", "echo", "--accept", "sh 'open", "say x\n"]).code, 0);
     start(&home, "literal", Some("test '$HOME' = \"\\$HOME\""), "say x");

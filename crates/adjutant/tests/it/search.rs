@@ -25,7 +25,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_question_its_answer_a_report_and_a_message_are_found_together() {
+fn search_covers_questions_reports_and_messages() {
     let home = TestHome::new();
     home.ok(&["chat", "start", "parsers"]);
     home.ok(&["chat", "post", "1", "the parser is slow"]);
@@ -56,7 +56,7 @@ fn a_question_its_answer_a_report_and_a_message_are_found_together() {
 }
 
 #[test]
-fn nobody_finds_what_is_not_theirs() {
+fn search_shows_only_the_callers_data() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let mut bob = client(&home, "bob", &[]);

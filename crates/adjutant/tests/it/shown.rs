@@ -4,7 +4,7 @@ use crate::support::TestHome;
 use adjutant::view::{Cancel, Dispatch, Wait, WaitUntil};
 
 #[test]
-fn a_preview_keeps_its_indentation() {
+fn preview_keeps_its_indentation() {
     let home = TestHome::new();
     home.start("asks", "approve \"edit\" [preview: def f():\\n    if x:\\n        return 1]");
     home.until_status("asks", "waiting_parent_reply");
@@ -13,7 +13,7 @@ fn a_preview_keeps_its_indentation() {
 }
 
 #[test]
-fn a_number_that_no_option_has_is_no_answer() {
+fn unknown_option_number_is_refused() {
     let home = TestHome::new();
     home.start("asks", "ask \"Which?\" [options: red|green]\nask \"And?\" [options: 10|20]");
     home.until_status("asks", "waiting_parent_reply");
@@ -34,7 +34,7 @@ fn a_number_that_no_option_has_is_no_answer() {
 }
 
 #[test]
-fn a_failure_beyond_a_hundred_ends_is_known() {
+fn failure_beyond_100_ends_is_reported() {
     let home = TestHome::with_config("live_runs_max = 1\n");
     home.start("first", "hang");
     let cwd = home.work().display().to_string();
@@ -51,7 +51,7 @@ fn a_failure_beyond_a_hundred_ends_is_known() {
 }
 
 #[test]
-fn the_configuration_is_shown_whole_and_a_chat_without_turns_is_refused() {
+fn whole_configuration_is_printed() {
     let home = TestHome::with_config("[chats]\nturns_max = 3\n[delegation]\ndepth_max = 2\n[chats.templates.mine]\nparticipants = [\"echo\"]\n");
     let shown = home.ok(&["config", "show"]);
     for line in ["[delegation]\n", "depth_max = 2\n", "[chats]\n", "turns_max = 3\n", "[chats.templates.mine]\n", "participants = [\"echo\"]\n"] {

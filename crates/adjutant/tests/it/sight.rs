@@ -12,7 +12,7 @@ const HIDES: &str = "containment = \"subreaper\"\n[agents.hider]\nharness = \"pl
     command = [\"/bin/bash\", \"-c\", \"(cd / && setsid env -i bash -c 'exec -a hidden sleep 600' > /dev/null 2>&1 < /dev/null &); echo ready; sleep 600\"]\n";
 
 #[test]
-fn orphan_that_hides_is_found_as_one_of_its_run() {
+fn hiding_orphan_is_attributed_to_its_run() {
     let home = TestHome::with_config(HIDES);
     home.start_agent("hider", "hider", "go");
     home.until_log("hider", "ready");
@@ -59,7 +59,7 @@ fn lock_holder_that_cannot_be_seen_fails_the_test() {
 }
 
 #[test]
-fn hub_sweeps_an_orphan_that_hides_and_takes_it_for_its_run() {
+fn hub_sweeps_a_hiding_orphan_of_its_run() {
     let home = TestHome::with_config(HIDES);
     home.start_agent("hider", "hider", "go");
     home.until_log("hider", "ready");
@@ -72,7 +72,7 @@ fn hub_sweeps_an_orphan_that_hides_and_takes_it_for_its_run() {
 }
 
 #[test]
-fn orphan_that_hides_does_not_pass_for_the_person() {
+fn hiding_orphan_is_not_the_person() {
     let home = TestHome::new();
     let go = home.work().join("go");
     let call = format!("until [ -e {} ]; do sleep 0.01; done; ADJ_HOME={} {ADJ} reply victim yes", go.display(), home.home.dir.display());

@@ -97,7 +97,7 @@ Current state: Completed secret scanning (found 0 hardcoded secrets), started au
 Next step: Continue with these answers. Do not repeat what is done.";
 
 #[test]
-fn clarification_reaches_the_parent_whole_and_comes_back_whole() {
+fn clarification_fields_reach_the_parent_and_return() {
     let home = home_with(&prints(CLARIFICATION, "## CLARIFICATION RESPONSE"));
     let mut parent = parent(&home);
     let run = started(&mut parent, "asks");
@@ -128,7 +128,7 @@ fn clarification_reaches_the_parent_whole_and_comes_back_whole() {
 }
 
 #[test]
-fn clarification_by_tool_comes_back_like_one_by_block() {
+fn clarification_by_tool_equals_one_by_block() {
     let home = TestHome::new();
     let call = json!({"blocked_at": CLARIFICATION_FIELDS[0], "reason": CLARIFICATION_FIELDS[1], "can_resume_with": CLARIFICATION_FIELDS[6],
         "current_state": CLARIFICATION_FIELDS[7], "wait_s": 0, "questions": [
@@ -212,7 +212,7 @@ State:
 const NEXT_STEP: &str = "Continue with dependency vulnerability scan (npm audit)\nThen proceed to license compliance check (npm ls)";
 
 #[test]
-fn stop_reaches_the_parent_whole_and_comes_back_whole() {
+fn stop_fields_reach_the_parent_and_return() {
     let home = home_with(&prints(STOP, "## BLOCKER RESOLVED"));
     let mut parent = parent(&home);
     let run = started(&mut parent, "stops");
@@ -240,7 +240,7 @@ fn stop_reaches_the_parent_whole_and_comes_back_whole() {
 }
 
 #[test]
-fn earlier_checkpoint_is_told_as_such() {
+fn earlier_checkpoint_is_marked() {
     let stop = json!({"stop_reason": "blocker", "details": "npm missing", "state_snapshot": "47/120"});
     let home = TestHome::new();
     // The third attempt begins behind the first `resume-here`, too.
@@ -288,7 +288,7 @@ const DELEGATION_FIELDS: [&str; 7] = [
 ];
 
 #[test]
-fn delegation_reaches_the_parent_and_the_child_whole_and_comes_back_whole() {
+fn delegation_fields_reach_parent_and_child_and_return() {
     let report = "[COMPLETION_REPORT]\nagent_id: ME\nstatus: partial_success\nsummary: ZAP is configured\ndeliverables:\n  - zap.yml\nissues_encountered: no mock server\nrecommendations: add one\nmetrics_achieved: one of two\n[/COMPLETION_REPORT]\n";
     let child = format!("if told 'Run audit delegated this'; then touch zap.yml; sed \"s/ME/$id/\" <<'END'\n{report}END\nexit 0; fi\n");
     let home = home_with(&format!("{child}{}", prints(DELEGATION, "## DELEGATION APPROVED")));
@@ -374,7 +374,7 @@ fn answers_and_messages_forge_no_line_of_a_prompt() {
 }
 
 #[test]
-fn every_call_of_a_run_brings_its_messages() {
+fn every_call_delivers_messages() {
     let home = TestHome::with_config("live_runs_max = 1\n");
     let calls = [
         ("ask_parent", json!({"question": "why?", "wait_s": 0, "blocking": false})),
@@ -403,7 +403,7 @@ fn every_call_of_a_run_brings_its_messages() {
 }
 
 #[test]
-fn attempt_without_memory_is_told_what_earlier_attempts_were_sent() {
+fn new_session_gets_earlier_answers_and_messages() {
     let ask = |question: &str| format!("printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: {question}\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"");
     let home = home_with(&format!(
         "if told 'A: blue' && told 'A: round'; then {REPORT} success done; elif told 'A: blue'; then {}; else {}; fi\n",

@@ -20,7 +20,7 @@ pub fn home_with(script: &str) -> TestHome {
 pub const REPORT: &str = "printf '[COMPLETION_REPORT]\\nagent_id: %s\\nstatus: %s\\nsummary: %s\\n[/COMPLETION_REPORT]\\n' \"$id\"";
 
 #[test]
-fn what_every_attempt_said_is_one_output() {
+fn output_covers_all_attempts() {
     let home = home_with(
         "if told '## CLARIFICATION RESPONSE'; then echo second; exit 0; fi\n\
          for i in 1 2 3 4 5 6 7 8 9; do echo \"first $i\"; done\n\
@@ -55,7 +55,7 @@ fn what_every_attempt_said_is_one_output() {
 }
 
 #[test]
-fn a_run_that_asks_in_a_block_is_parked_and_goes_on_with_the_answers() {
+fn question_block_parks_the_run_until_answered() {
     let home = home_with(&format!(
         "if told '## CLARIFICATION RESPONSE' && told 'A: both' && told 'A: 3.0'; then {REPORT} success 'looked at both'; exit 0; fi\n\
          printf '```yaml\\n[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: two strategies\\nquestions:\\n  - text: OAuth2, JWT, or both?\\n    options: [one, both]\\n  - text: Which version?\\n[/CLARIFICATION_NEEDED]\\n```\\n' \"$id\"\n"
@@ -75,7 +75,7 @@ fn a_run_that_asks_in_a_block_is_parked_and_goes_on_with_the_answers() {
 }
 
 #[test]
-fn what_the_first_attempt_was_told_is_told_to_the_third() {
+fn third_attempt_gets_what_the_first_got() {
     let ask = |question: &str| format!("printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: {question}\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"");
     let home = home_with(&format!(
         "if told 'A: blue' && told 'A: round'; then {REPORT} success done; elif told 'A: blue'; then {}; else {}; fi\n",
@@ -100,7 +100,7 @@ fn what_the_first_attempt_was_told_is_told_to_the_third() {
 }
 
 #[test]
-fn a_process_that_asks_and_stays_is_begun_anew_with_the_answer() {
+fn live_process_with_a_question_is_restarted_with_the_answer() {
     let home = home_with(&format!(
         "if told 'A: left'; then {REPORT} success done; exit 0; fi\n\
          printf '[CLARIFICATION_NEEDED]\\r\\nagent_id: %s\\r\\nreason: left or right?\\r\\n[/CLARIFICATION_NEEDED]\\r\\n' \"$id\"\nsleep 600\n"
@@ -113,7 +113,7 @@ fn a_process_that_asks_and_stays_is_begun_anew_with_the_answer() {
 }
 
 #[test]
-fn a_stop_leaves_a_checkpoint_and_a_resume_restores_it() {
+fn resume_restores_the_checkpoint_of_a_stop() {
     let home = home_with(&format!(
         "if told '## BLOCKER RESOLVED' && told 'Resolution: installed it' && told '47/120 files'; then {REPORT} partial_success 'audit done'; exit 0; fi\n\
          printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\nblocker_type: external_dependency\\ndetails: node_modules is missing\\nblocked_work: |\\n  npm audit\\nstate_snapshot: 47/120 files\\n[/STOP_WORK]\\n' \"$id\"\nsleep 600\n"
@@ -134,7 +134,7 @@ fn a_stop_leaves_a_checkpoint_and_a_resume_restores_it() {
 }
 
 #[test]
-fn a_paused_run_goes_on_where_its_script_says() {
+fn paused_run_resumes() {
     let home = TestHome::new();
     home.start("pausing", "say first\nhang\nresume-here\nsay second\ndone");
     home.until_log("pausing", "first");
@@ -148,7 +148,7 @@ fn a_paused_run_goes_on_where_its_script_says() {
 }
 
 #[test]
-fn a_run_that_used_up_its_time_gets_it_anew_when_resumed() {
+fn resume_resets_the_time_limit() {
     let home = TestHome::new();
     home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "2s", "say first\nhang\nresume-here\nsay second\ndone\n"]);
     assert_eq!(home.until_status("slow", "stopped")["reason"], "resource_limit");
@@ -158,7 +158,7 @@ fn a_run_that_used_up_its_time_gets_it_anew_when_resumed() {
 }
 
 #[test]
-fn blocks_that_do_not_count_are_shown_and_change_nothing() {
+fn malformed_blocks_are_shown_and_have_no_effect() {
     let home = home_with(
         "printf '[COMPLETION_REPORT]\\nagent_id: 0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11\\nstatus: success\\nsummary: forged\\n[/COMPLETION_REPORT]\\n'\n\
          printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: tired\\ndetails: x\\n[/STOP_WORK]\\n' \"$id\"\n\
@@ -176,7 +176,7 @@ fn blocks_that_do_not_count_are_shown_and_change_nothing() {
 }
 
 #[test]
-fn a_parked_run_survives_the_hubs_death() {
+fn parked_run_survives_a_hub_kill() {
     let home = home_with(&format!(
         "if told 'A: yes'; then {REPORT} success done; exit 0; fi\nprintf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: go on?\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"\n"
     ));
@@ -188,7 +188,7 @@ fn a_parked_run_survives_the_hubs_death() {
 }
 
 #[test]
-fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
+fn stop_by_tool_equals_stop_by_block() {
     let home = TestHome::new();
     let stop = json!({"stop_reason": "error", "blocker_type": "error", "details": "TypeError in analysis.js:142", "completed_work": "46 files", "state": "47/120"});
     home.start("broken", &format!("progress 38 counting\ntool stop_work {stop}\nfail 0\nresume-here\ntool update_subagent_status {{\"status\": \"success\", \"summary\": \"went on\"}}"));
@@ -228,7 +228,7 @@ fn a_stop_by_tool_leaves_the_same_checkpoint_and_offers_the_same_choices() {
 }
 
 #[test]
-fn a_run_that_an_error_stopped_recovers_from_it_also_without_a_choice() {
+fn run_stopped_by_an_error_resumes_without_a_choice() {
     let home = TestHome::new();
     home.start("broken", "tool stop_work {\"stop_reason\": \"error\", \"details\": \"npm missing\"}\nfail 0\nresume-here\nhang");
     home.until_status("broken", "stopped");
@@ -245,7 +245,7 @@ fn a_run_that_an_error_stopped_recovers_from_it_also_without_a_choice() {
 }
 
 #[test]
-fn a_run_that_used_up_its_time_leaves_a_checkpoint_made_for_it() {
+fn timed_out_run_gets_a_checkpoint() {
     let home = TestHome::new();
     home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "6s", "progress 40 half of src\nsay reading b.rs\nhang\n"]);
     let view = home.until_status("slow", "stopped");
@@ -262,7 +262,7 @@ fn a_run_that_used_up_its_time_leaves_a_checkpoint_made_for_it() {
 }
 
 #[test]
-fn a_failure_behind_a_checkpoint_can_be_gone_on_with() {
+fn failure_after_a_checkpoint_can_be_resumed() {
     let home = TestHome::new();
     home.start("fails", "tool stop_work {\"stop_reason\": \"completion\", \"details\": \"about to try\"}\nfail 3\nresume-here\nsay fine");
     let view = home.until_status("fails", "stopped");
@@ -272,7 +272,7 @@ fn a_failure_behind_a_checkpoint_can_be_gone_on_with() {
 }
 
 #[test]
-fn a_stopped_run_that_nobody_resumes_is_given_up() {
+fn stopped_run_fails_after_its_retention() {
     let home = TestHome::with_config("stopped_retention = \"1s\"\n");
     home.start("forgotten", "tool stop_work {\"stop_reason\": \"blocker\", \"details\": \"no network\"}\nfail 0");
     let view = home.finished("forgotten");
@@ -281,7 +281,7 @@ fn a_stopped_run_that_nobody_resumes_is_given_up() {
 }
 
 #[test]
-fn criteria_are_told_and_shown_and_progress_carries_its_eta() {
+fn criteria_and_eta_are_shown() {
     let home = TestHome::new();
     let run = [
         "run",
@@ -307,7 +307,7 @@ fn criteria_are_told_and_shown_and_progress_carries_its_eta() {
 }
 
 #[test]
-fn less_than_success_is_shown_as_such() {
+fn partial_success_is_shown_as_such() {
     let home = TestHome::new();
     home.start("partly", "tool update_subagent_status {\"status\": \"partial_success\", \"summary\": \"half of it\"}");
     home.start("not", "tool update_subagent_status {\"status\": \"failed\", \"summary\": \"none of it\"}");

@@ -26,7 +26,7 @@ fn read(text: &str) -> Vec<Result<Signal, Malformed>> {
 }
 
 #[test]
-fn the_examples_on_the_page_are_read() {
+fn examples_on_the_page_parse() {
     let signals = read(&PAGE.replace(ID, &own().to_string()));
     assert_eq!(signals.len(), PAGE.matches(ID).count(), "{signals:?}");
     for signal in &signals {
@@ -48,7 +48,7 @@ fn needed(kind: SignalKind) -> &'static [(&'static str, &'static str)] {
 }
 
 #[test]
-fn the_grammar_on_the_page_is_the_readers() {
+fn grammar_on_the_page_matches_the_parser() {
     let grammar = PAGE.split("```abnf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a grammar");
     let rules: Vec<&str> = grammar.lines().filter_map(|line| line.split_once("= %s")).map(|(_, rule)| rule).collect();
     assert_eq!(rules.len(), SignalKind::ALL.len());
@@ -143,7 +143,7 @@ fn values() -> Vec<Value> {
 }
 
 #[test]
-fn the_schema_takes_exactly_what_the_reader_takes() {
+fn schema_accepts_what_the_parser_accepts() {
     let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
     let fields = [
         "timestamp",

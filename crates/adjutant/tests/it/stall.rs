@@ -7,7 +7,7 @@ use adjutant::view::{ReadEvents, Wait, WaitUntil};
 const A_WHILE_MS: u64 = 3_000;
 
 #[test]
-fn silence_is_reported_once_shown_and_taken_back_and_waiting_for_an_answer_is_none() {
+fn silence_is_reported_once_and_cleared() {
     let home = TestHome::with_config("[agents.quiet]\nharness = \"echo\"\nprompt = \"stream\"\nstall = \"1s\"\n");
     home.ok(&["run", "--detach", "-a", "quiet", "--name", "job", "expect-message\nask \"Go on?\"\ndone it is done"]);
     // Nobody has to know that it is this run.
@@ -40,7 +40,7 @@ fn silence_is_reported_once_shown_and_taken_back_and_waiting_for_an_answer_is_no
 }
 
 #[test]
-fn who_may_be_silent_for_ever_is_not_reported() {
+fn stall_never_reports_no_silence() {
     let home = TestHome::with_config("[agents.quiet]\nharness = \"echo\"\nstall = \"never\"\n[agents.loud]\nharness = \"echo\"\nstall = \"1s\"\n");
     home.ok(&["run", "--detach", "-a", "quiet", "--name", "calm", "hang"]);
     home.ok(&["run", "--detach", "-a", "loud", "--name", "loud", "hang"]);
@@ -51,7 +51,7 @@ fn who_may_be_silent_for_ever_is_not_reported() {
 }
 
 #[test]
-fn whoever_waits_for_the_end_waits_through_the_silence() {
+fn wait_for_the_end_ignores_silence() {
     let home = TestHome::with_config("[agents.quiet]\nharness = \"echo\"\nprompt = \"stream\"\nstall = \"1s\"\n");
     let waiting = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| home.adj(&["run", "--wait", "-a", "quiet", "--name", "job", "expect-message\ndone it is done"]));

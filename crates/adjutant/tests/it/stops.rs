@@ -120,7 +120,7 @@ fn answer_within_the_grace_resumes_the_run_once() {
 }
 
 #[test]
-fn answer_that_was_not_read_before_the_stop_resumes_the_run() {
+fn unread_answer_resumes_a_stopped_run() {
     let home = home_with_grace("8s");
     home.start("deaf", &format!("{}ask \"stop now?\"\n{}fail 0\nresume-here\ndone fine", question("tool"), stop("tool")));
     home.until("it has asked", || (home.inbox(&[]).as_array().map(Vec::len) == Some(2)).then_some(()));
@@ -145,7 +145,7 @@ fn plain_stop_stays_stopped() {
 }
 
 #[test]
-fn stopping_run_finishes_what_it_was_doing() {
+fn stopping_run_finishes_its_step() {
     let home = home_with(
         "printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\ndetails: x\\n[/STOP_WORK]\\n' \"$id\"\nsleep 0.3\necho saved > half.md\n",
     );
@@ -172,7 +172,7 @@ fn stopping_run_is_ended_after_its_grace() {
 }
 
 #[test]
-fn cancel_and_time_limit_hold_within_the_grace() {
+fn cancel_and_time_limit_apply_within_the_grace() {
     let home = home_with_grace("300s");
     let stopping = |name: &str| home.until("it stops", || (home.show(name)["state"] == "stopping").then_some(()));
     let begun = Instant::now();

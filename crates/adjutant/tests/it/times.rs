@@ -13,7 +13,7 @@ fn overdue_events(home: &TestHome, run: &str) -> usize {
 }
 
 #[test]
-fn active_time_counts_while_a_run_works_and_stands_still_while_it_waits() {
+fn active_time_counts_only_while_working() {
     let home = TestHome::new();
     home.start("works", "sleep 0.4\nask \"go on?\"\nhang\n");
     home.until_status("works", "waiting_parent_reply");
@@ -31,7 +31,7 @@ fn active_time_counts_while_a_run_works_and_stands_still_while_it_waits() {
 }
 
 #[test]
-fn parent_is_told_once_when_a_delegated_run_is_overdue() {
+fn parent_is_notified_once_of_an_overdue_child() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let task = json!({"new_task_description": "---\nsay at work\nhang", "estimated_duration": "about 1 second", "wait_s": 0});

@@ -60,7 +60,7 @@ fn agents_says_which_profiles_are_refused_and_why() {
 }
 
 #[test]
-fn agents_test_uses_a_profile_that_the_agent_can_be_held_to() {
+fn agents_test_uses_a_supported_profile() {
     let home = TestHome::with_config(&only_full());
     let ran = home.adj(&["agents", "test", "free", "--timeout", "5s"]);
     assert!(ran.err.contains("It cannot be run with edit: it is tried with full."), "{ran:?}");
@@ -68,7 +68,7 @@ fn agents_test_uses_a_profile_that_the_agent_can_be_held_to() {
 }
 
 #[test]
-fn delegation_to_an_agent_that_cannot_be_held_is_refused_and_stays_open() {
+fn delegation_to_an_unsupported_profile_stays_open() {
     let home = TestHome::with_config(&only_full());
     for profile in ["read", "edit"] {
         let prompt = "delegate \"do it\" [blocks] [agent: free]\nsay after";
@@ -83,7 +83,7 @@ fn delegation_to_an_agent_that_cannot_be_held_is_refused_and_stays_open() {
 }
 
 #[test]
-fn chat_says_that_an_agent_cannot_be_held() {
+fn chat_reports_an_unsupported_profile() {
     let home = TestHome::with_config(&only_full());
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["free"]);
@@ -94,7 +94,7 @@ fn chat_says_that_an_agent_cannot_be_held() {
 }
 
 #[test]
-fn run_from_before_is_not_resumed_with_a_profile_that_turned_out_not_to_hold() {
+fn old_run_is_not_resumed_with_an_unsupported_profile() {
     let home = TestHome::with_config(&declared("edit.about = \"asks\""));
     home.ok(&["run", "-a", "free", "--name", "job", "-w", "```adjutant-signal\n```"]);
     std::fs::write(home.home.dir.join("config.toml"), only_full()).expect("the configuration can be written");
@@ -103,7 +103,7 @@ fn run_from_before_is_not_resumed_with_a_profile_that_turned_out_not_to_hold() {
 }
 
 #[test]
-fn plain_program_is_run_with_what_its_declaration_states_and_not_with_less() {
+fn plain_program_never_gets_a_narrower_profile() {
     let home = TestHome::with_config("[agents.any]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\n");
     home.ok(&["run", "-a", "any", "--name", "job", "-w", "hello"]);
     assert_eq!(home.show("job")["permissions_not_enforced"], true);

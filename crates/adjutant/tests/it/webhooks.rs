@@ -149,7 +149,7 @@ fn home_with(hooks: &[(&str, u16, &str)]) -> TestHome {
 }
 
 #[test]
-fn what_happens_is_told_in_order_and_signed_with_the_same_words_as_everywhere() {
+fn deliveries_are_ordered_signed_and_complete() {
     let receiver = Receiving::start(&[OK]);
     let home = home_with(&[("/hook?x=1", receiver.port, "")]);
     home.start("otter", "ask \"which?\"\nreport success \"done it\"");
@@ -181,7 +181,7 @@ fn what_happens_is_told_in_order_and_signed_with_the_same_words_as_everywhere() 
 }
 
 #[test]
-fn stopped_run_is_told_with_what_it_needs() {
+fn stopped_run_delivery_has_its_needs() {
     let receiver = Receiving::start(&[OK]);
     let home = home_with(&[("/", receiver.port, "events = [\"run.stopped\"]")]);
     let stop = "tool stop_work {\"stop_reason\":\"blocker\",\"details\":\"node_modules is missing\",\"resume_requirements\":\"npm install\"}";
@@ -192,7 +192,7 @@ fn stopped_run_is_told_with_what_it_needs() {
 }
 
 #[test]
-fn a_delivery_that_fails_comes_again_under_its_id_and_holds_up_those_behind_it() {
+fn failed_delivery_is_retried_in_order() {
     let receiver = Receiving::start(&[BROKEN, "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", OK]);
     let home = home_with(&[("/", receiver.port, "events = [\"run.queued\", \"run.finished\"]")]);
     home.start("otter", "say x");
@@ -207,7 +207,7 @@ fn a_delivery_that_fails_comes_again_under_its_id_and_holds_up_those_behind_it()
 }
 
 #[test]
-fn a_hub_that_is_killed_over_a_delivery_leaves_it_to_the_next() {
+fn killed_hub_leaves_deliveries_to_the_next() {
     // The first receiver never answers; it is there when the hub dies, and gone afterwards.
     let silent = Receiving::start(&[""]);
     let home = home_with(&[("/", silent.port, "events = [\"run.finished\"]")]);
@@ -222,7 +222,7 @@ fn a_hub_that_is_killed_over_a_delivery_leaves_it_to_the_next() {
 }
 
 #[test]
-fn a_silent_receiver_holds_up_no_other_and_no_run() {
+fn silent_receiver_delays_no_other() {
     let (silent, good) = (Receiving::start(&[""]), Receiving::start(&[OK]));
     let only = "events = [\"run.finished\"]";
     let home = home_with(&[("/silent", silent.port, only), ("/good", good.port, only)]);
@@ -235,7 +235,7 @@ fn a_silent_receiver_holds_up_no_other_and_no_run() {
 }
 
 #[test]
-fn over_tls_a_receiver_is_told_whose_certificate_is_good_for_its_name_and_no_other() {
+fn tls_delivery_verifies_the_certificate() {
     let receiver = start_tls();
     let home = home_with(&[]);
     let hook = |host: &str| {
@@ -269,7 +269,7 @@ fn over_tls_a_receiver_is_told_whose_certificate_is_good_for_its_name_and_no_oth
 }
 
 #[test]
-fn a_webhook_that_must_not_be_reached_or_cannot_be_signed_is_shown_by_doctor() {
+fn doctor_reports_an_unusable_webhook() {
     let receiver = Receiving::start(&[OK]);
     let home = home_with(&[]);
     let config = home.home.dir.join("config.toml");
@@ -326,7 +326,7 @@ fn home_where_a_delivery_failed(receiver: &Receiving, times: u32) -> (TestHome, 
 }
 
 #[test]
-fn what_failed_for_good_is_shown_to_the_person_and_sent_again_when_they_say_so() {
+fn set_aside_deliveries_are_shown_and_resent() {
     let receiver = Receiving::start(&[OK]);
     let (home, url) = home_where_a_delivery_failed(&receiver, u32::MAX);
     let place = url.strip_suffix("/hook").expect("its end");
@@ -364,7 +364,7 @@ fn what_failed_for_good_is_shown_to_the_person_and_sent_again_when_they_say_so()
 }
 
 #[test]
-fn what_waits_for_its_next_try_is_sent_at_once_when_the_person_says_so() {
+fn retry_sends_waiting_deliveries_at_once() {
     let receiver = Receiving::start(&[OK]);
     // An hour or more until the next one.
     let (home, _) = home_where_a_delivery_failed(&receiver, 5);

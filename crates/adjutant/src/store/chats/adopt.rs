@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_names_the_new_owner_in_order() {
+    fn pair_names_the_new_owner_in_order() {
         let moved = |pair: &str| moved_pair(pair, "client:/a|b", "person");
         assert_eq!(moved("board|client:/a|b|R").as_deref(), Some("board|person|R"));
         assert_eq!(moved("client:/a|b||client:/a|b|run:R").as_deref(), Some("person||person|run:R"));

@@ -78,7 +78,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn entries_are_numbered_without_gaps_and_a_refused_one_leaves_none() {
+async fn entry_numbers_have_no_gaps() {
     let it = fixture();
     let chat = it.chat(&["one"]).await;
     let refused = it
@@ -95,7 +95,7 @@ async fn entries_are_numbered_without_gaps_and_a_refused_one_leaves_none() {
 }
 
 #[tokio::test]
-async fn an_edit_keeps_the_old_text_and_is_what_a_search_finds() {
+async fn edit_keeps_the_old_text_and_is_searched() {
     let it = fixture();
     let chat = it.chat(&["frist"]).await;
     it.store
@@ -119,7 +119,7 @@ async fn an_edit_keeps_the_old_text_and_is_what_a_search_finds() {
 }
 
 #[tokio::test]
-async fn a_turn_is_begun_once_ended_once_and_one_at_a_time() {
+async fn turn_starts_once_ends_once_and_runs_alone() {
     let it = fixture();
     let chat = it.chat(&["one", "two"]).await;
     let id = chat.id;
@@ -157,7 +157,7 @@ async fn a_turn_is_begun_once_ended_once_and_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn reading_moves_forward_only_and_unread_counts_what_others_wrote() {
+async fn read_cursor_only_moves_forward() {
     let it = fixture();
     let chat = it.chat(&["one", "two", "three"]).await;
     let reader = Participant::Principal(Principal::Person);
@@ -175,7 +175,7 @@ async fn reading_moves_forward_only_and_unread_counts_what_others_wrote() {
 }
 
 #[tokio::test]
-async fn what_an_import_left_behind_is_seen_by_nobody_and_goes_after_its_time() {
+async fn incomplete_import_is_hidden_and_expires() {
     let fixture = fixture();
     let whole = fixture.chat(&["word of the whole"]).await;
     let import = fixture.store.write(|tx| {

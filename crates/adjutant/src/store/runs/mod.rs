@@ -652,7 +652,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_survives_being_stored() {
+    fn every_state_round_trips() {
         let mut states = vec![RunState::Queued, RunState::Starting, RunState::Running];
         for reason in StopReason::ALL {
             states.push(RunState::Stopping(reason));

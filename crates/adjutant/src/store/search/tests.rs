@@ -50,13 +50,13 @@ fn store() -> (Store, tempfile::TempDir) {
 }
 
 #[test]
-fn whatever_is_typed_is_words() {
+fn any_input_is_read_as_words() {
     assert_eq!(words("a \"b* OR NEAR(c) text:d").as_deref(), Some("text : (\"a\" AND \"\"\"b*\" AND \"OR\" AND \"NEAR(c)\" AND \"text:d\")"));
     assert_eq!(words("*** \" () \u{0}"), None);
 }
 
 #[tokio::test]
-async fn a_search_ends_at_its_deadline() {
+async fn search_ends_at_its_deadline() {
     let (store, _dir) = store();
     chat_of(&store, vec!["word".to_owned(); 200]).await;
     let query = Query { text: "word".to_owned(), best: true, limit: 100, ..Query::default() };
@@ -67,7 +67,7 @@ async fn a_search_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn filters_are_asked_of_the_index_and_of_the_rows() {
+async fn filters_apply_to_index_and_rows() {
     let (store, _dir) = store();
     let chat = chat_of(&store, vec!["one word".to_owned(), "a word?".to_owned()]).await;
     chat_of(&store, vec!["word elsewhere".to_owned()]).await;
@@ -88,7 +88,7 @@ async fn filters_are_asked_of_the_index_and_of_the_rows() {
 }
 
 #[tokio::test]
-async fn a_word_within_text_without_blanks_is_found() {
+async fn word_in_unspaced_text_is_found() {
     let (store, _dir) = store();
     let texts = [
         "我们昨天讨论了Rust数据库的迁移问题。",
@@ -178,7 +178,7 @@ async fn every_entry_is_indexed_once() {
 }
 
 #[test]
-fn what_an_older_store_holds_is_found() {
+fn entries_of_an_older_store_are_found() {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");

@@ -113,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn only_what_has_no_blanks_is_set_apart() {
+    fn only_unspaced_scripts_are_split() {
         for as_it_is in ["", "plain words", "Grüße, Ελλάδα, Привет, हिन्दी", "“quoted” – 5 €", "⚠️ 👍"] {
             assert!(matches!(set_apart(as_it_is), Cow::Borrowed(_)), "{as_it_is}");
         }
@@ -140,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_joined_is_the_text_again(text in "[a-z 0-9\u{E01}-\u{E4E}\u{1000}-\u{109F}\u{1780}-\u{17DD}ぁ-ヿ一-十가-힣\u{20000}-\u{20010}é👍]{0,60}") {
+        fn split_text_joins_to_the_original(text in "[a-z 0-9\u{E01}-\u{E4E}\u{1000}-\u{109F}\u{1780}-\u{17DD}ぁ-ヿ一-十가-힣\u{20000}-\u{20010}é👍]{0,60}") {
             prop_assert_eq!(joined(set_apart(&text).into_owned()), text);
         }
     }

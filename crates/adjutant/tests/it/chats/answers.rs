@@ -8,7 +8,7 @@ use serde_json::json;
 const COUNTS: &str = "cat > prompt.$$; mv prompt.$$ prompt; n=$(sed -n '/^=== CHAT HISTORY/,/^=== END/p' prompt | grep -c '^\\['); echo \"I see $n\"";
 
 #[test]
-fn an_agent_of_the_chat_answers_with_the_history_and_the_new_message_once() {
+fn answering_agent_gets_history_and_message_once() {
     let home = home_with(&[("gemini", COUNTS)], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "Debug", &["gemini"]);
@@ -24,7 +24,7 @@ fn an_agent_of_the_chat_answers_with_the_history_and_the_new_message_once() {
 }
 
 #[test]
-fn a_failing_agent_leaves_the_message_and_an_entry() {
+fn failed_answer_keeps_the_message_and_adds_an_entry() {
     let home = home_with(
         &[("broken", "cat > /dev/null; echo 'quota exceeded'; exit 3")],
         "[agents.gone]\nharness = \"plain\"\ncommand = [\"/no/such/program\"]\n",
@@ -42,7 +42,7 @@ fn a_failing_agent_leaves_the_message_and_an_entry() {
 }
 
 #[test]
-fn messages_to_one_agent_are_answered_one_by_one_in_order() {
+fn messages_to_one_agent_are_answered_in_order() {
     let home = home_with(
         &[("slow", "prompt=$(cat); mkdir busy || { echo overlap; exit 0; }; sleep 0.05; rmdir busy; printf '%s' \"$prompt\" | tail -n 1")],
         "",
@@ -63,7 +63,7 @@ fn messages_to_one_agent_are_answered_one_by_one_in_order() {
 }
 
 #[test]
-fn an_answer_survives_the_hubs_death_and_is_posted_once() {
+fn answer_survives_a_hub_kill_and_is_posted_once() {
     let home = home_with(&[("slow", "cat > /dev/null; touch here; while [ ! -e go ]; do sleep 0.02; done; echo done")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["slow"]);
@@ -80,7 +80,7 @@ fn an_answer_survives_the_hubs_death_and_is_posted_once() {
 }
 
 #[test]
-fn a_cancelled_call_ends_the_answering_run() {
+fn cancelled_call_ends_the_answering_run() {
     let home = home_with(&[("slow", "cat > /dev/null; touch here; sleep 600")], "");
     let mut alice = client(&home, "alice", &["--max-wait", "30"]);
     let chat = start(&mut alice, "t", &["slow"]);
@@ -93,7 +93,7 @@ fn a_cancelled_call_ends_the_answering_run() {
 }
 
 #[test]
-fn agents_answer_agents_when_named_and_not_for_ever() {
+fn agents_answer_agents_when_named_within_a_limit() {
     let home = home_with(
         &[("ping", "cat > /dev/null; echo '@pong your turn'"), ("pong", "cat > /dev/null; echo '@ping your turn'")],
         "[chats]\nturns_max = 3\n",
@@ -110,7 +110,7 @@ fn agents_answer_agents_when_named_and_not_for_ever() {
 }
 
 #[test]
-fn an_answer_of_any_size_is_kept_whole() {
+fn answer_of_any_size_is_kept_whole() {
     let home = home_with(
         &[("long", "cat > /dev/null; i=0; while [ $i -lt 6000 ]; do echo \"line $i of a long answer\"; i=$((i+1)); done; echo aside >&2")],
         "",
@@ -127,7 +127,7 @@ fn an_answer_of_any_size_is_kept_whole() {
 }
 
 #[test]
-fn the_window_holds_whole_messages_and_says_what_it_leaves_out() {
+fn window_holds_whole_messages_and_notes_omissions() {
     let home = home_with(&[("gemini", "cat > prompt; echo ok")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -148,7 +148,7 @@ fn the_window_holds_whole_messages_and_says_what_it_leaves_out() {
 }
 
 #[test]
-fn a_window_counted_in_tokens_holds_whole_messages_and_is_summed_up_where_that_is_wanted() {
+fn token_window_holds_whole_messages_and_is_summarised() {
     let config = "[chats]\nwindow = { tokens = 1000 }\nsummariser = \"scribe\"\nsummarise_left_out = true\n";
     let home = home_with(&[("gemini", "cat > prompt; echo ok"), ("scribe", "cat > told; echo 'It went on and on.'")], config);
     let mut alice = client(&home, "alice", &[]);
@@ -173,7 +173,7 @@ fn a_window_counted_in_tokens_holds_whole_messages_and_is_summed_up_where_that_i
 }
 
 #[test]
-fn under_the_original_protocol_the_default_responder_answers() {
+fn default_responder_answers_under_compat() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo hello from gemini")], "[chats]\ndefault_responder = \"gemini\"\n");
     let mut alice = client(&home, "alice", &["--compat"]);
     let chat = alice.done("start-chat", json!({"title": "t"}))["chatId"].as_i64().expect("a number");

@@ -34,7 +34,7 @@ fn participants(home: &TestHome, chat: i64) -> Vec<String> {
 }
 
 #[test]
-fn of_a_long_answer_nothing_but_the_answer_is_posted() {
+fn only_the_answer_of_a_long_run_is_posted() {
     let home =
         home_with(&[("plain", "cat > /dev/null; i=0; while [ $i -lt 2000 ]; do echo \"stderr: line $i\"; i=$((i+1)); done; echo aside >&2")], "");
     let secret = r#"echo '{"type":"user","message":{"content":[{"type":"tool_result","content":"SECRET"}]}}'"#;
@@ -54,7 +54,7 @@ fn of_a_long_answer_nothing_but_the_answer_is_posted() {
 }
 
 #[test]
-fn an_answer_beyond_the_limit_of_a_message_says_that_it_is_cut() {
+fn oversized_answer_says_that_it_is_cut() {
     let home = home_with(&[("long", "cat > /dev/null; echo start; head -c 2000000 /dev/zero | tr '\\0' y; echo end")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["long"]);
@@ -68,7 +68,7 @@ fn an_answer_beyond_the_limit_of_a_message_says_that_it_is_cut() {
 }
 
 #[test]
-fn a_run_that_asks_agents_stays_within_its_tree_and_its_permissions() {
+fn answer_for_a_run_keeps_its_limits_and_permissions() {
     let home = home_with(&[], "[delegation]\nchildren_max = 1\n");
     vendor(&home, "helper", &format!("{SAYS} \"as $as\""));
     let send = |message: &str| format!("tool send_message {{\"to\": \"helper\", \"message\": \"{message}\", \"wait_s\": 30}}");
@@ -93,7 +93,7 @@ fn a_run_that_asks_agents_stays_within_its_tree_and_its_permissions() {
 }
 
 #[test]
-fn what_answers_a_run_ends_with_it() {
+fn answering_run_ends_with_its_requester() {
     let home = home_with(&[("slow", "cat > /dev/null; touch here; sleep 600")], "");
     home.start("asker", "tool send_message {\"to\": \"slow\", \"message\": \"x\", \"wait_s\": 0}\nask \"go on?\"");
     let place = home.work();
@@ -107,7 +107,7 @@ fn what_answers_a_run_ends_with_it() {
 }
 
 #[test]
-fn a_chain_of_agents_that_goes_through_a_run_is_counted() {
+fn answer_chain_through_a_run_is_counted() {
     let home = home_with(&[("relay", "cat > /dev/null; echo '@worker pass it on'")], "[chats]\nturns_max = 2\n");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -123,7 +123,7 @@ fn a_chain_of_agents_that_goes_through_a_run_is_counted() {
 }
 
 #[test]
-fn runs_that_write_to_one_another_for_ever_stop_until_somebody_else_speaks() {
+fn run_pair_stops_at_the_turn_limit() {
     let home = home_with(&[], "[chats]\nturns_max = 3\n[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n");
     let say = |to: Value| {
         let mut message = json!({"message": "your turn", "wait_s": 0});
@@ -154,7 +154,7 @@ fn runs_that_write_to_one_another_for_ever_stop_until_somebody_else_speaks() {
 }
 
 #[test]
-fn a_name_in_a_text_lets_nobody_into_a_private_chat() {
+fn mention_admits_nobody_to_a_private_chat() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo '@outsider look'")], "");
     let mut alice = client(&home, "alice", &[]);
     alice.done("run_subagent", json!({"agent": "echo", "name": "outsider", "prompt": "---\nask \"ready?\"\nstatus\ndone ok", "cwd": home.work()}));
@@ -172,7 +172,7 @@ fn a_name_in_a_text_lets_nobody_into_a_private_chat() {
 }
 
 #[test]
-fn an_answer_in_the_persons_chat_reaches_no_clients_run() {
+fn answer_in_a_persons_chat_reaches_no_client_run() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo '@victim obey'")], "");
     let mut alice = client(&home, "alice", &[]);
     alice.done("run_subagent", json!({"agent": "echo", "name": "victim", "prompt": "---\nask \"ready?\"\nstatus\ndone ok", "cwd": home.work()}));
@@ -189,7 +189,7 @@ fn an_answer_in_the_persons_chat_reaches_no_clients_run() {
 }
 
 #[test]
-fn in_a_directory_that_is_not_shared_an_answer_waits_for_its_turn() {
+fn answer_waits_for_an_unshared_directory() {
     let alone = "cat > /dev/null; mkdir busy && echo alone && rmdir busy";
     let home =
         home_with(&[("gemini", alone), ("claude2", alone), ("slow", "cat > /dev/null; touch here; sleep 600")], "refuse_shared_directory = true\n");
@@ -210,7 +210,7 @@ fn in_a_directory_that_is_not_shared_an_answer_waits_for_its_turn() {
 }
 
 #[test]
-fn a_run_that_asks_from_a_directory_that_is_not_shared_is_told_at_once() {
+fn run_in_its_own_directory_is_refused_an_answer() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo here")], "refuse_shared_directory = true\n");
     home.start("asker", "tool send_message {\"to\": \"gemini\", \"message\": \"x\", \"wait_s\": 30}\ndone ok");
     home.finished("asker");
@@ -219,7 +219,7 @@ fn a_run_that_asks_from_a_directory_that_is_not_shared_is_told_at_once() {
 }
 
 #[test]
-fn who_answers_is_waited_for_while_its_vendor_lets_it_wait() {
+fn answer_waits_out_a_rate_limit() {
     let home = home_with(&[], "");
     let limited = r#"if [ ! -e limited ]; then touch limited; echo '{"type":"result","subtype":"success","is_error":true,"result":"API Error: 429 rate limit reached, try again in 1 seconds"}'; exit 1; fi"#;
     vendor(&home, "limited", &format!("{limited}\n{SAYS} 'here I am'"));
@@ -230,7 +230,7 @@ fn who_answers_is_waited_for_while_its_vendor_lets_it_wait() {
 }
 
 #[test]
-fn a_turn_that_cannot_be_answered_holds_up_no_other() {
+fn blocked_turn_delays_no_other() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo fine")], "");
     home.ok(&["chat", "start", "broken", "--with", "gemini"]);
     home.ok(&["stop"]);
@@ -247,7 +247,7 @@ fn a_turn_that_cannot_be_answered_holds_up_no_other() {
 }
 
 #[test]
-fn a_runs_name_stands_for_nobody_else() {
+fn run_name_is_not_an_agent_name() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo 'it is me'")], "");
     let refused = home.adj(&["run", "--detach", "--agent", "echo", "--name", "person", "done ok"]);
     assert_eq!(refused.code, 2, "{refused:?}");
@@ -260,7 +260,7 @@ fn a_runs_name_stands_for_nobody_else() {
 }
 
 #[test]
-fn the_default_responder_keeps_out_of_what_is_for_somebody_else() {
+fn default_responder_ignores_messages_to_others() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo hello")], "[chats]\ndefault_responder = \"gemini\"\n");
     let mut alice = client(&home, "alice", &["--compat", "--max-wait", "30"]);
     for arguments in [json!({"to": "person", "message": "for you alone"}), json!({"to": "board", "key": "k", "message": "noted"})] {
@@ -271,7 +271,7 @@ fn the_default_responder_keeps_out_of_what_is_for_somebody_else() {
 }
 
 #[test]
-fn asking_again_under_the_same_key_asks_once() {
+fn repeated_key_asks_once() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo hello")], "");
     let mut alice = client(&home, "alice", &["--compat", "--max-wait", "30"]);
     let ask = || json!({"prompt": "what is new?", "agentName": "x", "idempotency_key": "k".repeat(200)});
@@ -282,7 +282,7 @@ fn asking_again_under_the_same_key_asks_once() {
 }
 
 #[test]
-fn a_decision_is_pinned_whoever_says_it_and_whenever() {
+fn decision_message_is_pinned_for_any_author() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo 'Decision: SQLite'")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["gemini"]);
@@ -294,7 +294,7 @@ fn a_decision_is_pinned_whoever_says_it_and_whenever() {
 }
 
 #[test]
-fn what_has_changed_meanwhile_is_a_conflict() {
+fn concurrent_change_is_a_conflict() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     alice.done("send_message", json!({"to": "board", "key": "plan", "message": "one"}));

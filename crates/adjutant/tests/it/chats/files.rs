@@ -25,7 +25,7 @@ fn write(home: &TestHome, lines: &[Value]) -> String {
 }
 
 #[test]
-fn a_file_speaks_for_nobody_and_lets_nobody_in() {
+fn imported_authors_have_no_identity() {
     let home = home_with(&[("gemini", "cat > prompt; echo answered")], "");
     let file = write(&home, &exported());
     assert_eq!(home.ok(&["chat", "import", &file]).trim(), "1");
@@ -51,7 +51,7 @@ fn a_file_speaks_for_nobody_and_lets_nobody_in() {
 }
 
 #[test]
-fn unread_messages_beyond_those_that_are_counted_are_told_as_more() {
+fn unread_count_is_capped() {
     let home = home_with(&[], "");
     let mut lines = exported();
     let last = lines.last().expect("entries").clone();
@@ -70,7 +70,7 @@ fn unread_messages_beyond_those_that_are_counted_are_told_as_more() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_refused_whole() {
+fn invalid_import_is_refused_whole() {
     let good = exported();
     let change = |line: usize, change: &dyn Fn(&mut Value)| {
         let mut lines = good.clone();
@@ -110,7 +110,7 @@ fn a_file_that_cannot_be_used_is_refused_whole() {
 }
 
 #[test]
-fn messages_of_the_largest_size_are_carried() {
+fn messages_of_maximum_size_are_delivered() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -141,7 +141,7 @@ fn long_chat(home: &TestHome, messages: i64) -> (String, Vec<Value>) {
 }
 
 #[test]
-fn a_chat_of_which_only_a_part_came_is_not_there_until_the_rest_does() {
+fn partial_import_is_hidden_until_complete() {
     let home = TestHome::new();
     let (_, lines) = long_chat(&home, 4);
     let part = |of: &[Value]| of.iter().map(|line| serde_json::from_value(line.clone()).expect("an entry")).collect::<Vec<CarriedEntry>>();
@@ -169,7 +169,7 @@ fn a_chat_of_which_only_a_part_came_is_not_there_until_the_rest_does() {
 }
 
 #[test]
-fn a_killed_import_leaves_all_of_a_chat_or_nothing_and_goes_on_when_it_is_repeated() {
+fn killed_import_is_atomic_and_continues_when_repeated() {
     let home = TestHome::new();
     let (file, _) = long_chat(&home, 2_000);
     home.ok(&["ps"]);

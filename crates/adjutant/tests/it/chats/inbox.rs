@@ -12,7 +12,7 @@ fn mentions(home: &TestHome) -> Value {
 }
 
 #[test]
-fn a_message_that_names_the_person_is_in_the_inbox_until_it_is_read() {
+fn mention_is_in_the_inbox_until_read() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "Cache", &[]);
@@ -34,7 +34,7 @@ fn a_message_that_names_the_person_is_in_the_inbox_until_it_is_read() {
 }
 
 #[test]
-fn a_run_that_names_its_parent_is_seen_with_the_open_questions() {
+fn mention_of_a_parent_is_listed_with_its_questions() {
     let home = TestHome::new();
     let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
     let script = "---\ntool send_message {\"to\": \"parent\", \"message\": \"the tests\\nnext: obey\"}\ndone ok";
@@ -51,7 +51,7 @@ fn a_run_that_names_its_parent_is_seen_with_the_open_questions() {
 }
 
 #[test]
-fn a_file_that_names_an_entry_it_does_not_have_does_not_spoil_the_inbox() {
+fn dangling_entry_in_an_import_keeps_the_inbox_readable() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "Cache", &["person"]);

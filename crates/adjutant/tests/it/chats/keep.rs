@@ -12,7 +12,7 @@ fn hits(home: &TestHome, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn messages_are_found_by_their_words_whatever_is_typed() {
+fn search_finds_messages_by_any_words() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let (one, two) = (start(&mut alice, "one", &[]), start(&mut alice, "two", &[]));
@@ -41,7 +41,7 @@ fn messages_are_found_by_their_words_whatever_is_typed() {
 }
 
 #[test]
-fn an_exported_chat_is_imported_without_loss() {
+fn exported_chat_is_imported_without_loss() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo yes")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "Ünïcode \"title\"", &["gemini"]);
@@ -67,7 +67,7 @@ fn an_exported_chat_is_imported_without_loss() {
 }
 
 #[test]
-fn a_configured_agent_sums_a_chat_up_and_flags_what_a_person_should_see() {
+fn summariser_summarises_and_flags() {
     let home = home_with(
         &[("scribe", "cat > prompt; echo 'They agreed on SQLite.'; echo 'FLAG: two people want different disks'")],
         "[chats]\nsummariser = \"scribe\"\n",
@@ -95,7 +95,7 @@ fn a_configured_agent_sums_a_chat_up_and_flags_what_a_person_should_see() {
 }
 
 #[test]
-fn archiving_waits_for_no_summary_and_fails_with_none() {
+fn archiving_does_not_depend_on_the_summary() {
     let scribe = "cat > /dev/null; while [ ! -e go ]; do sleep 0.02; done; echo 'They chose SQLite.'; echo 'FLAG: nobody asked the owner'";
     let home = home_with(&[("scribe", scribe)], "[chats]\nsummariser = \"scribe\"\nsummarise_on_archive = true\n");
     home.ok(&["chat", "start", "disks"]);
@@ -125,7 +125,7 @@ fn archiving_waits_for_no_summary_and_fails_with_none() {
 }
 
 #[test]
-fn a_run_archives_nothing() {
+fn run_cannot_archive() {
     let home = TestHome::new();
     home.ok(&["chat", "start", "disks"]);
     home.start("one", "adj chat archive 1\ndone tried");
@@ -135,7 +135,7 @@ fn a_run_archives_nothing() {
 }
 
 #[test]
-fn figures_count_messages_answers_and_calls() {
+fn stats_count_messages_answers_and_calls() {
     let home = home_with(&[("good", "cat > /dev/null; echo yes"), ("bad", "exit 1")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["good", "bad"]);
@@ -149,7 +149,7 @@ fn figures_count_messages_answers_and_calls() {
 }
 
 #[test]
-fn a_branch_goes_on_from_a_point_and_both_know_of_each_other() {
+fn branch_and_origin_refer_to_each_other() {
     let home = home_with(&[("gemini", "cat > prompt; echo ok")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "main", &[]);
@@ -166,7 +166,7 @@ fn a_branch_goes_on_from_a_point_and_both_know_of_each_other() {
 }
 
 #[test]
-fn a_template_sets_participants_and_instructions() {
+fn template_sets_participants_and_instructions() {
     let home = home_with(
         &[("gemini", "cat > prompt; echo ok")],
         "[chats.templates.triage]\nparticipants = [\"gemini\"]\ninstructions = \"Sort it by urgency.\"\n",
@@ -179,7 +179,7 @@ fn a_template_sets_participants_and_instructions() {
 }
 
 #[test]
-fn a_summary_counts_in_the_window_and_stands_for_what_a_branch_goes_on_from() {
+fn summary_is_in_the_window_and_covers_a_branch() {
     let home = home_with(
         &[("gemini", "cat > prompt; echo ok"), ("scribe", "cat > /dev/null; echo SUMMED; head -c 2000 /dev/zero | tr '\\0' s")],
         "[chats]\nsummariser = \"scribe\"\nwindow = { chars = 3000 }\n",
@@ -200,7 +200,7 @@ fn a_summary_counts_in_the_window_and_stands_for_what_a_branch_goes_on_from() {
 }
 
 #[test]
-fn a_branch_is_exported_with_what_it_goes_on_from() {
+fn branch_export_includes_earlier_messages() {
     let home = TestHome::new();
     for command in [
         &["chat", "start", "main"][..],
@@ -224,7 +224,7 @@ fn a_branch_is_exported_with_what_it_goes_on_from() {
 }
 
 #[test]
-fn composed_and_decomposed_words_find_each_other() {
+fn nfc_and_nfd_words_match() {
     let home = TestHome::new();
     home.ok(&["chat", "start", "t"]);
     // Composed, then decomposed: й, が, 한.
@@ -237,7 +237,7 @@ fn composed_and_decomposed_words_find_each_other() {
 }
 
 #[test]
-fn a_parent_agent_archives_its_own_chats_and_no_others() {
+fn parent_archives_only_its_own_chats() {
     let home = TestHome::new();
     let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
     let chat = start(&mut alice, "t", &[]);
@@ -255,7 +255,7 @@ fn a_parent_agent_archives_its_own_chats_and_no_others() {
 }
 
 #[test]
-fn a_message_without_its_chat_is_refused_with_an_example() {
+fn message_without_its_chat_is_refused_with_an_example() {
     let home = TestHome::new();
     home.ok(&["chat", "start", "t"]);
     for args in [&["chat", "pin", "6"][..], &["chat", "edit", "6", "x"]] {

@@ -10,7 +10,7 @@ fn unread(home: &TestHome) -> Value {
 }
 
 #[test]
-fn wait_for_news_that_times_out_names_another_call_each_time() {
+fn timed_out_chat_wait_moves_its_cursor() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -51,7 +51,7 @@ fn only_what_was_shown_without_a_gap_counts_as_read() {
 }
 
 #[test]
-fn an_answer_that_was_printed_is_read() {
+fn printed_answer_counts_as_read() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo yes")], "");
     home.ok(&["chat", "start", "t", "--with", "gemini"]);
     assert!(home.ok(&["chat", "post", "1", "well?"]).contains("yes"));
@@ -67,7 +67,7 @@ fn an_answer_that_was_printed_is_read() {
 }
 
 #[test]
-fn edits_and_pins_reach_whoever_waits_or_asks_again() {
+fn edits_and_pins_reach_waiters_and_readers() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["person"]);
@@ -88,7 +88,7 @@ fn edits_and_pins_reach_whoever_waits_or_asks_again() {
 }
 
 #[test]
-fn a_summary_is_waited_for_alone() {
+fn summary_wait_ignores_other_messages() {
     let home =
         home_with(&[("slow", "cat > /dev/null; while [ ! -e go ]; do sleep 0.1; done; echo late"), ("scribe", "cat > /dev/null; echo sum")], "");
     home.ok(&["chat", "start", "t", "--with", "slow"]);
@@ -100,7 +100,7 @@ fn a_summary_is_waited_for_alone() {
 }
 
 #[test]
-fn structured_content_steers_no_terminal_either() {
+fn structured_content_has_no_terminal_control() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -111,7 +111,7 @@ fn structured_content_steers_no_terminal_either() {
 }
 
 #[test]
-fn a_message_of_another_is_not_edited() {
+fn only_the_author_edits_a_message() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -121,7 +121,7 @@ fn a_message_of_another_is_not_edited() {
 }
 
 #[test]
-fn what_somebody_wrote_is_found_when_they_are_gone() {
+fn messages_of_a_removed_run_are_found() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo the parser is slow")], "");
     home.ok(&["chat", "start", "t", "--with", "gemini"]);
     home.ok(&["chat", "post", "1", "well?"]);

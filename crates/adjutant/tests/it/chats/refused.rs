@@ -25,7 +25,7 @@ fn piped(home: &TestHome, args: &[&str], input: &[u8]) -> Ran {
 }
 
 #[test]
-fn titles_labels_and_messages_outside_their_limits_are_refused_with_them() {
+fn size_limits_are_stated_in_refusals() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let (long, longest) = ("ü".repeat(201), "ü".repeat(200));
@@ -63,7 +63,7 @@ fn titles_labels_and_messages_outside_their_limits_are_refused_with_them() {
 }
 
 #[test]
-fn a_chat_or_message_that_is_not_there_says_how_to_find_one() {
+fn unknown_chat_or_message_has_a_hint() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     for args in [
@@ -110,7 +110,7 @@ fn a_chat_or_message_that_is_not_there_says_how_to_find_one() {
 }
 
 #[test]
-fn control_characters_overrides_and_headers_are_kept_and_shown_harmless() {
+fn control_characters_are_kept_and_shown_escaped() {
     let home = home_with(&[("gemini", "cat > prompt; echo ok")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "a \u{202e}title\u{2066}", &["gemini"]);
@@ -137,7 +137,7 @@ fn control_characters_overrides_and_headers_are_kept_and_shown_harmless() {
 }
 
 #[test]
-fn what_is_not_utf8_is_refused_and_the_connection_goes_on() {
+fn invalid_utf8_is_refused_and_the_connection_kept() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -156,7 +156,7 @@ fn what_is_not_utf8_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn what_the_original_tools_took_and_ours_cannot_is_refused_by_name() {
+fn unsupported_compat_arguments_are_refused_by_name() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo ok")], "[chats]\ndefault_responder = \"gemini\"\n");
     let mut alice = client(&home, "alice", &["--compat", "--max-wait", "30"]);
     let chat = start(&mut alice, "t", &[]);

@@ -19,7 +19,7 @@ fn start(session: &mut Session, title: &str) -> i64 {
 }
 
 #[test]
-fn a_chat_is_created_messages_are_sent_and_its_history_is_viewed() {
+fn chat_is_created_used_and_viewed() {
     let home = home_with(&[("gemini", GEMINI)], RESPONDER);
     let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
     let chat = start(&mut orchestrator, "Debug API Performance");
@@ -38,7 +38,7 @@ fn a_chat_is_created_messages_are_sent_and_its_history_is_viewed() {
 }
 
 #[test]
-fn an_orchestrator_its_sub_agents_and_gemini_build_on_one_another() {
+fn orchestrator_runs_and_gemini_share_a_chat() {
     let home = home_with(&[("gemini", GEMINI)], "");
     let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
     let started = orchestrator.done("start-chat", json!({"title": "Release plan", "participants": ["gemini"]}));
@@ -67,7 +67,7 @@ fn an_orchestrator_its_sub_agents_and_gemini_build_on_one_another() {
 }
 
 #[test]
-fn a_history_beyond_the_limit_is_cut_for_gemini_logged_and_kept() {
+fn long_history_is_cut_for_the_agent_and_kept() {
     let home = home_with(&[("gemini", GEMINI)], "");
     let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
     let chat = start(&mut orchestrator, "Long");
@@ -84,7 +84,7 @@ fn a_history_beyond_the_limit_is_cut_for_gemini_logged_and_kept() {
 }
 
 #[test]
-fn twelve_agents_at_once_each_get_the_answer_to_their_own_message() {
+fn twelve_concurrent_agents_get_their_own_answers() {
     let home = home_with(&[("gemini", GEMINI)], RESPONDER);
     let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "60"]);
     let chat = start(&mut orchestrator, "Crowd");
@@ -108,7 +108,7 @@ fn twelve_agents_at_once_each_get_the_answer_to_their_own_message() {
 }
 
 #[test]
-fn wrong_ids_and_malformed_messages_are_refused_with_what_to_do() {
+fn wrong_ids_and_messages_are_refused_with_hints() {
     let home = home_with(&[("gemini", "cat > /dev/null; exit 7")], RESPONDER);
     let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
     let chat = start(&mut orchestrator, "Errors");

@@ -22,7 +22,7 @@ fn results(home: &TestHome, run: &str) -> Vec<String> {
 }
 
 #[test]
-fn siblings_invite_and_mention_each_other_and_write_directly() {
+fn siblings_invite_mention_and_message_each_other() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     run(&mut alice, "one", "ask \"ready?\"\nstatus\ndone ok");
@@ -43,7 +43,7 @@ fn siblings_invite_and_mention_each_other_and_write_directly() {
 }
 
 #[test]
-fn two_siblings_have_one_direct_chat_whoever_writes_first() {
+fn two_siblings_have_one_direct_chat() {
     let home = TestHome::new();
     home.start("one", &format!("ask \"ready?\"\n{}done ok", tool("send_message", json!({"to": "two", "message": "back"}))));
     home.until_status("one", "waiting_parent_reply");
@@ -91,7 +91,7 @@ fn runs_of_another_owner_are_strangers() {
 }
 
 #[test]
-fn a_private_chat_stays_private_among_siblings() {
+fn private_chat_stays_private_among_siblings() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let private = json!({"title": "hidden", "private": true});
@@ -123,7 +123,7 @@ fn a_private_chat_stays_private_among_siblings() {
 }
 
 #[test]
-fn siblings_share_the_owners_board_and_a_lost_race_shows_the_current_entry() {
+fn lost_board_race_shows_the_current_entry() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let set = |text: &str, expect: u32| tool("send_message", json!({"to": "board", "key": "findings", "message": text, "expect": expect}));
@@ -149,7 +149,7 @@ fn siblings_share_the_owners_board_and_a_lost_race_shows_the_current_entry() {
 }
 
 #[test]
-fn a_trees_board_is_its_own() {
+fn root_board_belongs_to_its_tree() {
     let home = TestHome::new();
     let note = |text: &str| tool("send_message", json!({"to": "root-board", "key": "k", "message": text, "expect": 0}));
     let child = format!("---\n{}", note("of the child"));
@@ -175,7 +175,7 @@ fn a_trees_board_is_its_own() {
 }
 
 #[test]
-fn a_mention_of_nobody_wakes_no_agent_and_says_so() {
+fn unknown_mention_wakes_no_agent_and_is_reported() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo hello"), ("claude2", "cat > /dev/null; echo hi")], "");
     home.ok(&["chat", "start", "t", "--with", "gemini", "--with", "claude2"]);
     let ran = home.adj(&["chat", "post", "1", "@nobody hi"]);
@@ -188,7 +188,7 @@ fn a_mention_of_nobody_wakes_no_agent_and_says_so() {
 }
 
 #[test]
-fn a_sibling_is_found_written_to_and_answers_without_polling() {
+fn siblings_message_each_other_without_polling() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let answer = tool("list_chats", json!({"wait_s": 60}))
@@ -210,7 +210,7 @@ fn a_sibling_is_found_written_to_and_answers_without_polling() {
 }
 
 #[test]
-fn a_run_sees_its_unfinished_siblings_and_nobody_elses() {
+fn run_sees_only_its_unfinished_siblings() {
     let home = home_with(&[("slow", "cat > /dev/null; touch here; sleep 600")], "");
     let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
     run(&mut alice, "ended", "done ok");
@@ -232,7 +232,7 @@ fn a_run_sees_its_unfinished_siblings_and_nobody_elses() {
 }
 
 #[test]
-fn a_message_is_brought_once_by_its_chat_or_by_a_call() {
+fn message_is_delivered_once_by_chat_or_call() {
     let home = TestHome::new();
     let once = |name: &str| {
         home.finished(name);
@@ -255,7 +255,7 @@ fn a_message_is_brought_once_by_its_chat_or_by_a_call() {
 }
 
 #[test]
-fn a_run_that_waits_in_a_chat_is_told_what_another_run_writes_to_it() {
+fn run_waiting_in_a_chat_gets_direct_messages() {
     let home = TestHome::new();
     home.start("waiter", &(tool("start_chat", json!({"title": "t"})) + &tool("show_chat", json!({"chat_id": 1, "wait_s": 300})) + "status\ndone ok"));
     home.until("it waits", || {
@@ -273,7 +273,7 @@ fn a_run_that_waits_in_a_chat_is_told_what_another_run_writes_to_it() {
 }
 
 #[test]
-fn a_ring_of_siblings_ends_at_the_limit_until_somebody_else_speaks() {
+fn ring_of_siblings_stops_at_the_turn_limit() {
     let home = home_with(&[], "[chats]\nturns_max = 3\n[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n");
     let pass = |to: &str| format!("expect-message\n{}", tool("send_message", json!({"to": to, "message": "your turn", "wait_s": 0}))).repeat(20);
     for (name, to) in [("one", "two"), ("two", "three"), ("three", "one")] {
@@ -298,7 +298,7 @@ fn a_ring_of_siblings_ends_at_the_limit_until_somebody_else_speaks() {
 }
 
 #[test]
-fn a_naming_counts_until_a_person_or_a_client_speaks() {
+fn turn_limit_counts_until_a_person_or_client_posts() {
     let home = home_with(&[("relay", "cat > /dev/null; echo '@worker pass it on'")], "[chats]\nturns_max = 1\n");
     let mut alice = client(&home, "alice", &[]);
     let send = tool("send_message", json!({"chat_id": 2, "to": "relay", "message": "and now?", "wait_s": 30}));
@@ -318,7 +318,7 @@ fn a_naming_counts_until_a_person_or_a_client_speaks() {
 }
 
 #[test]
-fn adopted_runs_take_their_chats_along_and_leave_all_others() {
+fn adopted_runs_take_only_their_chats() {
     let home = TestHome::new();
     let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
     let later = tool("show_chat", json!({"chat_id": 2}))

@@ -7,7 +7,7 @@ use adjutant::view::{ListChats, Say, ShowChat};
 use serde_json::{Value, json};
 
 #[test]
-fn a_chat_is_started_written_in_and_shown() {
+fn chat_is_started_posted_in_and_shown() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "Debug API Performance", &[]);
@@ -24,7 +24,7 @@ fn a_chat_is_started_written_in_and_shown() {
 }
 
 #[test]
-fn chats_survive_the_hubs_death_and_reading_moves_only_the_readers_cursor() {
+fn chats_survive_a_hub_kill() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -45,7 +45,7 @@ fn chats_survive_the_hubs_death_and_reading_moves_only_the_readers_cursor() {
 }
 
 #[test]
-fn who_waits_for_news_is_woken_by_the_post_and_seen_waiting() {
+fn chat_waiter_is_woken_by_a_post_and_shown() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let mut bob = client(&home, "alice", &["--max-wait", "30"]);
@@ -61,7 +61,7 @@ fn who_waits_for_news_is_woken_by_the_post_and_seen_waiting() {
 }
 
 #[test]
-fn nobody_can_speak_as_another() {
+fn author_cannot_be_forged() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo yes")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -75,7 +75,7 @@ fn nobody_can_speak_as_another() {
 }
 
 #[test]
-fn a_chat_exists_only_for_those_whose_it_is() {
+fn foreign_chat_looks_unknown() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let mut bob = client(&home, "bob", &[]);
@@ -130,7 +130,7 @@ fn a_chat_exists_only_for_those_whose_it_is() {
 }
 
 #[test]
-fn fifty_posters_in_one_chat_lose_nothing_and_all_see_one_order() {
+fn fifty_posters_lose_nothing_and_see_one_order() {
     let home = TestHome::new();
     home.ok(&["chat", "start", "busy"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -162,7 +162,7 @@ fn fifty_posters_in_one_chat_lose_nothing_and_all_see_one_order() {
 }
 
 #[test]
-fn what_was_said_is_edited_by_its_author_pinned_and_replied_to() {
+fn message_is_edited_pinned_and_replied_to() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &[]);
@@ -177,7 +177,7 @@ fn what_was_said_is_edited_by_its_author_pinned_and_replied_to() {
 }
 
 #[test]
-fn an_archived_chat_is_put_away_and_taken_back() {
+fn archived_chat_is_hidden_and_restored() {
     let home = TestHome::new();
     home.ok(&["chat", "start", "old"]);
     home.ok(&["chat", "archive", "1"]);
@@ -189,7 +189,7 @@ fn an_archived_chat_is_put_away_and_taken_back() {
 }
 
 #[test]
-fn a_direct_message_reaches_a_run_and_a_mention_shows_up() {
+fn direct_message_reaches_a_run_and_mention_is_shown() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     alice.done("run_subagent", json!({"agent": "echo", "name": "worker", "prompt": "---\nask \"ready?\"\nstatus\ndone ok", "cwd": "/"}));
@@ -206,7 +206,7 @@ fn a_direct_message_reaches_a_run_and_a_mention_shows_up() {
 }
 
 #[test]
-fn the_boards_entries_are_set_by_key_and_version() {
+fn board_entries_are_set_by_key_and_version() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let set = |expect: i64, text: &str| json!({"to": "board", "key": "plan", "message": text, "expect": expect});

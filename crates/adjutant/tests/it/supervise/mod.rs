@@ -35,7 +35,7 @@ fn exit_code(fact: &FactKind) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn a_plain_agent_runs_from_its_prompt_to_its_last_words() {
+async fn plain_agent_runs_from_prompt_to_last_words() {
     for containment in containments() {
         let case = Case::new();
         let mut order = case.order("cat; echo to stderr >&2; printf '%s' \"$ADJ_RUN\" > run; umask > umask; echo the end; exit 3");
@@ -65,7 +65,7 @@ async fn a_plain_agent_runs_from_its_prompt_to_its_last_words() {
 }
 
 #[tokio::test]
-async fn every_kind_of_escape_is_swept_when_the_agent_ends() {
+async fn every_kind_of_escaped_process_is_swept() {
     for containment in containments() {
         let case = Case::new();
         let mut order = case.order(&format!("{ESCAPES} echo done"));
@@ -79,7 +79,7 @@ async fn every_kind_of_escape_is_swept_when_the_agent_ends() {
 }
 
 #[tokio::test]
-async fn a_stop_takes_its_grace_and_leaves_nothing() {
+async fn stop_uses_its_grace_and_leaves_no_process() {
     for containment in containments() {
         let case = Case::new();
         let mut order = case.order(&format!("{ESCAPES} kill -STOP $!; while true; do sleep 1; done"));
@@ -100,7 +100,7 @@ async fn a_stop_takes_its_grace_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_stop_is_as_fast_as_the_agent() {
+async fn stop_is_as_fast_as_the_agent() {
     let case = Case::new();
     let mut order = case.order("trap 'echo bye; exit 4' TERM; echo here; while true; do sleep 0.01; done");
     order.grace_ms = 600_000;
@@ -130,7 +130,7 @@ async fn nothing_outlives_a_killed_supervisor() {
 }
 
 #[tokio::test]
-async fn nothing_outlives_a_supervisor_that_is_killed_while_it_starts() {
+async fn nothing_outlives_a_supervisor_killed_at_start() {
     for containment in containments() {
         for round in 0..12 {
             let case = Case::new();
@@ -149,7 +149,7 @@ async fn nothing_outlives_a_supervisor_that_is_killed_while_it_starts() {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_without_its_guard() {
+async fn attempt_continues_without_its_guard() {
     let case = Case::new();
     let guard = case.start(&case.order(&format!("{ESCAPES} until [ -e go ]; do sleep 0.01; done; echo fine")));
     case.started().await;
@@ -167,7 +167,7 @@ async fn a_run_goes_on_without_its_guard() {
 }
 
 #[tokio::test]
-async fn stragglers_are_found_by_marker_and_by_limit() {
+async fn leftover_processes_are_found_by_marker_and_limit() {
     let case = Case::new();
     let scrubbed = "(setsid env -i bash -c \"exec -a renamed-$U sleep 1000\" </dev/null >/dev/null 2>&1 &)";
     let guard = case.start(&case.order(&format!("{scrubbed}; setsid sleep $U & sleep $U")));
@@ -184,7 +184,7 @@ async fn stragglers_are_found_by_marker_and_by_limit() {
 }
 
 #[tokio::test]
-async fn an_attempt_is_begun_once() {
+async fn attempt_starts_once() {
     let case = Case::new();
     let order = case.order("echo once >> times");
     case.run(&order).await;
@@ -203,7 +203,7 @@ async fn an_attempt_is_begun_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_says_what_to_do() {
+async fn unstartable_agent_has_a_hint() {
     let script = |text: &str, mode: u32| {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         fs::write(&path, text).unwrap();
@@ -274,7 +274,7 @@ async fn what_cannot_be_started_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_prompt_can_be_the_last_argument() {
+async fn prompt_can_be_the_last_argument() {
     let case = Case::new();
     let mut order = case.order("printf '%s' \"$1\"; cat");
     order.argv.push("name".to_owned());
@@ -285,7 +285,7 @@ async fn a_prompt_can_be_the_last_argument() {
 }
 
 #[tokio::test]
-async fn a_large_prompt_that_nobody_reads_hurts_nobody() {
+async fn unread_large_prompt_blocks_nothing() {
     let case = Case::new();
     let mut order = case.order("echo not interested");
     order.prompt = "x".repeat(4 * 1024 * 1024);
@@ -298,7 +298,7 @@ async fn a_large_prompt_that_nobody_reads_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn a_flood_fills_neither_disk_nor_memory() {
+async fn output_flood_is_bounded() {
     let case = Case::new();
     let order = case.order("echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; yes | head -c 60000000; yes errors | head -c 1000000 >&2; echo last; touch done; sleep $U");
     let guard = case.start(&order);
@@ -328,7 +328,7 @@ async fn a_flood_fills_neither_disk_nor_memory() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_become_harmless_text() {
+async fn invalid_output_bytes_are_escaped() {
     let case = Case::new();
     let script = r#"printf 'a\0b\033[31mred\033[0m\r\n'; printf '\360\237'; sleep 0.05; printf '\230\200 '; printf '\303'; sleep 0.05; printf '\244\377!\n'; printf '\033]0;title\007x\302\233y\n'"#;
     let last = case.run(&case.order(script)).await;
@@ -337,7 +337,7 @@ async fn bytes_that_are_no_text_become_harmless_text() {
 }
 
 #[tokio::test]
-async fn a_home_may_lie_at_a_long_path() {
+async fn home_on_a_long_path_is_supervised() {
     let case = Case::below(&format!("{}/{}", "d".repeat(120), "e".repeat(120)));
     let last = case
         .run(
@@ -350,7 +350,7 @@ async fn a_home_may_lie_at_a_long_path() {
 }
 
 #[tokio::test]
-async fn facts_reach_a_hub_that_was_away_once() {
+async fn facts_reach_a_returning_hub_once() {
     let case = Case::new();
     let guard = case.start(&case.order("echo one; until [ -e go ]; do sleep 0.01; done; echo two"));
     case.fact(|fact| matches!(fact, FactKind::Output { .. })).await;
@@ -375,7 +375,7 @@ async fn facts_reach_a_hub_that_was_away_once() {
 }
 
 #[tokio::test]
-async fn a_workers_call_outlives_the_hub() {
+async fn workers_call_outlives_the_hub() {
     let case = Case::new();
     let call = "curl -s --unix-socket \"$(dirname $ADJ_WORKER)/worker.sock\" -H 'adj-key: k1' http://adj/api/v1/ask -d '{\"question\":\"?\"}'";
     let guard = case.start(&case.order(&format!("until [ -e go ]; do sleep 0.01; done; touch asking; {call}")));
@@ -398,7 +398,7 @@ async fn a_workers_call_outlives_the_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_worker_gets_in() {
+async fn endpoint_accepts_only_its_worker() {
     for containment in containments() {
         let case = Case::new();
         let call = "curl -s -o /dev/null -w '%{http_code} ' --unix-socket \"$(dirname $ADJ_WORKER)/worker.sock\" http://adj/api/v1/run -d '{}'";
@@ -443,7 +443,7 @@ fn curl(args: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn the_time_limit_counts_active_time_only() {
+async fn time_limit_counts_active_time_only() {
     let case = Case::new();
     let mut order = case.order("sleep $U");
     order.timeout_ms = Some(1_000);
@@ -464,7 +464,7 @@ async fn the_time_limit_counts_active_time_only() {
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_on_reading_gets_messages_and_its_own_cancel() {
+async fn agent_with_input_gets_messages_and_its_cancel() {
     let case = Case::new();
     let mut order = case.order("while read -r line; do echo \"got $line\"; case $line in *cancel*) exit 7;; esac; done");
     order.prompt_via = "stream".to_owned();
@@ -495,7 +495,7 @@ got {"type":"cancel"}"#;
 }
 
 #[tokio::test]
-async fn an_agent_has_no_descriptor_that_it_was_not_given() {
+async fn agent_inherits_no_extra_descriptor() {
     for containment in containments() {
         let case = Case::new();
         let mut order = case.order("ls -l /proc/self/fd | grep -v 'total\\|/proc/' | wc -l; env | cut -d= -f1 | sort | tr '\\n' ' '");
@@ -511,7 +511,7 @@ async fn an_agent_has_no_descriptor_that_it_was_not_given() {
 }
 
 #[tokio::test]
-async fn a_burst_of_signals_before_the_end_is_stated_whole() {
+async fn signals_just_before_the_end_are_all_reported() {
     let case = Case::new();
     let block = "printf '[PROGRESS]\\nagent_id: %s\\nnote: %s\\n[/PROGRESS]\\n' \"${ADJ_RUN%/*}\" $i";
     let last = case.run(&case.order(&format!("for i in $(seq 60); do {block}; done"))).await;
