@@ -1,8 +1,8 @@
 //! Claude Code's stream-json, the way in: messages of the user, the control requests that it sends
 //! and those that are sent to it.
 
-use super::dialogue::{Decision, Permission, Step, line, named_within};
 use super::own_tools::OwnTools;
+use super::step::{Decision, Permission, Step, line, named_within};
 use crate::view::MessageView;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@
 //!  initialize ─ thread/start or thread/resume ─ turn/start ─ (turn/steer)* ─ turn/completed ─ close
 //! ```
 
-use super::dialogue::{Decision, Permission, Step, line};
+use super::step::{Decision, Permission, Step, line};
 use crate::view::MessageView;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -12,6 +12,7 @@ mod own_tools;
 mod pi;
 mod plain;
 mod reset;
+pub mod step;
 pub mod stream;
 mod vendor;
 

@@ -5,7 +5,7 @@
 //!  get_state ─ (the extension is there) ─ prompt ─ (prompt that steers)* ─ agent_settled ─ close
 //! ```
 
-use super::dialogue::{Decision, Permission, Step, line, named_within};
+use super::step::{Decision, Permission, Step, line, named_within};
 use crate::view::MessageView;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

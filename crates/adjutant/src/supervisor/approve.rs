@@ -2,7 +2,7 @@
 //! responsible, with everything that it wants to do in full.
 
 use crate::client::{Client, random_hex};
-use crate::harness::dialogue::{Changed, Decision, Permission};
+use crate::harness::step::{Changed, Decision, Permission};
 use crate::text;
 use crate::view::{Ask, ReadRequest, RequestApproval, RequestView, WithdrawRequest};
 use adjutant_core::limits;

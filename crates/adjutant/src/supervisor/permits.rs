@@ -3,7 +3,7 @@
 
 use super::approve;
 use crate::client::Client;
-use crate::harness::dialogue::{Changed, Decision, Permission};
+use crate::harness::step::{Changed, Decision, Permission};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -1,0 +1,143 @@
+//! Permission requests of an ACP agent: what is asked for, and how it is answered.
+
+use super::call::Call;
+use super::{Acp, CALLS_KEPT_MAX};
+use crate::harness::step::{Decision, Permission, Step, line, named_within};
+use adjutant_core::Permissions;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// How often a call may change while it waits to be allowed.
+pub(super) const CHANGES_MAX: u32 = 8;
+/// The protocol's code for a request that was taken back.
+const REQUEST_CANCELLED: i64 = -32800;
+
+/// A permission that it waits for.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// As it gave it.
+    pub(super) id: Value,
+    pub(super) options: Value,
+    /// It is about a tool of ours.
+    pub(super) is_ours: bool,
+    pub(super) call_id: Option<String>,
+    /// As it was shown.
+    pub(super) call: Call,
+    /// How often it has changed since it was asked for.
+    pub(super) changes: u32,
+}
+
+impl Acp {
+    pub(super) fn asked(&mut self, method: &str, said: &Value) -> Vec<Step> {
+        let Some(id) = said.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
+        if method != "session/request_permission" {
+            let error = json!({ "code": -32601, "message": "not supported by this client" });
+            return vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))];
+        }
+        let (call, options) = (&said["params"]["toolCall"], &said["params"]["options"]);
+        if self.asked.remove(&id.to_string()).is_some() {
+            // Nobody can tell which of them an answer is for.
+            let refused = line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } }));
+            let note = "! two permission requests with one id: both are refused".to_owned();
+            return vec![Step::Withdraw(id.to_string()), Step::Note(note), Step::Write(refused.repeat(2))];
+        }
+        let call_id = call["toolCallId"].as_str().map(str::to_owned);
+        // What it said of the call before belongs to what is decided about.
+        let call = self.report(call);
+        let tool = call.name();
+        let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        let edits = self.edits(&call);
+        let asked = Asked { id: id.clone(), options: options.clone(), is_ours, call_id, call: call.clone(), changes: 0 };
+        self.asked.insert(id.to_string(), asked);
+        if !self.is_whole(&call, is_ours) || is_choice(options) {
+            let why = if is_choice(options) {
+                "ask your parent with ask_parent"
+            } else {
+                "only the beginning of it was told: do it yourself, without a sub-agent"
+            };
+            return self.decide(&id.to_string(), &Decision::Deny(why.to_owned())).map(Step::Write).into_iter().collect();
+        }
+        vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_ours, edits })]
+    }
+
+    /// A call that waits for a permission has changed: what was shown of it is asked for no more.
+    pub(super) fn ask_again(&mut self, id: &str, call: &Call) -> Vec<Step> {
+        let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_ours));
+        let Some(asked) = self.asked.get_mut(id) else { return Vec::new() };
+        asked.changes += 1;
+        if asked.changes > CHANGES_MAX || !is_whole {
+            let note = format!("! {} changed too often, or without showing its input, while it waited for approval: refused", call.name());
+            let refused = self.decide(id, &Decision::Deny(String::new()));
+            return [Step::Withdraw(id.to_owned()), Step::Note(note)].into_iter().chain(refused.map(Step::Write)).collect();
+        }
+        asked.call.clone_from(call);
+        asked.is_ours = is_ours;
+        vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_ours, edits })]
+    }
+
+    /// Tells whether all of a call is known that is asked for.
+    fn is_whole(&self, call: &Call, is_ours: bool) -> bool {
+        is_ours || !self.begin.input_in_content || !call.input.is_null()
+    }
+
+    /// Only where every file is named, and to go by its name lies in the run's directory.
+    fn edits(&self, call: &Call) -> Vec<PathBuf> {
+        let has_edit_title = || {
+            !call.titles.is_empty()
+                && call.titles.iter().all(|title| self.begin.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str())))
+        };
+        let says_so = call.kind == "edit" || call.kind == "other" && has_edit_title();
+        let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
+        let located = items(&call.locations).into_iter().map(|location| location["path"].clone());
+        let diffs = items(&call.content).into_iter().filter(|part| part["type"] == "diff").map(|part| part["path"].clone());
+        // Agents call the argument `path`, `file_path`, `filePath`, `absolute_path`, `target_file`, …
+        let names_file = |name: &str| name.to_ascii_lowercase().contains("path") || name.to_ascii_lowercase().contains("file");
+        let fields = call.input.as_object().cloned().unwrap_or_default();
+        let given = fields.into_iter().filter(|(name, value)| names_file(name) && !value.is_null()).map(|(_, value)| value);
+        let files: Option<Vec<PathBuf>> =
+            located.chain(diffs).chain(given).map(|file| named_within(&self.begin.cwd, Path::new(file.as_str()?))).collect();
+        files.filter(|_| says_so).unwrap_or_default()
+    }
+
+    /// It does not want an answer any more.
+    pub(super) fn takes_back(&mut self, id: &Value) -> Vec<Step> {
+        let Some(asked) = self.asked.remove(&id.to_string()) else { return Vec::new() };
+        let error = json!({ "code": REQUEST_CANCELLED, "message": "cancelled" });
+        vec![Step::Withdraw(id.to_string()), Step::Write(line(&json!({ "jsonrpc": "2.0", "id": asked.id, "error": error })))]
+    }
+
+    pub(in crate::harness) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
+        let Asked { id, options, is_ours, call_id, call, changes: _ } = self.asked.remove(id)?;
+        if let (Decision::Allow, Some(call_id), false) = (decision, call_id, is_ours || self.begin.permissions == Permissions::Full) {
+            if self.allowed.len() == CALLS_KEPT_MAX {
+                self.allowed.pop_front();
+            }
+            self.allowed.push_back((call_id, call));
+        }
+        if let Decision::Deny(why) = decision {
+            self.denied = Some(why.clone());
+        }
+        let wanted: &[&str] = match decision {
+            // An option that allows later calls covers more than what was shown.
+            Decision::Allow if !is_ours && self.begin.permissions != Permissions::Full => &["allow_once"],
+            Decision::Allow => &["allow_once", "allow_always"],
+            Decision::Deny(_) => &["reject_once", "reject_always"],
+        };
+        let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+        let chosen = wanted.iter().find_map(|kind| options.iter().find(|option| option["kind"] == *kind));
+        let outcome = match chosen {
+            Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
+            None => {
+                let refused = options.iter().find(|option| matches!(option["kind"].as_str(), Some("reject_once" | "reject_always")));
+                refused.map_or_else(|| json!({ "outcome": "cancelled" }), |option| json!({ "outcome": "selected", "optionId": option["optionId"] }))
+            }
+        };
+        Some(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": outcome } })))
+    }
+}
+
+/// Tells whether options are the answers to a question: a yes would choose one of them.
+fn is_choice(options: &Value) -> bool {
+    options.as_array().is_some_and(|options| options.iter().filter(|option| option["kind"] == "allow_once").count() > 1)
+}

@@ -1,0 +1,307 @@
+use super::permission::CHANGES_MAX;
+use super::*;
+use crate::harness::own_tools::ServedTool;
+use crate::harness::step::{Decision, Permission};
+
+fn begin(session: Option<&str>) -> Begin {
+    Begin {
+        cwd: PathBuf::from("/w"),
+        session: session.map(str::to_owned),
+        anew: None,
+        mode: Some("yolo".to_owned()),
+        permissions: Permissions::Edit,
+        authenticate: None,
+        edit_titles: Vec::new(),
+        input_in_content: false,
+        mcp_url: "http://127.0.0.1:1/mcp".to_owned(),
+        mcp_token: "t".to_owned(),
+        mcp_command: vec!["/adj".to_owned(), "mcp".to_owned()],
+        own_tools: OwnTools(vec![ServedTool {
+            name: "ask_parent".to_owned(),
+            title: "Ask the parent".to_owned(),
+            arguments: vec!["question".to_owned()],
+        }]),
+    }
+}
+
+fn written(steps: &[Step]) -> Value {
+    let [Step::Write(bytes)] = steps else { panic!("{steps:?}") };
+    serde_json::from_slice(bytes).expect("one JSON object")
+}
+
+#[test]
+fn a_session_begins_with_our_server_and_its_mode() {
+    let mut acp = Acp::new(begin(None));
+    assert_eq!(acp.answers_after(), 4);
+    let opening: Value = serde_json::from_slice(&acp.opening("/quit @/etc/passwd")).expect("JSON");
+    assert_eq!(opening["params"]["protocolVersion"], 1);
+    let new = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": {"http": true}}}})));
+    assert_eq!((&new["method"], &new["params"]["mcpServers"][0]["type"]), (&json!("session/new"), &json!("http")));
+    let mode = written(&acp.hear(&json!({"id": 3, "result": {"sessionId": "s", "modes": {"availableModes": [{"id": "yolo"}]}}})));
+    assert_eq!(mode["params"], json!({"sessionId": "s", "modeId": "yolo"}));
+    let prompt = written(&acp.hear(&json!({"id": 4, "result": {}})));
+    assert_eq!(prompt["params"]["prompt"], json!([{"type": "text", "text": "/quit @/etc/passwd"}]));
+    assert_eq!(acp.hear(&json!({"id": 5, "result": {"stopReason": "end_turn"}})), [Step::Close]);
+}
+
+#[test]
+fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
+    let mut acp = Acp::new(begin(None));
+    acp.opening("x");
+    let new = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}})));
+    assert_eq!(new["params"]["mcpServers"][0], json!({"name": "adj", "command": "/adj", "args": ["mcp"], "env": []}));
+    let mut acp = Acp::new(begin(Some("old")));
+    acp.opening("x");
+    assert!(
+        matches!(acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}})).as_slice(), [Step::Failed(why), Step::Close] if why.contains("session not found"))
+    );
+}
+
+#[test]
+fn a_session_that_is_gone_begins_anew_with_the_whole_task() {
+    let mut acp = Acp::new(Begin { anew: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
+    acp.opening("go on");
+    let load = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}})));
+    assert_eq!((&load["method"], &load["params"]["sessionId"]), (&json!("session/load"), &json!("old")));
+    let new = written(&acp.hear(&json!({"id": 3, "error": {"code": -32603, "message": "Internal error"}})));
+    assert_eq!(new["method"], "session/new");
+    let prompt = written(&acp.hear(&json!({"id": 3, "result": {"sessionId": "new"}})));
+    assert_eq!((&prompt["params"]["sessionId"], &prompt["params"]["prompt"][0]["text"]), (&json!("new"), &json!("the whole task")));
+}
+
+#[test]
+fn a_permission_is_answered_with_one_of_its_options() {
+    let mut acp = Acp::new(begin(None));
+    let options =
+        json!([{"optionId": "a", "kind": "allow_always"}, {"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
+    let ask = |id: u64, title: &str, kind: &str| json!({"id": id, "method": "session/request_permission", "params": {"toolCall": {"title": title, "kind": kind, "rawInput": {"command": "ls"}}, "options": options}});
+    let steps = acp.hear(&ask(0, "ls", "execute"));
+    let expected =
+        Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false, edits: Vec::new() };
+    assert_eq!(steps, [Step::Permission(expected)]);
+    let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
+    assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
+}
+
+#[test]
+fn turn_given_up_over_a_denial_goes_on_with_the_reason() {
+    let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
+    let asked = |acp: &mut Acp| {
+        let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "x"}});
+        acp.hear(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}));
+        acp.decide("0", &Decision::Deny("not here\n# Task".to_owned())).expect("it was asked")
+    };
+    let end = json!({"id": 5, "result": {"stopReason": "end_turn"}});
+    let mut acp = Acp::new(begin(None));
+    acp.opening("x");
+    acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}}));
+    acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
+    acp.hear(&json!({"id": 4, "result": {}}));
+    asked(&mut acp);
+    let again = written(&acp.hear(&end));
+    let text = again["params"]["prompt"][0]["text"].as_str().expect("a text");
+    assert!(again["method"] == "session/prompt" && text.contains("not here") && !text.contains("\n# Task"), "{text}");
+    // One that has heard of it ends when it ends.
+    asked(&mut acp);
+    acp.hear_words();
+    assert_eq!(acp.hear(&end), [Step::Close]);
+}
+
+#[test]
+fn turn_of_a_cancelled_run_is_not_gone_on_with() {
+    let mut acp = Acp::new(begin(None));
+    acp.opening("x");
+    acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}}));
+    acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
+    acp.hear(&json!({"id": 4, "result": {}}));
+    acp.hear(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "x"}, "options": []}}));
+    acp.decide("0", &Decision::Deny("no".to_owned()));
+    acp.cancel();
+    assert_eq!(acp.hear(&json!({"id": 5, "result": {"stopReason": "cancelled"}})), [Step::Close]);
+}
+
+#[test]
+fn question_to_a_person_is_not_answered_by_an_approval() {
+    let mut acp = Acp::new(begin(None));
+    let options =
+        json!([{"optionId": "red", "kind": "allow_once"}, {"optionId": "blue", "kind": "allow_once"}, {"optionId": "skip", "kind": "reject_once"}]);
+    let asked = json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "AskUser"}, "options": options}});
+    assert_eq!(written(&acp.hear(&asked))["result"]["outcome"], json!({"outcome": "selected", "optionId": "skip"}));
+}
+
+fn permission(acp: &mut Acp, call: Value) -> Permission {
+    let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
+    let steps = acp.hear(&asked);
+    acp.asked.clear();
+    match steps.as_slice() {
+        [Step::Permission(asked)] => asked.clone(),
+        steps => panic!("{steps:?}"),
+    }
+}
+
+fn reported(acp: &mut Acp, update: Value) {
+    assert_eq!(hear_update(acp, &update), []);
+}
+
+fn hear_update(acp: &mut Acp, update: &Value) -> Vec<Step> {
+    acp.hear(&json!({"method": "session/update", "params": {"update": update}}))
+}
+
+fn ask_for(acp: &mut Acp, id: u64, call: &Value) -> Vec<Step> {
+    let options = json!([{"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
+    acp.hear(&json!({"id": id, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}))
+}
+
+#[test]
+fn call_that_changes_while_it_waits_is_asked_for_again() {
+    let mut acp = Acp::new(begin(None));
+    let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "ls"}});
+    assert!(matches!(ask_for(&mut acp, 7, &call).as_slice(), [Step::Permission(asked)] if asked.input.contains("ls")));
+    // The same once more is nothing new.
+    let update =
+        |command: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": "pending", "rawInput": {"command": command}});
+    assert_eq!(hear_update(&mut acp, &update("ls")), []);
+    let again = hear_update(&mut acp, &update("rm -rf /"));
+    assert!(matches!(again.as_slice(), [Step::Permission(asked)] if asked.id == "7" && asked.input.contains("rm -rf /")), "{again:?}");
+    let more: Vec<Vec<Step>> = (0..CHANGES_MAX).map(|n| hear_update(&mut acp, &update(&format!("rm {n}")))).collect();
+    assert!(matches!(more.last().map(Vec::as_slice), Some([Step::Withdraw(_), Step::Note(_), Step::Write(_)])), "{more:?}");
+    assert!(acp.decide("7", &Decision::Allow).is_none(), "it was refused");
+}
+
+#[test]
+fn call_that_changes_after_it_was_allowed_is_told() {
+    let mut acp = Acp::new(begin(None));
+    let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "ls"}});
+    ask_for(&mut acp, 7, &call);
+    acp.decide("7", &Decision::Allow).expect("it was asked");
+    let update = |input: Value, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": status, "rawInput": input, "content": [{"type": "content", "content": {"type": "text", "text": "output"}}]});
+    assert_eq!(hear_update(&mut acp, &update(json!({"command": "ls"}), "in_progress")), [], "output is no change");
+    let told = hear_update(&mut acp, &update(json!({"command": "rm"}), "in_progress"));
+    assert!(matches!(told.as_slice(), [Step::Changed(changed)] if changed.allowed.contains("ls") && changed.now.contains("rm")), "{told:?}");
+    assert_eq!(hear_update(&mut acp, &update(json!({"command": "rm"}), "completed")), []);
+    assert_eq!(hear_update(&mut acp, &update(json!({"command": "mv"}), "completed")), [], "it is over");
+    // An edit that goes elsewhere.
+    let diff = |path: &str| json!({"toolCallId": "e", "title": "Write", "kind": "edit", "content": [{"type": "diff", "path": path, "newText": "x"}]});
+    ask_for(&mut acp, 8, &diff("/w/a"));
+    acp.decide("8", &Decision::Allow).expect("it was asked");
+    assert_eq!(hear_update(&mut acp, &diff("/w/a")), []);
+    assert!(matches!(hear_update(&mut acp, &diff("/etc/passwd")).as_slice(), [Step::Changed(_)]));
+}
+
+#[test]
+fn requests_that_are_doubled_or_taken_back_are_refused() {
+    let mut acp = Acp::new(begin(None));
+    let call = |command: &str| json!({"toolCallId": command, "title": "Shell", "kind": "execute", "rawInput": {"command": command}});
+    ask_for(&mut acp, 7, &call("ls"));
+    let both = ask_for(&mut acp, 7, &call("rm -rf /"));
+    let [Step::Withdraw(id), Step::Note(_), Step::Write(bytes)] = both.as_slice() else { panic!("{both:?}") };
+    assert_eq!((id.as_str(), String::from_utf8_lossy(bytes).matches("cancelled").count()), ("7", 2), "two answers");
+    assert!(acp.decide("7", &Decision::Allow).is_none());
+    ask_for(&mut acp, 8, &call("ls"));
+    let back = acp.hear(&json!({"method": "$/cancel_request", "params": {"requestId": 8}}));
+    assert!(matches!(back.as_slice(), [Step::Withdraw(id), Step::Write(_)] if id == "8"), "{back:?}");
+    assert!(acp.decide("8", &Decision::Allow).is_none());
+}
+
+#[test]
+fn own_tool_is_known_by_what_its_call_reported() {
+    let mut acp = Acp::new(begin(None));
+    reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "adj-ask_parent", "rawInput": {"question": "?"}}));
+    assert!(permission(&mut acp, json!({"toolCallId": "a", "title": "Ask the parent", "kind": "other"})).is_ours);
+    assert!(!permission(&mut acp, json!({"toolCallId": "b", "title": "Ask the parent", "kind": "other"})).is_ours);
+    assert!(!permission(&mut acp, json!({"title": "Ask the parent", "kind": "other"})).is_ours, "calls without an id share nothing");
+    let forged = json!({"toolCallId": "c", "title": "adj-ask_parent", "kind": "other", "rawInput": {"command": "rm -rf /"}});
+    assert!(!permission(&mut acp, forged).is_ours);
+}
+
+#[test]
+fn permission_shows_what_its_call_reported_before() {
+    let mut acp = Acp::new(begin(None));
+    reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "Shell", "kind": "execute"}));
+    reported(&mut acp, json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "rawInput": {"command": "make; rm -rf /"}}));
+    let content = json!([{"type": "content", "content": {"type": "text", "text": "Running: make"}}]);
+    let asked = permission(&mut acp, json!({"toolCallId": "a", "title": "Running: make", "content": content}));
+    assert!(asked.input.contains("rm -rf /") && asked.input.contains("Running: make"), "{}", asked.input);
+    assert_eq!((asked.tool.as_str(), asked.is_ours), ("Running: make", false));
+    // A call that changes is shown as it is now.
+    reported(&mut acp, json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "rawInput": {"command": "ls"}}));
+    assert!(permission(&mut acp, json!({"toolCallId": "a"})).input.contains("\"ls\""));
+}
+
+#[test]
+fn input_that_comes_in_the_content_counts_until_it_comes_by_itself() {
+    let mut acp = Acp::new(Begin { input_in_content: true, ..begin(None) });
+    let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let mut of = |id: &str, kind: &str, title: &str, texts: &[&str]| {
+        reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "pending"}));
+        for said in texts {
+            let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress", "content": text(said)});
+            reported(&mut acp, update);
+        }
+        permission(&mut acp, json!({"toolCallId": id, "title": title, "content": text("Requesting approval")}))
+    };
+    let shell = of("a", "execute", "Bash", &["{\"command\": \"ls; ", "{\"command\": \"ls; rm -rf /\"}"]);
+    assert_eq!(shell.input, "{\"command\":\"ls; rm -rf /\"}");
+    assert_eq!(of("b", "edit", "Write", &["{\"path\": \"a.txt\", \"content\": \"x\"}"]).edits, [PathBuf::from("/w/a.txt")]);
+    assert!(of("c", "edit", "Write", &["{\"path\": \"/etc/passwd\"}"]).edits.is_empty());
+    let doubled = of("d", "edit", "Write", &["{\"path\": \"a.txt\"}", "{\"path\": \"a.txt\"}{\"path\": \"/etc/passwd\"}"]);
+    assert!(doubled.edits.is_empty() && doubled.input.contains("/etc/passwd"), "{doubled:?}");
+    assert!(of("e", "other", "adj__ask_parent", &["{\"question\": \"?\"}"]).is_ours);
+    assert!(!of("f", "other", "adj__ask_parent", &["{\"command\": \"x\"}"]).is_ours);
+    // A sub-agent's call, whose input is nowhere told: only its title, cut, would be shown.
+    let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
+    let cut = json!({"toolCallId": "g", "title": "Bash", "content": text("Running: ls; rm…")});
+    let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": cut, "options": options}});
+    assert_eq!(written(&acp.hear(&asked))["result"]["outcome"]["optionId"], "n");
+    // An agent that is not known for it says nothing by such a text.
+    let mut other = Acp::new(begin(None));
+    reported(&mut other, json!({"toolCallId": "a", "kind": "edit", "status": "pending", "content": text("{\"path\": \"a.txt\"}")}));
+    assert!(permission(&mut other, json!({"toolCallId": "a", "content": text("{\"path\": \"a.txt\"}")})).edits.is_empty());
+}
+
+#[test]
+fn reports_of_old_calls_are_dropped() {
+    let mut acp = Acp::new(begin(None));
+    for n in 0..CALLS_KEPT_MAX * 2 {
+        reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": n.to_string(), "title": "x"}));
+    }
+    assert_eq!((acp.calls.len(), acp.calls_in_order.len()), (CALLS_KEPT_MAX, CALLS_KEPT_MAX));
+}
+
+#[test]
+fn edit_names_every_file_in_the_directory() {
+    let mut acp = Acp::new(begin(None));
+    let diff = |path: &str| json!([{"type": "diff", "path": path, "newText": "x"}]);
+    let mut edits = |call: Value| !permission(&mut acp, call).edits.is_empty();
+    assert!(edits(json!({"kind": "edit", "content": diff("/w/a.txt")})));
+    assert!(!edits(json!({"kind": "edit", "content": diff("/etc/passwd")})));
+    assert!(!edits(json!({"kind": "edit", "locations": [{"path": "/w/a"}], "rawInput": {"absolute_path": "/etc/passwd"}})));
+    assert!(!edits(json!({"kind": "edit", "rawInput": {"text": "no file is named"}})));
+}
+
+#[test]
+fn an_edit_is_one_within_the_runs_directory() {
+    let mut acp = Acp::new(Begin { edit_titles: vec!["write · ".to_owned()], ..begin(None) });
+    let mut is_edit = |title: &str, kind: &str, path: Value| {
+        let call = json!({"title": title, "kind": kind, "rawInput": {"path": path}});
+        let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
+        let steps = acp.hear(&asked);
+        acp.asked.clear();
+        matches!(steps.as_slice(), [Step::Permission(asked)] if !asked.edits.is_empty())
+    };
+    assert!(is_edit("write · a.txt", "other", json!("a.txt")));
+    assert!(is_edit("Writing to a.txt", "edit", json!("/w/b/a.txt")));
+    assert!(!is_edit("write · a.txt", "execute", json!("a.txt")), "its kind says what it is");
+    assert!(!is_edit("shell · write · a.txt", "other", json!("a.txt")));
+    for outside in [json!("../a.txt"), json!("/w/../etc/passwd"), json!("/wide/a.txt"), json!("~/a.txt"), json!("~root/a.txt"), json!(null)] {
+        assert!(!is_edit("write · a.txt", "edit", outside.clone()), "{outside}");
+    }
+}
+
+#[test]
+fn an_error_of_the_model_is_the_runs_failure() {
+    let mut acp = Acp::new(begin(None));
+    acp.opening("x");
+    let steps = acp.hear(&json!({"id": 1, "error": {"code": -32000, "message": "Authentication required"}}));
+    assert_eq!(steps, [Step::Failed("Authentication required (code -32000)".to_owned()), Step::Close]);
+}

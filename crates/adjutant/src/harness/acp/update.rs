@@ -1,0 +1,76 @@
+//! What an ACP agent reports while it works: its tool calls, and the mode that it is in.
+
+use super::call::Call;
+use super::permission::Asked;
+use super::{Acp, At, CALLS_KEPT_MAX, UNSUPPORTED, modes};
+use crate::harness::step::{Changed, Step};
+use adjutant_core::Permissions;
+use serde_json::Value;
+
+impl Acp {
+    /// Takes in what it reports, and looks whether a call is still the one that was asked for, or allowed.
+    pub(super) fn updated(&mut self, update: &Value) -> Vec<Step> {
+        if let Some(mode) = self.unasking_mode_of(update) {
+            let cancel = self.cancel().map(Step::Write);
+            let failed = self.fail(format!("{UNSUPPORTED}: it changed to {mode:?}, which works without asking"));
+            return cancel.into_iter().chain(failed).collect();
+        }
+        let Some(call_id) = update["toolCallId"].as_str() else {
+            self.report(update);
+            return Vec::new();
+        };
+        let call = self.report(update);
+        let is_changed = |asked: &Asked| asked.call_id.as_deref() == Some(call_id) && asked.call.is_shown_otherwise(&call);
+        let changed: Vec<String> = self.asked.iter().filter(|(_, asked)| is_changed(asked)).map(|(id, _)| id.clone()).collect();
+        let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.ask_again(&id, &call)).collect();
+        if let Some(allowed) = self.allowed.iter_mut().find(|(id, _)| id == call_id).map(|(_, call)| call)
+            && allowed.does_otherwise(&call)
+        {
+            let tool = allowed.name();
+            steps.push(Step::Changed(Changed { tool, allowed: allowed.shown(), now: call.shown() }));
+            *allowed = call;
+        }
+        if matches!(update["status"].as_str(), Some("completed" | "failed")) {
+            self.allowed.retain(|(id, _)| id != call_id);
+        }
+        steps
+    }
+
+    /// Names the mode that the agent says it changed to by itself while it works, if that one does not ask and the
+    /// profile does not permit it. A preset's own mode is the one that its profile was tried with.
+    fn unasking_mode_of(&self, update: &Value) -> Option<String> {
+        if self.at != At::Prompt || self.begin.permissions == Permissions::Full {
+            return None;
+        }
+        let mode = match update["sessionUpdate"].as_str()? {
+            "current_mode_update" => update["currentModeId"].as_str().filter(|id| modes::is_unasking(&self.settings, id))?.to_owned(),
+            "config_option_update" => modes::unasking(&modes::settings(update))?.to_owned(),
+            _ => return None,
+        };
+        (self.begin.mode.as_deref() != Some(mode.as_str())).then_some(mode)
+    }
+
+    /// Takes in what a message says of a tool call, and returns all that is known of that call.
+    pub(super) fn report(&mut self, said: &Value) -> Call {
+        let Some(id) = said["toolCallId"].as_str() else {
+            let mut call = Call::default();
+            call.merge(said);
+            return call;
+        };
+        if !self.calls.contains_key(id) {
+            self.calls_in_order.push_back(id.to_owned());
+            if self.calls_in_order.len() > CALLS_KEPT_MAX
+                && let Some(oldest) = self.calls_in_order.pop_front()
+            {
+                self.calls.remove(&oldest);
+            }
+        }
+        let call = self.calls.entry(id.to_owned()).or_default();
+        call.merge(said);
+        let mut call = call.clone();
+        if self.begin.input_in_content {
+            call.read_input_in_content();
+        }
+        call
+    }
+}
