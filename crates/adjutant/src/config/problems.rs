@@ -179,7 +179,7 @@ fn remove(table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FileConfig;
+    use super::super::file::FileConfig;
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {

@@ -1,0 +1,48 @@
+//! Agents that nobody has to declare.
+
+use crate::preset::{self, Driver, Preset};
+use adjutant_core::limits;
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
+use std::collections::BTreeMap;
+
+pub(super) fn builtin_echo() -> AgentSpec {
+    AgentSpec {
+        name: AgentName::parse("echo").expect("a valid name"),
+        harness: HarnessKind::Echo,
+        preset: String::new(),
+        permissions: Permissions::default(),
+        trust_repo: false,
+        command: Vec::new(),
+        args: Vec::new(),
+        prompt: PromptVia::Stdin,
+        env: BTreeMap::new(),
+        env_pass: Vec::new(),
+        description: "Built-in scripted agent: says, asks, waits, writes, fails as its prompt tells it".to_owned(),
+        timeout_ms: None,
+        patience_ms: limits::PATIENCE_MS_DEFAULT,
+        stall_ms: Some(limits::STALL_MS_DEFAULT),
+        grace_ms: limits::GRACE_MS_DEFAULT,
+    }
+}
+
+/// The agent that a preset makes by itself.
+pub(super) fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
+    AgentSpec {
+        name,
+        harness: HarnessKind::Vendor,
+        preset: preset.to_text(),
+        command: preset.command.clone(),
+        prompt: prompt_of(preset),
+        description: preset.title.clone(),
+        ..builtin_echo()
+    }
+}
+
+/// How a run takes its prompt, and with that whether it takes messages while it works.
+pub(super) fn prompt_of(preset: &Preset) -> PromptVia {
+    match (preset.driver, preset.prompt) {
+        (Driver::Claude | Driver::Codex | Driver::Pi, _) => PromptVia::Stream,
+        (Driver::Jsonl | Driver::Plain, preset::PromptForm::Arg) => PromptVia::Arg,
+        (Driver::Acp, _) | (Driver::Jsonl | Driver::Plain, preset::PromptForm::Stdin) => PromptVia::Stdin,
+    }
+}

@@ -1,0 +1,56 @@
+//! This process' environment: its only reader.
+
+use std::ffi::OsString;
+
+/// Variables that a hub is started with.
+const HUB_VARIABLES: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "TMPDIR",
+    "ADJ_LOG",
+    "ADJ_FAILPOINT",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+    // Where the certificates of authorities are, if not where they usually are: for webhooks.
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
+
+#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
+pub(super) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
+pub(super) fn variables() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os()
+}
+
+/// Returns one variable as text, for the interfaces' own switches (colour, agent mode, markers).
+#[must_use]
+pub fn text_variable(name: &str) -> Option<String> {
+    variable(name)?.into_string().ok()
+}
+
+/// Returns the environment that a hub is started with.
+#[must_use]
+pub fn hub_env() -> Vec<(OsString, OsString)> {
+    HUB_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+}
+
+/// Returns the environment that a guard and a supervisor are started with: nothing that an agent
+/// could be told by, since the order says everything.
+#[must_use]
+pub fn guard_env() -> Vec<(OsString, OsString)> {
+    ["ADJ_LOG", "ADJ_FAILPOINT"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+}
+
+/// Returns this process' whole environment, for a process that only passes it on.
+#[must_use]
+pub fn whole_env() -> Vec<(OsString, OsString)> {
+    variables().collect()
+}

@@ -1,0 +1,40 @@
+//! Why a configuration cannot be used.
+
+use super::problems::{self, Problem};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{message}")]
+    Io { message: String },
+    /// It may be readable later.
+    #[error("{path}: {source}")]
+    Shortage { path: PathBuf, source: Arc<io::Error> },
+    /// What is wrong with it, each problem with its line.
+    #[error("{path}: {message}")]
+    Syntax { path: PathBuf, message: String },
+    #[error("{path}: {field}: {problem}")]
+    Value { path: PathBuf, field: String, problem: String },
+}
+
+impl ConfigError {
+    /// All that is wrong with a file, as one error.
+    pub(super) fn all(path: &Path, problems: &[Problem]) -> Self {
+        let told: Vec<String> = problems.iter().map(|Problem { line, text }| format!("line {line}: {text}")).collect();
+        let message = match told.as_slice() {
+            [one] => one.clone(),
+            all => format!("{} problems: {}", all.len(), all.join("; ")),
+        };
+        Self::Syntax { path: path.to_owned(), message }
+    }
+
+    /// The same as one problem among others.
+    pub(super) fn to_problem(&self, text: &str) -> Option<Problem> {
+        let Self::Value { field, problem, .. } = self else { return None };
+        let path: Vec<String> = field.split('.').map(str::to_owned).collect();
+        Some(Problem { line: problems::line_of(text, &path), text: format!("{field}: {problem}") })
+    }
+}

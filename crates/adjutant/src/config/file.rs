@@ -1,0 +1,114 @@
+//! The format of the configuration file.
+
+use super::{Containment, chats, webhooks};
+use crate::preset::Preset;
+use adjutant_core::tree::TreeLimits;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileConfig {
+    pub(super) live_runs_max: Option<u64>,
+    pub(super) idle_exit: Option<String>,
+    pub(super) expiry: Option<String>,
+    pub(super) stopped_retention: Option<String>,
+    pub(super) finished_retention: Option<String>,
+    pub(super) log_bytes_max: Option<u64>,
+    #[serde(default)]
+    pub(super) containment: Containment,
+    #[serde(default)]
+    pub(super) refuse_shared_directory: bool,
+    #[serde(default)]
+    pub(super) delegation: FileDelegation,
+    #[serde(default)]
+    pub(super) rate_limits: FileRateLimits,
+    pub(super) default_agent: Option<String>,
+    #[serde(default)]
+    pub(super) agents: BTreeMap<String, FileAgent>,
+    #[serde(default)]
+    pub(super) chats: chats::FileChats,
+    #[serde(default)]
+    pub(super) webhooks: Vec<webhooks::FileWebhook>,
+    #[serde(default)]
+    pub(super) presets: BTreeMap<String, Preset>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileDelegation {
+    pub(super) depth_max: Option<u64>,
+    pub(super) children_max: Option<u64>,
+    pub(super) live_max: Option<u64>,
+    pub(super) total_max: Option<u64>,
+}
+
+impl FileDelegation {
+    pub(super) fn limits(&self) -> TreeLimits {
+        let Self { depth_max, children_max, live_max, total_max } = *self;
+        let built_in = TreeLimits::default();
+        TreeLimits {
+            depth_max: depth_max.unwrap_or(built_in.depth_max),
+            children_max: children_max.unwrap_or(built_in.children_max),
+            live_max: live_max.unwrap_or(built_in.live_max),
+            total_max: total_max.unwrap_or(built_in.total_max),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileRateLimits {
+    pub(super) times_max: Option<u32>,
+    pub(super) pause: Option<String>,
+    pub(super) pause_max: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileAgent {
+    pub(super) harness: String,
+    #[serde(default)]
+    pub(super) command: Vec<String>,
+    #[serde(default)]
+    pub(super) args: Vec<String>,
+    pub(super) prompt: Option<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) env_pass: Vec<String>,
+    #[serde(default)]
+    pub(super) description: String,
+    pub(super) permissions: Option<String>,
+    #[serde(default)]
+    pub(super) trust_repo: bool,
+    pub(super) timeout: Option<String>,
+    pub(super) patience: Option<String>,
+    pub(super) stall: Option<String>,
+    pub(super) grace: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_page_documents_every_key() {
+        let page = include_str!("../../../../docs/configuration.md");
+        let agent = "[agents.x]\nharness = \"plain\"\n";
+        let tables = ["", "[delegation]\n", "[rate_limits]\n", agent, "[chats]\n", "[chats.templates.x]\n", "[[webhooks]]\n", "[presets.x]\n"];
+        let mut keys = 0;
+        for table in tables {
+            // The refusal of a key that there is not names all that there are.
+            let Err(refusal) = toml::from_str::<FileConfig>(&format!("{table}no_such_key = 1\n")) else { panic!("{table:?} takes any key") };
+            let message = refusal.message();
+            let (_, known) = message.split_once("expected").unwrap_or_else(|| panic!("{message}"));
+            for key in known.split('`').skip(1).step_by(2) {
+                keys += 1;
+                let is_table = [format!("`[{key}"), format!("`[[{key}")].iter().any(|head| page.contains(head.as_str()));
+                assert!(is_table || page.contains(&format!("`{key}`")), "{table:?} {key} is not in docs/configuration.md");
+            }
+        }
+        assert!(keys > 55, "{keys}");
+    }
+}

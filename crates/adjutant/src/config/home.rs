@@ -1,0 +1,283 @@
+//! Where a home is, and where its files lie.
+
+use super::environment::variable;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where everything lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// Absolute.
+    pub dir: PathBuf,
+}
+
+/// Why there is no usable home.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    #[error("neither ADJ_HOME nor HOME is set, so there is no place for the state")]
+    Unknown,
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{path} is not a directory")]
+    NotADirectory { path: PathBuf },
+    #[error("{path} belongs to another user (uid {uid})")]
+    Foreign { path: PathBuf, uid: u32 },
+    #[error("there is no file system in memory to keep an ephemeral home in: neither XDG_RUNTIME_DIR nor /dev/shm is one")]
+    NoMemory,
+    #[error("{path} is a symbolic link")]
+    Link { path: PathBuf },
+    #[error("{path} holds other files ({found}) and is not a home of adj: use an empty directory")]
+    NotAHome { path: PathBuf, found: String },
+    #[error("{variable} is a relative path ({value}): use an absolute one")]
+    Relative { variable: &'static str, value: String },
+    #[error("ADJ_EPHEMERAL is {value:?}: use 1 or 0")]
+    Switch { value: String },
+}
+
+impl Home {
+    /// Finds the home: one in memory where that is wanted, else `ADJ_HOME`, else `adjutant` in the
+    /// platform's state directory.
+    ///
+    /// # Errors
+    /// No variable says where, or there is no file system in memory.
+    pub fn from_env() -> Result<Self, HomeError> {
+        if let Some(place) = memory_wanted()? {
+            return Self::at(&place.join(ephemeral_name()));
+        }
+        if let Some(dir) = variable("ADJ_HOME") {
+            return Self::at(&absolute("ADJ_HOME", dir)?);
+        }
+        let state = match variable("XDG_STATE_HOME") {
+            Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),
+            _ => absolute("HOME", variable("HOME").ok_or(HomeError::Unknown)?)?.join(".local").join("state"),
+        };
+        Self::at(&state.join("adjutant"))
+    }
+
+    /// Tells whether this is a home in memory, which goes with its hub.
+    #[must_use]
+    pub fn is_ephemeral(&self) -> bool {
+        self.dir.file_name().is_some_and(|name| *name == *ephemeral_name()) && is_in_memory(&self.dir)
+    }
+
+    /// Removes a home in memory. It is out of the way at once, so that a hub that comes next begins with
+    /// nothing.
+    ///
+    /// # Errors
+    /// A part of it cannot be removed.
+    pub fn remove_ephemeral(&self) -> io::Result<()> {
+        let gone = self.dir.with_file_name(format!("{}-gone-{}", ephemeral_name(), rustix::process::getpid().as_raw_nonzero()));
+        std::fs::rename(&self.dir, &gone)?;
+        std::fs::remove_dir_all(&gone)
+    }
+
+    /// Names a home at a directory, made absolute.
+    ///
+    /// # Errors
+    /// The working directory is gone and `dir` is relative.
+    pub fn at(dir: &Path) -> Result<Self, HomeError> {
+        let dir = std::path::absolute(dir).map_err(|source| HomeError::Io { path: dir.to_owned(), source })?;
+        Ok(Self { dir })
+    }
+
+    /// Makes the home's directories where they are missing, 0700, and refuses one that somebody
+    /// else could have prepared. A directory with other things in it is never touched.
+    ///
+    /// # Errors
+    /// It is a link, a file, another user's, no home, or cannot be made.
+    pub fn ensure(&self) -> Result<(), HomeError> {
+        self.check()?;
+        make_private(&self.dir)?;
+        self.directories().iter().try_for_each(|dir| make_private(dir))
+    }
+
+    fn directories(&self) -> [PathBuf; 3] {
+        [self.logs_dir(), self.credentials_dir(), self.runs_dir()]
+    }
+
+    /// Refuses a directory that holds something else. A home is known by its store or its lock; one that
+    /// was never used may hold its configuration, with files beside it (such as a webhook's secret).
+    fn check(&self) -> Result<(), HomeError> {
+        let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
+        if is_there(self.database()) || is_there(self.hub_lock()) || is_there(self.start_lock()) {
+            return Ok(());
+        }
+        let io_error = |source| HomeError::Io { path: self.dir.clone(), source };
+        let entries = match std::fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            // What it is instead is told when it is made.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+            Err(error) => return Err(io_error(error)),
+        };
+        let has_config = is_there(self.dir.join("config.toml"));
+        let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+        let mut foreign = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(io_error)?;
+            let path = entry.path();
+            let is_beside_config = has_config && entry.file_type().map_err(io_error)?.is_file();
+            let is_ours = is_beside_config || self.directories().contains(&path) && is_empty(&path);
+            if !is_ours {
+                foreign.push(entry.file_name().to_string_lossy().into_owned());
+            }
+            if foreign.len() > FOREIGN_NAMED_MAX {
+                break;
+            }
+        }
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let more = if foreign.len() > FOREIGN_NAMED_MAX { ", …" } else { "" };
+        foreign.truncate(FOREIGN_NAMED_MAX);
+        Err(HomeError::NotAHome { path: self.dir.clone(), found: foreign.join(", ") + more })
+    }
+
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("adj.sock")
+    }
+
+    /// Held by the hub for as long as it lives.
+    #[must_use]
+    pub fn hub_lock(&self) -> PathBuf {
+        self.dir.join("hub.lock")
+    }
+
+    /// Held by whoever is starting a hub.
+    #[must_use]
+    pub fn start_lock(&self) -> PathBuf {
+        self.dir.join("start.lock")
+    }
+
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.dir.join("adj.db")
+    }
+
+    /// Where the database writes first.
+    #[must_use]
+    pub fn database_log(&self) -> PathBuf {
+        self.dir.join("adj.db-wal")
+    }
+
+    /// Given up when the disk is so full that the store cannot be opened, or a run not be stopped.
+    #[must_use]
+    pub fn ballast(&self) -> PathBuf {
+        self.dir.join("ballast")
+    }
+
+    #[must_use]
+    pub fn hub_log(&self) -> PathBuf {
+        self.dir.join("hub.log")
+    }
+
+    /// What programs said about their versions.
+    #[must_use]
+    pub fn versions(&self) -> PathBuf {
+        self.dir.join("versions.json")
+    }
+
+    /// Where credentials of runs that go on by themselves lie.
+    #[must_use]
+    pub fn credentials_dir(&self) -> PathBuf {
+        self.dir.join("credentials")
+    }
+
+    #[must_use]
+    pub fn logs_dir(&self) -> PathBuf {
+        self.dir.join("logs")
+    }
+
+    #[must_use]
+    pub fn runs_dir(&self) -> PathBuf {
+        self.dir.join("runs")
+    }
+}
+
+/// How many files are named that keep a directory from being taken for a home.
+const FOREIGN_NAMED_MAX: usize = 3;
+
+fn absolute(variable: &'static str, value: OsString) -> Result<PathBuf, HomeError> {
+    let path = PathBuf::from(value);
+    if path.is_absolute() { Ok(path) } else { Err(HomeError::Relative { variable, value: path.display().to_string() }) }
+}
+
+/// Whether `ADJ_EPHEMERAL` wants a home in memory.
+fn ephemeral_variable() -> Result<bool, HomeError> {
+    let Some(value) = variable("ADJ_EPHEMERAL") else { return Ok(false) };
+    match value.to_str() {
+        Some("1" | "true" | "yes" | "on") => Ok(true),
+        Some("0" | "false" | "no" | "off") => Ok(false),
+        _ => Err(HomeError::Switch { value: value.to_string_lossy().into_owned() }),
+    }
+}
+
+/// A home in memory is wanted, whatever the environment says.
+static EPHEMERAL: AtomicBool = AtomicBool::new(false);
+
+/// Has [`Home::from_env`] name the home in memory from here on: for `--ephemeral`.
+pub fn want_ephemeral() {
+    EPHEMERAL.store(true, Ordering::Relaxed);
+}
+
+/// Where in memory a home is to lie: a file system that is gone with the machine's power. `None`: it is
+/// not to.
+///
+/// # Errors
+/// There is no such file system, or `ADJ_EPHEMERAL` says neither yes nor no.
+pub fn memory_wanted() -> Result<Option<PathBuf>, HomeError> {
+    if !EPHEMERAL.load(Ordering::Relaxed) && !ephemeral_variable()? {
+        return Ok(None);
+    }
+    let places = [variable("XDG_RUNTIME_DIR").map(PathBuf::from), Some(PathBuf::from("/dev/shm"))];
+    places.into_iter().flatten().find(|place| place.is_absolute() && is_in_memory(place)).map(Some).ok_or(HomeError::NoMemory)
+}
+
+/// The one home in memory of this user.
+fn ephemeral_name() -> String {
+    format!("adj-ephemeral-{}", rustix::process::geteuid().as_raw())
+}
+
+#[cfg(target_os = "linux")]
+fn is_in_memory(path: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    rustix::fs::statfs(path).is_ok_and(|stat| matches!(stat.f_type & 0xffff_ffff, TMPFS | RAMFS))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_in_memory(_path: &Path) -> bool {
+    false
+}
+
+fn make_private(dir: &Path) -> Result<(), HomeError> {
+    let io_error = |source| HomeError::Io { path: dir.to_owned(), source };
+    match std::fs::symlink_metadata(dir) {
+        Ok(meta) if meta.file_type().is_symlink() => return Err(HomeError::Link { path: dir.to_owned() }),
+        Ok(meta) if !meta.is_dir() => return Err(HomeError::NotADirectory { path: dir.to_owned() }),
+        Ok(meta) => {
+            let me = rustix::process::geteuid().as_raw();
+            if meta.uid() != me {
+                return Err(HomeError::Foreign { path: dir.to_owned(), uid: meta.uid() });
+            }
+            if meta.permissions().mode() & 0o077 != 0 {
+                std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).map_err(io_error)?;
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = dir.parent() {
+                std::fs::create_dir_all(parent).map_err(io_error)?;
+            }
+            match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return make_private(dir),
+                Err(error) => return Err(io_error(error)),
+            }
+        }
+        Err(error) => return Err(io_error(error)),
+    }
+    Ok(())
+}
