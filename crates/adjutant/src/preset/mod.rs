@@ -7,17 +7,26 @@
 //! never in an argument), `{pi_extension}` (the source of ours). `:json` behind a name writes it as a
 //! JSON (and TOML) string, quotes included.
 
+mod about;
+mod built_in;
+mod profile;
 mod promise;
+mod registry;
+mod stream;
 mod version;
 
-use adjutant_core::words;
+pub use about::{About, Capabilities, VersionMin};
+pub use built_in::{ACP, acp, all, builtin, is_vendors_variable, names};
+pub use profile::{Profile, Profiles};
 pub use promise::{Act, Exception, Fate, Promise};
+pub use registry::{Registered, Registry, registry};
+pub use stream::{End, Ends, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
 pub use version::{Tried, Version};
 
-use adjutant_core::Permissions;
+use adjutant_core::{Permissions, words};
+use built_in::ACP_STREAM;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 /// How one CLI is driven.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,59 +125,6 @@ pub enum PromptForm {
     Arg,
 }
 
-/// What each profile of permissions adds.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Profiles {
-    #[serde(default)]
-    pub read: Profile,
-    #[serde(default)]
-    pub edit: Profile,
-    #[serde(default)]
-    pub full: Profile,
-}
-
-impl Profiles {
-    /// Returns the profile of a word.
-    #[must_use]
-    pub fn of(&self, word: &str) -> &Profile {
-        match word {
-            "read" => &self.read,
-            "full" => &self.full,
-            _ => &self.edit,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Profile {
-    /// What the agent may do then without being asked, and what becomes of the rest, for people.
-    #[serde(default)]
-    pub about: String,
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// Set whatever the dispatcher or the configuration sets.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// ACP's session mode; Codex's sandbox.
-    #[serde(default)]
-    pub mode: Option<String>,
-    /// Why the CLI cannot be held to this profile: no run is started with it.
-    #[serde(default)]
-    pub unsupported: Option<String>,
-    /// What the CLI does otherwise than this profile promises of all.
-    #[serde(default)]
-    pub exceptions: Vec<Exception>,
-}
-
-impl Profile {
-    /// Tells whether the CLI is told anything.
-    fn is_empty(&self) -> bool {
-        self.args.is_empty() && self.env.is_empty() && self.mode.is_none()
-    }
-}
-
 /// What differs among those who speak ACP.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,35 +138,6 @@ pub struct Acp {
     /// It writes a call's input as the JSON text of its content, and as `rawInput` only once it runs.
     #[serde(default)]
     pub input_in_content: bool,
-}
-
-/// What a text says beside the agent's answer.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlainText {
-    /// How the lines begin that it prints before its answer.
-    #[serde(default)]
-    pub banner: Vec<String>,
-    /// How a line begins after which it tries again: what it said before is no answer, and no failure.
-    #[serde(default)]
-    pub retries: Vec<String>,
-}
-
-impl PlainText {
-    /// Returns the answer in a text that it has printed.
-    #[must_use]
-    pub fn answer<'a>(&self, text: &'a str) -> &'a str {
-        let begins = |line: &str, with: &[String]| with.iter().any(|beginning| line.starts_with(beginning.as_str()));
-        let (mut at, mut from, mut is_banner) = (0, 0, !self.banner.is_empty());
-        for line in text.split_inclusive('\n') {
-            at += line.len();
-            is_banner &= line.trim().is_empty() || begins(line, &self.banner);
-            if is_banner || begins(line, &self.retries) {
-                from = at;
-            }
-        }
-        &text[from..]
-    }
 }
 
 /// How it is stopped, once its protocol's own way has not helped.
@@ -234,220 +161,6 @@ pub struct Sessions {
     pub file: String,
 }
 
-/// What its lines mean.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Stream {
-    #[serde(default)]
-    pub rules: Vec<Rule>,
-    /// Success has to be stated by an event. Otherwise the exit status decides, unless an event
-    /// stated a failure.
-    #[serde(default)]
-    pub end_is_stated: bool,
-    /// The usage that it states is that of the whole session, resumed ones included.
-    #[serde(default)]
-    pub usage_of_session: bool,
-    /// It states success all the same when its model could not be used: how the lines of such a result
-    /// begin.
-    #[serde(default)]
-    pub failed_results: Vec<String>,
-    /// Messages of its own about a failed try that it repeats: they are no words of its model.
-    #[serde(default)]
-    pub retry_notes: Vec<String>,
-    /// How messages of its own begin that are no words of its model: they are logged, and no result.
-    #[serde(default)]
-    pub remarks: Vec<String>,
-    /// It states success all the same when its model could not be used: what the whole last message is then.
-    #[serde(default)]
-    pub failed_messages: Vec<Ends>,
-    /// Where a line names the session or sub-agent that it belongs to. One that names another than the run's own
-    /// is a sub-agent's: its words, results and end are not the run's.
-    #[serde(default)]
-    pub speaker: Option<String>,
-    /// Lines of standard error about a failed try that it repeats.
-    #[serde(default)]
-    pub stderr_retries: Vec<StderrRetry>,
-}
-
-/// A text known by its beginning and its end.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ends {
-    pub begins: String,
-    pub ends: String,
-}
-
-/// A line of standard error about a failed try.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StderrRetry {
-    /// All of these are in the line.
-    pub all: Vec<String>,
-    /// What went wrong stands behind this.
-    pub after: String,
-}
-
-impl StderrRetry {
-    /// Returns what a line says went wrong. `None`: it is about something else.
-    #[must_use]
-    pub fn find<'a>(&self, line: &'a str) -> Option<&'a str> {
-        let is_meant = self.all.iter().all(|part| line.contains(part.as_str()));
-        let (_, words) = line.split_once(self.after.as_str()).filter(|_| is_meant)?;
-        Some(words.trim().trim_matches('"'))
-    }
-}
-
-impl Stream {
-    /// Tells whether a message is a remark of the CLI's own.
-    #[must_use]
-    pub fn is_remark(&self, message: &str) -> bool {
-        self.remarks.iter().any(|beginning| message.starts_with(beginning.as_str()))
-    }
-
-    /// Tells whether a message is the CLI's own, about a failed try that it repeats.
-    #[must_use]
-    pub fn is_retry_note(&self, message: &str) -> bool {
-        self.retry_notes.iter().any(|note| message.trim() == note)
-    }
-
-    /// Returns the part of a result that says that the work failed.
-    #[must_use]
-    pub fn failed_line<'a>(&self, result: &'a str) -> Option<&'a str> {
-        // What its model said before may stand in front.
-        let failed_message = |ends: &Ends| result.trim_end().ends_with(ends.ends.as_str()).then(|| result.rfind(ends.begins.as_str())).flatten();
-        if let Some(at) = self.failed_messages.iter().find_map(failed_message) {
-            return Some(&result[at..]);
-        }
-        let without_notes = |mut line: &'a str| {
-            while let Some(rest) = self.retry_notes.iter().find_map(|note| line.strip_prefix(note.as_str())) {
-                line = rest;
-            }
-            line
-        };
-        result.lines().map(without_notes).find(|line| self.failed_results.iter().any(|beginning| line.starts_with(beginning.as_str())))
-    }
-}
-
-/// What one kind of line means. Every path is a row of field names with dots; with `each` it begins
-/// at the element, and `$.` in front takes it back to the line.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rule {
-    /// Paths of the line and what has to be there: words separated by `|`, `*` for anything, `-`
-    /// for nothing.
-    #[serde(default)]
-    pub when: BTreeMap<String, String>,
-    /// A list in the line: the rule is for each of its elements.
-    #[serde(default)]
-    pub each: Option<String>,
-    /// As `when`, of the element.
-    #[serde(default)]
-    pub r#where: BTreeMap<String, String>,
-    /// The session's id.
-    #[serde(default)]
-    pub session: Option<String>,
-    /// A whole message of the agent.
-    #[serde(default)]
-    pub text: Option<String>,
-    /// A piece of a message.
-    #[serde(default)]
-    pub delta: Option<String>,
-    /// With `delta`: whose pieces belong together.
-    #[serde(default)]
-    pub delta_of: Option<String>,
-    /// A tool's name, as it is called.
-    #[serde(default)]
-    pub tool: Option<String>,
-    #[serde(default)]
-    pub input: Option<String>,
-    /// With `tool` or `input`: the call's id. It has one line in the log, written once its input is known.
-    #[serde(default)]
-    pub call: Option<String>,
-    /// With `call`: how far the call is (`pending`, `in_progress`, `completed` or `failed`). Without it, what is said
-    /// of the call is all of it.
-    #[serde(default)]
-    pub call_state: Option<String>,
-    /// What it is working on now, of a plan.
-    #[serde(default)]
-    pub step: Option<String>,
-    /// What a tool returned.
-    #[serde(default)]
-    pub output: Option<String>,
-    /// The agent's last answer.
-    #[serde(default)]
-    pub result: Option<String>,
-    /// What went wrong, for people; kept for the case that the work fails.
-    #[serde(default)]
-    pub error: Option<String>,
-    /// What the line says of a sub-agent of the CLI's own.
-    #[serde(default)]
-    pub subagent: Option<SubagentPaths>,
-    /// What went wrong with a try that the CLI repeats, for people: one or several paths, separated by blanks.
-    #[serde(default)]
-    pub retry: Option<String>,
-    /// With `retry`: the stable word of its cause, where the line itself is enough to tell. Otherwise
-    /// `failures` find it in the words.
-    #[serde(default)]
-    pub retry_cause: Option<String>,
-    /// When a limit ends that was reached, in seconds since the epoch; kept for the case that the work
-    /// fails over it.
-    #[serde(default)]
-    pub again: Option<String>,
-    #[serde(default)]
-    pub usage: Option<UsagePaths>,
-    #[serde(default)]
-    pub end: Option<End>,
-    /// The driver has to see this line.
-    #[serde(default)]
-    pub listen: bool,
-}
-
-/// What a line says of a sub-agent of the CLI's own.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SubagentPaths {
-    pub id: String,
-    /// It begins with this line; otherwise a line about one that is not known says nothing.
-    #[serde(default)]
-    pub begins: bool,
-    #[serde(default)]
-    pub kind: Option<String>,
-    #[serde(default)]
-    pub about: Option<String>,
-    #[serde(default)]
-    pub state: Option<String>,
-    #[serde(default)]
-    pub tokens: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UsagePaths {
-    /// Several paths, separated by blanks, are added up.
-    #[serde(default)]
-    pub input: Option<String>,
-    #[serde(default)]
-    pub cached: Option<String>,
-    #[serde(default)]
-    pub output: Option<String>,
-    #[serde(default)]
-    pub cost_usd: Option<String>,
-    /// Each such event counts by itself; otherwise the last one holds.
-    #[serde(default)]
-    pub add: bool,
-    /// The cost is that of the whole session all the same.
-    #[serde(default)]
-    pub cost_is_total: bool,
-}
-
-/// How the work ended, by the stream's own words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    Success,
-    Failure,
-}
-
 /// A text of a failure and what it means.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -457,114 +170,6 @@ pub struct FailurePattern {
     /// The stable word of a cause.
     pub cause: String,
     pub hint: String,
-}
-
-/// What it can do here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Capabilities {
-    /// It has our tools.
-    #[serde(default)]
-    pub tools: bool,
-    /// It goes on in its own session.
-    #[serde(default)]
-    pub resume: bool,
-    /// It takes messages while it works.
-    #[serde(default)]
-    pub live: bool,
-    /// What it may not do by itself becomes an approval request.
-    #[serde(default)]
-    pub approvals: bool,
-    #[serde(default)]
-    pub usage: bool,
-}
-
-/// What people want to know about it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct About {
-    #[serde(default)]
-    pub vendor: String,
-    #[serde(default)]
-    pub install: String,
-    #[serde(default)]
-    pub sign_in: String,
-    /// Files of which one is there when somebody has signed in; never read. `~/` is the home, `$NAME/`
-    /// a directory that a variable names: those count, and those of the home do not, where it is set.
-    #[serde(default)]
-    pub sign_in_files: Vec<String>,
-    /// Variables of which one is set instead.
-    #[serde(default)]
-    pub sign_in_env: Vec<String>,
-    #[serde(default)]
-    pub version_args: Vec<String>,
-    /// The versions that were tried: `1.2.3`, or the lowest and the highest, `1.2.3 to 1.4.0`. Empty:
-    /// all of this is from its documentation only.
-    #[serde(default)]
-    pub versions_tried: String,
-    /// It is not started in an older version, where there is a reason.
-    #[serde(default)]
-    pub version_min: Option<VersionMin>,
-    /// How our tools get in.
-    #[serde(default)]
-    pub tools: String,
-    /// Where a directory can say something about agents that makes them start programs or changes
-    /// what they may do: files, and directories with everything in them.
-    #[serde(default)]
-    pub directory_files: Vec<String>,
-    /// That is left out of an attempt that does not trust it.
-    #[serde(default)]
-    pub kept_out: bool,
-    /// What of it is kept out, and how.
-    #[serde(default)]
-    pub directory: String,
-    /// How it goes on after a stop.
-    #[serde(default)]
-    pub resumes: String,
-    #[serde(default)]
-    pub notes: Vec<String>,
-    /// What does not work, or not as one would think.
-    #[serde(default)]
-    pub limits: Vec<String>,
-}
-
-/// The oldest version that is started.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VersionMin {
-    pub version: String,
-    /// What an older one does, for people.
-    pub why: String,
-}
-
-impl VersionMin {
-    /// Says why a version is not started. `None`: it is.
-    #[must_use]
-    pub fn problem(&self, version: &Version) -> Option<String> {
-        let Self { version: least, why } = self;
-        let is_older = Version::find(least).is_some_and(|least| *version < least);
-        is_older.then(|| format!("too old to be started, {least} is needed: {why}"))
-    }
-
-    /// Says the same of all older versions.
-    #[must_use]
-    pub fn to_limit(&self) -> String {
-        let Self { version, why } = self;
-        format!("A version before {version} is not started: {why}.")
-    }
-}
-
-impl About {
-    /// The versions that were tried. `None`: none was.
-    #[must_use]
-    pub fn tried(&self) -> Option<Tried> {
-        Tried::parse(&self.versions_tried)
-    }
-
-    /// What does not work, or not as one would think, versions that are not started included.
-    pub fn all_limits(&self) -> impl Iterator<Item = String> {
-        self.version_min.iter().map(VersionMin::to_limit).chain(self.limits.iter().cloned())
-    }
 }
 
 impl Preset {
@@ -658,96 +263,6 @@ pub fn passes(patterns: &[String], name: &str) -> bool {
         Some(beginning) => name.starts_with(beginning),
         None => name == pattern,
     })
-}
-
-/// The built-in presets, by name.
-const SOURCES: &[(&str, &str)] = &[
-    ("claude", include_str!("builtin/claude.toml")),
-    ("codex", include_str!("builtin/codex.toml")),
-    ("gemini", include_str!("builtin/gemini.toml")),
-    ("goose", include_str!("builtin/goose.toml")),
-    ("qwen", include_str!("builtin/qwen.toml")),
-    ("opencode", include_str!("builtin/opencode.toml")),
-    ("copilot", include_str!("builtin/copilot.toml")),
-    ("kimi", include_str!("builtin/kimi.toml")),
-    ("q", include_str!("builtin/q.toml")),
-    ("cursor-agent", include_str!("builtin/cursor-agent.toml")),
-    ("kiro", include_str!("builtin/kiro.toml")),
-    ("aider", include_str!("builtin/aider.toml")),
-    ("pi", include_str!("builtin/pi.toml")),
-    ("amp", include_str!("builtin/amp.toml")),
-    ("crush", include_str!("builtin/crush.toml")),
-    ("droid", include_str!("builtin/droid.toml")),
-];
-
-/// What every agent that speaks ACP says.
-const ACP_STREAM: &str = include_str!("builtin/acp.stream.toml");
-/// The harness of any agent that speaks ACP.
-pub const ACP: &str = "acp";
-/// What holds for an agent of which nothing else is known.
-const ACP_DEFAULTS: &str = include_str!("builtin/acp.toml");
-
-/// Agents that speak ACP and are known by name only.
-const ACP_REGISTRY: &str = include_str!("builtin/acp.registry.toml");
-
-/// Returns the names of the built-in presets.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    SOURCES.iter().map(|(name, _)| *name)
-}
-
-/// Returns the preset of any agent that speaks ACP, which names no program.
-#[must_use]
-pub fn acp() -> &'static Preset {
-    static DEFAULTS: LazyLock<Preset> =
-        LazyLock::new(|| toml::from_str::<Preset>(ACP_DEFAULTS).expect("the built-in defaults are good ones").complete(ACP));
-    &DEFAULTS
-}
-
-/// Agents of the public registry that have no preset here.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Registry {
-    /// When the registry was like that.
-    pub date: String,
-    pub agents: Vec<Registered>,
-}
-
-/// One of them.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Registered {
-    pub name: String,
-    pub title: String,
-    pub command: Vec<String>,
-}
-
-/// Returns the snapshot of the registry.
-#[must_use]
-pub fn registry() -> &'static Registry {
-    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| toml::from_str(ACP_REGISTRY).expect("the snapshot is a good one"));
-    &REGISTRY
-}
-
-/// Reads a built-in preset.
-#[must_use]
-pub fn builtin(name: &str) -> Option<Preset> {
-    all().iter().find(|preset| preset.name == name).cloned()
-}
-
-/// Returns the built-in presets.
-#[must_use]
-pub fn all() -> &'static [Preset] {
-    static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
-        let read = |(name, text): &(&str, &str)| toml::from_str::<Preset>(text).expect("a built-in preset is a good one").complete(name);
-        SOURCES.iter().map(read).collect()
-    });
-    &ALL
-}
-
-/// Tells whether a variable belongs to some vendor: only that vendor's CLI gets it.
-#[must_use]
-pub fn is_vendors_variable(name: &str) -> bool {
-    all().iter().any(|preset| preset.passes(name))
 }
 
 #[cfg(test)]

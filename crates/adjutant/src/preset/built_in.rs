@@ -1,0 +1,66 @@
+//! The built-in presets.
+
+use super::Preset;
+use std::sync::LazyLock;
+
+/// The built-in presets, by name.
+const SOURCES: &[(&str, &str)] = &[
+    ("claude", include_str!("builtin/claude.toml")),
+    ("codex", include_str!("builtin/codex.toml")),
+    ("gemini", include_str!("builtin/gemini.toml")),
+    ("goose", include_str!("builtin/goose.toml")),
+    ("qwen", include_str!("builtin/qwen.toml")),
+    ("opencode", include_str!("builtin/opencode.toml")),
+    ("copilot", include_str!("builtin/copilot.toml")),
+    ("kimi", include_str!("builtin/kimi.toml")),
+    ("q", include_str!("builtin/q.toml")),
+    ("cursor-agent", include_str!("builtin/cursor-agent.toml")),
+    ("kiro", include_str!("builtin/kiro.toml")),
+    ("aider", include_str!("builtin/aider.toml")),
+    ("pi", include_str!("builtin/pi.toml")),
+    ("amp", include_str!("builtin/amp.toml")),
+    ("crush", include_str!("builtin/crush.toml")),
+    ("droid", include_str!("builtin/droid.toml")),
+];
+
+/// What every agent that speaks ACP says.
+pub(super) const ACP_STREAM: &str = include_str!("builtin/acp.stream.toml");
+/// The harness of any agent that speaks ACP.
+pub const ACP: &str = "acp";
+/// What holds for an agent of which nothing else is known.
+const ACP_DEFAULTS: &str = include_str!("builtin/acp.toml");
+
+/// Returns the names of the built-in presets.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SOURCES.iter().map(|(name, _)| *name)
+}
+
+/// Returns the preset of any agent that speaks ACP, which names no program.
+#[must_use]
+pub fn acp() -> &'static Preset {
+    static DEFAULTS: LazyLock<Preset> =
+        LazyLock::new(|| toml::from_str::<Preset>(ACP_DEFAULTS).expect("the built-in defaults are good ones").complete(ACP));
+    &DEFAULTS
+}
+
+/// Reads a built-in preset.
+#[must_use]
+pub fn builtin(name: &str) -> Option<Preset> {
+    all().iter().find(|preset| preset.name == name).cloned()
+}
+
+/// Returns the built-in presets.
+#[must_use]
+pub fn all() -> &'static [Preset] {
+    static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
+        let read = |(name, text): &(&str, &str)| toml::from_str::<Preset>(text).expect("a built-in preset is a good one").complete(name);
+        SOURCES.iter().map(read).collect()
+    });
+    &ALL
+}
+
+/// Tells whether a variable belongs to some vendor: only that vendor's CLI gets it.
+#[must_use]
+pub fn is_vendors_variable(name: &str) -> bool {
+    all().iter().any(|preset| preset.passes(name))
+}
