@@ -1,0 +1,216 @@
+//! Reading what an agent writes, one JSON object a line: a preset's rules say what a line means.
+//! Pure: a line in, what was said out. What no rule knows is passed over, never an error.
+
+mod node;
+mod rule;
+
+use crate::preset::{End, Stream};
+use adjutant_core::Cause;
+use adjutant_core::subagent::Subagent;
+use node::Node;
+use rule::{Path, Prepared};
+use std::borrow::Cow;
+
+/// So much of what a tool was given or returned is of interest, in bytes.
+pub const SHOWN_BYTES_MAX: usize = 4 * 1024;
+
+/// One thing that a line says.
+#[derive(Debug, PartialEq)]
+pub enum Said<'a> {
+    /// The session's id.
+    Session(Cow<'a, str>),
+    /// A whole message of the agent, in its own words.
+    Text(Cow<'a, str>),
+    /// A piece of one, and whose pieces it belongs to.
+    Delta {
+        of: Option<Cow<'a, str>>,
+        text: Cow<'a, str>,
+    },
+    /// It calls a tool.
+    Tool {
+        name: Cow<'a, str>,
+        input: Cow<'a, str>,
+    },
+    /// It says something of a call: a message of several.
+    Call {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: Cow<'a, str>,
+        state: CallState,
+    },
+    /// It works on this part of its plan.
+    Step(Cow<'a, str>),
+    /// What the session has cost so far, in dollars.
+    Cost(f64),
+    /// A tool returned this (its beginning).
+    Output(Cow<'a, str>),
+    /// Its last answer.
+    Result(Cow<'a, str>),
+    /// Something went wrong.
+    Error(Cow<'a, str>),
+    /// The session or sub-agent that the line belongs to. Said before everything else.
+    Speaker(Cow<'a, str>),
+    /// Something of a sub-agent of the CLI's own.
+    Subagent {
+        told: Subagent,
+        begins: bool,
+    },
+    /// A try failed that the CLI repeats.
+    Retry {
+        words: String,
+        /// Where the line itself tells it.
+        cause: Option<Cause>,
+    },
+    /// When a limit ends, in seconds since the epoch.
+    Again(u64),
+    Usage(Usage),
+    End(End),
+    /// The driver has to see the line.
+    Listen,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallState {
+    /// More may be said of it before it begins.
+    Pending,
+    /// It is asked for, or has begun.
+    Begun,
+    Over,
+}
+
+/// What was used up.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    pub cost_usd: Option<f64>,
+    /// To be added to what was stated before, instead of replacing it.
+    pub add: bool,
+    /// The cost is that of the whole session all the same.
+    pub cost_is_total: bool,
+}
+
+/// Rules, ready to be used.
+#[derive(Debug)]
+pub struct Rules {
+    all: Vec<Prepared>,
+    speaker: Option<Path>,
+}
+
+impl Rules {
+    /// Prepares a preset's rules.
+    #[must_use]
+    pub fn new(stream: &Stream) -> Self {
+        Self { all: stream.rules.iter().map(Prepared::new).collect(), speaker: stream.speaker.as_deref().map(Path::new) }
+    }
+
+    /// Rules by which nothing means anything.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { all: Vec::new(), speaker: None }
+    }
+
+    /// Says what a line means. `false`: it is no JSON object.
+    pub fn read(&self, line: &str, said: &mut impl FnMut(Said<'_>)) -> bool {
+        let line = line.trim();
+        if !line.starts_with('{') {
+            return false;
+        }
+        let line = Node::new(line);
+        if line.fields().is_none() {
+            return false;
+        }
+        let mut speaker = self.speaker.as_ref();
+        for rule in &self.all {
+            if !rule.when.iter().all(|(path, wanted)| wanted.is_met(path.find(&line, &line))) {
+                continue;
+            }
+            // Nobody wants to know whose a line is that means nothing.
+            if let Some(id) = speaker.take().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
+                said(Said::Speaker(id));
+            }
+            match &rule.each {
+                None => rule.apply(&line, &line, said),
+                Some(path) => {
+                    for item in path.find(&line, &line).and_then(Node::items).unwrap_or_default() {
+                        if rule.where_.iter().all(|(path, wanted)| wanted.is_met(path.find(item, &line))) {
+                            rule.apply(item, &line, said);
+                        }
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preset;
+
+    fn said(name: &str, lines: &[&str]) -> Vec<String> {
+        let rules = Rules::new(&preset::builtin(name).expect("it is there").stream);
+        let mut all = Vec::new();
+        for line in lines {
+            assert!(rules.read(line, &mut |said| all.push(format!("{said:?}"))), "{line}");
+        }
+        all
+    }
+
+    #[test]
+    fn claude_is_understood() {
+        let all = said(
+            "claude",
+            &[
+                r#"{"type":"system","subtype":"init","session_id":"s1","tools":["Bash"]}"#,
+                r#"{"type":"assistant","message":{"content":[{"type":"text","text":"I \"look\"\n"},{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}"#,
+                r#"{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}}"#,
+                r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795288747}}"#,
+                r#"{"type":"an event of next year","x":[1,{"y":null}]}"#,
+                r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":0.5,"usage":{"input_tokens":3,"cache_creation_input_tokens":4,"cache_read_input_tokens":5,"output_tokens":6}}"#,
+                r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 401","usage":{"input_tokens":0,"output_tokens":0}}"#,
+            ],
+        );
+        let expected = [
+            r#"Session("s1")"#,
+            r#"Text("I \"look\"\n")"#,
+            r#"Tool { name: "Bash", input: "{\"command\":\"ls\"}" }"#,
+            r#"Output("a\nb")"#,
+            "Again(1795288747)",
+            "Usage(Usage { input_tokens: 7, cached_tokens: 5, output_tokens: 6, cost_usd: Some(0.5), add: true, cost_is_total: true })",
+            "Listen",
+            r#"Result("done")"#,
+            "End(Success)",
+            "Usage(Usage { input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None, add: true, cost_is_total: true })",
+            "Listen",
+            r#"Error("API Error: 401")"#,
+            r#"Result("API Error: 401")"#,
+            "End(Failure)",
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn what_a_tool_returned_is_cut_without_breaking_an_escape() {
+        for length in SHOWN_BYTES_MAX - 14..SHOWN_BYTES_MAX + 2 {
+            let line = format!(
+                r#"{{"method":"item/completed","params":{{"item":{{"type":"commandExecution","aggregatedOutput":"{}\ud83d\ude00\n{}"}}}}}}"#,
+                "x".repeat(length),
+                "y".repeat(99)
+            );
+            let all = said("codex", &[&line]);
+            assert!(all.len() == 1 && all[0].starts_with("Output(\"xxx") && all[0].ends_with("…\")"), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_not_understood_and_nothing_else_happens() {
+        let rules = Rules::new(&preset::builtin("gemini").expect("it is there").stream);
+        for line in ["", "Loaded cached credentials.", "[1]", "{\"a\":", "{}x"] {
+            assert!(!rules.read(line, &mut |said| panic!("{said:?}")), "{line}");
+        }
+    }
+}

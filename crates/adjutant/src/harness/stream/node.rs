@@ -1,0 +1,137 @@
+//! A piece of JSON that is looked into only as far as somebody asks.
+
+use crate::text;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::fmt;
+
+pub(super) type Field<'a> = (Cow<'a, str>, Node<'a>);
+
+/// A piece of JSON that is looked into only as far as somebody asks, each part once.
+#[derive(Debug)]
+pub(super) struct Node<'a> {
+    pub(super) raw: &'a str,
+    fields: OnceCell<Option<Vec<Field<'a>>>>,
+    items: OnceCell<Option<Vec<Node<'a>>>>,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn new(raw: &'a str) -> Self {
+        Self { raw, fields: OnceCell::new(), items: OnceCell::new() }
+    }
+
+    pub(super) fn fields(&self) -> Option<&[Field<'a>]> {
+        self.fields.get_or_init(|| serde_json::from_str::<Fields<'a>>(self.raw).ok().map(|fields| fields.0)).as_deref()
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<&Node<'a>> {
+        self.fields()?.iter().find(|(known, _)| known == name).map(|(_, node)| node)
+    }
+
+    pub(super) fn items(&self) -> Option<&[Node<'a>]> {
+        self.items
+            .get_or_init(|| {
+                let items: Vec<&'a RawValue> = serde_json::from_str(self.raw).ok()?;
+                Some(items.into_iter().map(|raw| Node::new(raw.get())).collect())
+            })
+            .as_deref()
+    }
+
+    pub(super) fn number(&self) -> Option<f64> {
+        self.raw.parse().ok()
+    }
+
+    /// Its text: a string's characters, the texts of a list of content blocks, JSON otherwise. Cut
+    /// to about `bytes_max`.
+    pub(super) fn text(&self, bytes_max: usize) -> Option<Cow<'a, str>> {
+        match self.raw.as_bytes().first()? {
+            b'"' => string(self.raw, bytes_max),
+            b'[' if self.items()?.iter().any(|item| item.field("text").is_some()) => {
+                let mut text = String::new();
+                for part in self.items()?.iter().filter_map(|item| item.field("text")?.text(bytes_max)) {
+                    if !text.is_empty() && !text.ends_with('\n') {
+                        text.push('\n');
+                    }
+                    text.push_str(&part);
+                    if text.len() > bytes_max {
+                        break;
+                    }
+                }
+                Some(Cow::Owned(text))
+            }
+            _ if self.raw == "null" => None,
+            _ => Some(Cow::Borrowed(text::head(self.raw, bytes_max))),
+        }
+    }
+}
+
+/// Reads a JSON string, or its beginning.
+fn string(raw: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
+    if raw.len() <= bytes_max.saturating_add(2) {
+        return serde_json::from_str::<Text<'_>>(raw).ok().map(|text| text.0);
+    }
+    // An escape must not be cut: the longest, a pair of surrogates, has twelve bytes.
+    let beginning = text::head(raw, bytes_max);
+    (0..=12).filter_map(|back| beginning.len().checked_sub(back)).filter(|at| beginning.is_char_boundary(*at)).find_map(|at| {
+        let closed = format!("{}\"", &beginning[..at]);
+        let text = serde_json::from_str::<Text<'_>>(&closed).ok()?.0.into_owned();
+        Some(Cow::Owned(text + " …"))
+    })
+}
+
+/// A string, borrowed where nothing in it is escaped.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> serde::Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Strings;
+        impl<'de> Visitor<'de> for Strings {
+            type Value = Cow<'de, str>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Cow::Borrowed(text))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Cow::Owned(text.to_owned()))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Cow::Owned(text))
+            }
+        }
+        deserializer.deserialize_str(Strings).map(Text)
+    }
+}
+
+/// An object's fields, their values not looked into.
+struct Fields<'a>(Vec<Field<'a>>);
+
+impl<'de> serde::Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// More fields than this are no event of anybody's.
+        const FIELDS_MAX: usize = 512;
+        struct Objects;
+        impl<'de> Visitor<'de> for Objects {
+            type Value = Vec<Field<'de>>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::with_capacity(8);
+                while let Some(Text(name)) = map.next_key()? {
+                    if fields.len() < FIELDS_MAX {
+                        let raw: &'de RawValue = map.next_value()?;
+                        fields.push((name, Node::new(raw.get())));
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(Objects).map(Fields)
+    }
+}

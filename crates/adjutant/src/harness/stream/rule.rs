@@ -1,0 +1,241 @@
+//! A preset's rules, ready to be used.
+
+use super::node::Node;
+use super::{CallState, SHOWN_BYTES_MAX, Said, Usage};
+use crate::preset::{End, Rule, SubagentPaths, UsagePaths};
+use adjutant_core::Cause;
+use adjutant_core::subagent::{RUNNING, Subagent};
+use std::borrow::Cow;
+
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) when: Vec<(Path, Wanted)>,
+    pub(super) each: Option<Path>,
+    pub(super) where_: Vec<(Path, Wanted)>,
+    session: Option<Path>,
+    text: Option<Path>,
+    delta: Option<Path>,
+    delta_of: Option<Path>,
+    tool: Option<Path>,
+    input: Option<Path>,
+    call: Option<Path>,
+    call_state: Option<Path>,
+    step: Option<Path>,
+    output: Option<Path>,
+    result: Option<Path>,
+    error: Option<Path>,
+    subagent: Option<SubagentPrepared>,
+    retry: Vec<Path>,
+    retry_cause: Option<Cause>,
+    again: Option<Path>,
+    usage: Option<UsagePrepared>,
+    end: Option<End>,
+    listen: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct SubagentPrepared {
+    id: Path,
+    begins: bool,
+    kind: Option<Path>,
+    about: Option<Path>,
+    state: Option<Path>,
+    tokens: Option<Path>,
+}
+
+#[derive(Debug)]
+pub(super) struct UsagePrepared {
+    input: Vec<Path>,
+    cached: Vec<Path>,
+    output: Vec<Path>,
+    cost_usd: Vec<Path>,
+    add: bool,
+    cost_is_total: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Path {
+    from_line: bool,
+    fields: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) enum Wanted {
+    Nothing,
+    Anything,
+    OneOf(Vec<String>),
+}
+
+impl Prepared {
+    pub(super) fn new(rule: &Rule) -> Self {
+        let path = |text: &Option<String>| text.as_deref().map(Path::new);
+        let conditions = |wanted: &std::collections::BTreeMap<String, String>| {
+            wanted.iter().map(|(path, wanted)| (Path::new(path), Wanted::new(wanted))).collect()
+        };
+        Self {
+            when: conditions(&rule.when),
+            each: path(&rule.each),
+            where_: conditions(&rule.r#where),
+            session: path(&rule.session),
+            text: path(&rule.text),
+            delta: path(&rule.delta),
+            delta_of: path(&rule.delta_of),
+            tool: path(&rule.tool),
+            input: path(&rule.input),
+            call: path(&rule.call),
+            call_state: path(&rule.call_state),
+            step: path(&rule.step),
+            output: path(&rule.output),
+            result: path(&rule.result),
+            error: path(&rule.error),
+            subagent: rule.subagent.as_ref().map(SubagentPrepared::new),
+            retry: rule.retry.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect(),
+            retry_cause: rule.retry_cause.as_deref().and_then(Cause::from_word),
+            again: path(&rule.again),
+            usage: rule.usage.as_ref().map(UsagePrepared::new),
+            end: rule.end,
+            listen: rule.listen,
+        }
+    }
+
+    pub(super) fn apply<'a>(&self, at: &Node<'a>, line: &Node<'a>, said: &mut impl FnMut(Said<'_>)) {
+        let find = |path: &Option<Path>, bytes_max| path.as_ref()?.find(at, line)?.text(bytes_max);
+        let whole = |path: &Option<Path>| find(path, usize::MAX);
+        let short = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX);
+        if let Some(id) = whole(&self.session) {
+            said(Said::Session(id));
+        }
+        if let Some(text) = whole(&self.text) {
+            said(Said::Text(text));
+        }
+        if let Some(text) = whole(&self.delta) {
+            said(Said::Delta { of: whole(&self.delta_of), text });
+        }
+        if let Some(id) = short(&self.call) {
+            let state = match short(&self.call_state).as_deref() {
+                _ if self.call_state.is_none() => CallState::Begun,
+                Some("in_progress") => CallState::Begun,
+                Some("completed" | "failed") => CallState::Over,
+                _ => CallState::Pending,
+            };
+            said(Said::Call { id, name: short(&self.tool).unwrap_or_default(), input: short(&self.input).unwrap_or_default(), state });
+        } else if let Some(name) = short(&self.tool) {
+            said(Said::Tool { name, input: short(&self.input).unwrap_or_default() });
+        }
+        if let Some(step) = short(&self.step) {
+            said(Said::Step(step));
+        }
+        if let Some(output) = short(&self.output) {
+            said(Said::Output(output));
+        }
+        if let Some(error) = short(&self.error) {
+            said(Said::Error(error));
+        }
+        if let Some(SubagentPrepared { id, begins, kind, about, state, tokens }) = &self.subagent
+            && let Some(id) = id.find(at, line).and_then(|node| node.text(SHOWN_BYTES_MAX))
+        {
+            let text = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX).map(Cow::into_owned);
+            let state = text(state).or_else(|| begins.then(|| RUNNING.to_owned()));
+            let tokens = tokens.as_ref().and_then(|path| path.find(at, line)?.number()).map(|number| whole_number(Some(number)));
+            let told = Subagent { id: id.into_owned(), kind: text(kind), about: text(about), state, tokens };
+            said(Said::Subagent { told, begins: *begins });
+        }
+        if !self.retry.is_empty() {
+            let parts = self.retry.iter().filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
+            said(Said::Retry { words: parts.collect::<Vec<_>>().join(": "), cause: self.retry_cause });
+        }
+        if let Some(result) = whole(&self.result) {
+            said(Said::Result(result));
+        }
+        if let Some(seconds) = self.again.as_ref().and_then(|path| path.find(at, line)?.number()) {
+            said(Said::Again(whole_number(Some(seconds))));
+        }
+        if let Some(usage) = &self.usage {
+            let sum =
+                |paths: &[Path]| paths.iter().filter_map(|path| path.find(at, line)?.number()).fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n));
+            let (input, cached, output) = (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
+            if let (true, Some(cost)) = (usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(), sum(&usage.cost_usd)) {
+                said(Said::Cost(cost));
+            }
+            if input.is_some() || output.is_some() {
+                said(Said::Usage(Usage {
+                    input_tokens: whole_number(input),
+                    cached_tokens: whole_number(cached),
+                    output_tokens: whole_number(output),
+                    cost_usd: sum(&usage.cost_usd),
+                    add: usage.add,
+                    cost_is_total: usage.cost_is_total,
+                }));
+            }
+        }
+        if let Some(end) = self.end {
+            said(Said::End(end));
+        }
+        if self.listen {
+            said(Said::Listen);
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens; what is absurd becomes the nearest bound")]
+fn whole_number(number: Option<f64>) -> u64 {
+    number.unwrap_or(0.0) as u64
+}
+
+impl SubagentPrepared {
+    pub(super) fn new(paths: &SubagentPaths) -> Self {
+        let SubagentPaths { id, begins, kind, about, state, tokens } = paths;
+        let path = |text: &Option<String>| text.as_deref().map(Path::new);
+        Self { id: Path::new(id), begins: *begins, kind: path(kind), about: path(about), state: path(state), tokens: path(tokens) }
+    }
+}
+
+impl UsagePrepared {
+    pub(super) fn new(paths: &UsagePaths) -> Self {
+        let split = |text: &Option<String>| text.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect();
+        Self {
+            input: split(&paths.input),
+            cached: split(&paths.cached),
+            output: split(&paths.output),
+            cost_usd: split(&paths.cost_usd),
+            add: paths.add,
+            cost_is_total: paths.cost_is_total,
+        }
+    }
+}
+
+impl Path {
+    pub(super) fn new(text: &str) -> Self {
+        let (from_line, rest) = match text.strip_prefix("$.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        Self { from_line, fields: rest.split('.').map(str::to_owned).collect() }
+    }
+
+    pub(super) fn find<'n, 'a>(&self, at: &'n Node<'a>, line: &'n Node<'a>) -> Option<&'n Node<'a>> {
+        self.fields.iter().try_fold(if self.from_line { line } else { at }, |node, field| node.field(field))
+    }
+}
+
+impl Wanted {
+    pub(super) fn new(text: &str) -> Self {
+        match text {
+            "-" => Self::Nothing,
+            "*" => Self::Anything,
+            words => Self::OneOf(words.split('|').map(str::to_owned).collect()),
+        }
+    }
+
+    pub(super) fn is_met(&self, found: Option<&Node<'_>>) -> bool {
+        let found = found.filter(|node| node.raw != "null");
+        match self {
+            Self::Nothing => found.is_none(),
+            Self::Anything => found.is_some(),
+            Self::OneOf(words) => found.is_some_and(|node| {
+                let bare = node.raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(node.raw);
+                words.iter().any(|word| word == bare)
+            }),
+        }
+    }
+}
