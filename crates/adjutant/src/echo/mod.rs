@@ -8,6 +8,7 @@
 mod chat;
 mod child;
 mod out;
+mod plan;
 mod requests;
 mod script;
 mod worker;
@@ -70,7 +71,7 @@ async fn live(words: &[&str]) -> u8 {
         Ok(given.join(" "))
     };
     let plan = match prompt {
-        Ok(prompt) => script::plan(&prompt),
+        Ok(prompt) => plan::plan(&prompt),
         Err(error) => return stop(1, &format!("the prompt cannot be read: {error}")),
     };
     let (cancel, mut cancelled) = mpsc::channel(1);

@@ -1,0 +1,70 @@
+//! What a prompt tells the echo agent to do.
+
+use super::chat;
+use super::script::{Command, Plan, parse};
+
+/// In a prompt of a later attempt, what comes from here on tells what happened since.
+const RESUMED: &str = "You have worked on this before.";
+/// A later attempt goes on behind this line of its script.
+const RESUME_HERE: &str = "resume-here";
+
+/// A delegated task follows behind this line, each of its lines behind these blanks.
+const YOUR_TASK: &str = "## YOUR TASK";
+const INDENT: &str = "    ";
+
+/// Reads a prompt. What follows its last line `---`, or the heading of a delegated task, is the script, each line of it a command;
+/// without such a line, those lines count that are commands; for answers in a chat see `chat`. A later attempt says what it is told
+/// and goes on behind the line `resume-here`, or from the beginning.
+pub fn plan(prompt: &str) -> Result<Plan, String> {
+    let Some((before, told)) = prompt.split_once(&format!("\n{RESUMED}")) else { return first_plan(prompt) };
+    let lines: Vec<&str> = before.lines().collect();
+    // A delegated task is indented.
+    let rest = lines.iter().position(|line| line.trim() == RESUME_HERE).map(|at| format!("---\n{}", lines[at + 1..].join("\n")));
+    let told = Command::Say(format!("{RESUMED}{told}"));
+    Ok(match first_plan(rest.as_deref().unwrap_or(before))? {
+        Plan::SayBack(text) => Plan::Script(vec![told, Command::Say(text)]),
+        Plan::Script(commands) => Plan::Script([told].into_iter().chain(commands).collect()),
+    })
+}
+
+fn first_plan(prompt: &str) -> Result<Plan, String> {
+    if let Some(plan) = chat::plan(prompt) {
+        return Ok(plan);
+    }
+    let lines: Vec<&str> = prompt.lines().collect();
+    let marked = lines.iter().rposition(|line| matches!(line.trim(), "---" | YOUR_TASK));
+    let body = &lines[marked.map_or(0, |at| at + 1)..];
+    let filled = body.iter().map(|line| line.trim()).filter(|line| !line.is_empty() && !line.starts_with('#') && *line != RESUME_HERE);
+    let parsed: Vec<Result<Command, String>> = filled.map(parse).collect();
+    if !parsed.iter().any(Result::is_ok) {
+        let indented = marked.is_some_and(|at| lines[at].trim() == YOUR_TASK);
+        let said: Vec<&str> = body.iter().map(|line| line.strip_prefix(INDENT).filter(|_| indented).unwrap_or(line)).collect();
+        return Ok(Plan::SayBack(said.join("\n").trim().to_string()));
+    }
+    if marked.is_some() {
+        return parsed.into_iter().collect::<Result<_, _>>().map(Plan::Script);
+    }
+    Ok(Plan::Script(parsed.into_iter().flatten().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_last_rule_is_the_script() {
+        for (rule, indent) in [("---", ""), ("---\nRun brave-otter delegated this task to you.\n\n## YOUR TASK\n", INDENT)] {
+            let prompt = format!("You are a run.\nsay no\n{rule}\n{indent}say yes\n{indent}fail 3\n");
+            assert_eq!(plan(&prompt), Ok(Plan::Script(vec![Command::Say("yes".to_string()), Command::Fail(3)])));
+        }
+        assert_eq!(plan("x\n## YOUR TASK\n\n    Look\n      at it\n"), Ok(Plan::SayBack("Look\n  at it".to_string())));
+        assert!(plan("---\nsay yes\nsing\n").is_err());
+    }
+
+    #[test]
+    fn a_prompt_without_a_command_is_said_back() {
+        assert_eq!(plan("---\nFix the bug.\n"), Ok(Plan::SayBack("Fix the bug.".to_string())));
+        assert_eq!(plan(""), Ok(Plan::SayBack(String::new())));
+        assert_eq!(plan("Please:\nsay hello\nThank you"), Ok(Plan::Script(vec![Command::Say("hello".to_string())])));
+    }
+}
