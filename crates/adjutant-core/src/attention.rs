@@ -1,10 +1,10 @@
 //! What needs somebody: which runs stand still until somebody acts, and of which ends the owner has not
 //! been notified.
 //!
-//! This is the one definition. Every list and every wait classifies runs with [`standing`] and [`need`];
+//! This is the one definition. Every list and every wait classifies runs with [`run_phase`] and [`need`];
 //! open requests and unread messages need somebody by themselves.
 
-use crate::report::{Accepted, Verdict};
+use crate::report::{AcceptanceResult, Verdict};
 use crate::words;
 use crate::{Outcome, RunState, StopReason};
 
@@ -34,8 +34,8 @@ impl Shortfall {
 
 /// Returns how a run that succeeded fell short: by its acceptance command, else by its report.
 #[must_use]
-pub fn shortfall(accepted: Option<&Accepted>, report: Option<Verdict>) -> Option<Shortfall> {
-    match accepted.map(Accepted::passed) {
+pub fn shortfall(accepted: Option<&AcceptanceResult>, report: Option<Verdict>) -> Option<Shortfall> {
+    match accepted.map(AcceptanceResult::passed) {
         Some(Some(false)) => Some(Shortfall::NotAccepted),
         Some(None) => Some(Shortfall::NotChecked),
         Some(Some(true)) | None => (report == Some(Verdict::Contradicted)).then_some(Shortfall::Contradicted),
@@ -44,7 +44,7 @@ pub fn shortfall(accepted: Option<&Accepted>, report: Option<Verdict>) -> Option
 
 /// Where a run stands for whoever waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum RunPhase {
     /// Queued or live, or stopped until something else happens: an answer, the end of a child run, the end of
     /// a rate limit.
     Underway,
@@ -57,18 +57,18 @@ pub enum Standing {
 
 /// Returns where a run stands. `awaits_requests`: it resumes by itself when its requests are settled.
 #[must_use]
-pub fn standing(state: RunState, awaits_requests: bool) -> Standing {
+pub fn run_phase(state: RunState, awaits_requests: bool) -> RunPhase {
     match state {
-        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => Standing::Underway,
-        RunState::Stopped { .. } if awaits_requests => Standing::Underway,
+        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => RunPhase::Underway,
+        RunState::Stopped { .. } if awaits_requests => RunPhase::Underway,
         RunState::Stopped { reason, .. } => match reason {
-            StopReason::Parked | StopReason::RateLimited => Standing::Underway,
-            StopReason::Paused => Standing::Paused,
+            StopReason::Parked | StopReason::RateLimited => RunPhase::Underway,
+            StopReason::Paused => RunPhase::Paused,
             StopReason::Blocker | StopReason::Error | StopReason::ResourceLimit | StopReason::SupervisorLost | StopReason::Cancelled => {
-                Standing::Stopped(reason)
+                RunPhase::Stopped(reason)
             }
         },
-        RunState::Finished(_) => Standing::Finished,
+        RunState::Finished(_) => RunPhase::Finished,
     }
 }
 
@@ -119,9 +119,9 @@ impl BadEnd {
 #[must_use]
 pub fn need(facts: &Facts) -> Option<Need> {
     let Facts { state, awaits_requests, shortfall, is_owner_notified } = *facts;
-    match (standing(state, awaits_requests), state) {
-        (Standing::Stopped(reason), _) => Some(Need::Resume(reason)),
-        (Standing::Finished, RunState::Finished(outcome)) if !is_owner_notified => bad_end(outcome, shortfall).map(Need::Notice),
+    match (run_phase(state, awaits_requests), state) {
+        (RunPhase::Stopped(reason), _) => Some(Need::Resume(reason)),
+        (RunPhase::Finished, RunState::Finished(outcome)) if !is_owner_notified => bad_end(outcome, shortfall).map(Need::Notice),
         _ => None,
     }
 }
@@ -179,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn run_that_goes_on_by_itself_needs_nobody(facts in facts()) {
-            if standing(facts.state, facts.awaits_requests) == Standing::Underway {
+            if run_phase(facts.state, facts.awaits_requests) == RunPhase::Underway {
                 prop_assert_eq!(need(&facts), None);
             }
         }
@@ -187,7 +187,7 @@ mod tests {
         #[test]
         fn stopped_run_needs_somebody_whatever_the_owner_knows(facts in facts()) {
             let told = Facts { is_owner_notified: !facts.is_owner_notified, ..facts };
-            if let Standing::Stopped(reason) = standing(facts.state, facts.awaits_requests) {
+            if let RunPhase::Stopped(reason) = run_phase(facts.state, facts.awaits_requests) {
                 prop_assert_eq!(need(&facts), Some(Need::Resume(reason)));
                 prop_assert_eq!(need(&told), need(&facts));
             }
@@ -224,10 +224,10 @@ mod tests {
 
     #[test]
     fn acceptance_command_counts_before_the_report() {
-        let failed = Accepted::Ended(Exit::Code(1));
+        let failed = AcceptanceResult::Ended(Exit::Code(1));
         assert_eq!(shortfall(Some(&failed), Some(Verdict::Contradicted)), Some(Shortfall::NotAccepted));
-        assert_eq!(shortfall(Some(&Accepted::NotKnown("lost".to_owned())), None), Some(Shortfall::NotChecked));
-        assert_eq!(shortfall(Some(&Accepted::Ended(Exit::Code(0))), Some(Verdict::Contradicted)), Some(Shortfall::Contradicted));
+        assert_eq!(shortfall(Some(&AcceptanceResult::NotKnown("lost".to_owned())), None), Some(Shortfall::NotChecked));
+        assert_eq!(shortfall(Some(&AcceptanceResult::Ended(Exit::Code(0))), Some(Verdict::Contradicted)), Some(Shortfall::Contradicted));
         assert_eq!(shortfall(None, Some(Verdict::Unverified)), None);
         for shortfall in Shortfall::ALL {
             assert_eq!(Shortfall::from_word(shortfall.word()), Some(shortfall));

@@ -9,20 +9,20 @@ const LAST_WORDS_CHARS_MAX: usize = 2_000;
 
 /// Who wrote a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MadeBy {
+pub enum CheckpointAuthor {
     /// The run itself.
     #[default]
     Run,
     /// We did, from what was known, because the run left none.
-    Us,
+    Adjutant,
 }
 
-words!(MadeBy { Run = "run", Us = "adjutant" });
+words!(CheckpointAuthor { Run = "run", Adjutant = "adjutant" });
 
 /// What a stopped run left behind so that a later attempt can continue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checkpoint {
-    pub made_by: MadeBy,
+    pub made_by: CheckpointAuthor,
     /// `missing_info`, `external_dependency`, `error`, `resource_limit`, or what the run wrote.
     pub blocker_type: Option<String>,
     pub details: String,
@@ -38,7 +38,7 @@ pub struct Checkpoint {
 
 /// What is known of a run that left no checkpoint.
 #[derive(Debug, Clone, Default)]
-pub struct Known<'a> {
+pub struct RunSnapshot<'a> {
     pub active_ms: i64,
     pub percent: Option<u8>,
     pub progress: Option<&'a str>,
@@ -49,8 +49,8 @@ pub struct Known<'a> {
 
 /// Makes the checkpoint of a run that used up its time and left none.
 #[must_use]
-pub fn at_the_limit(known: &Known<'_>) -> Checkpoint {
-    let Known { active_ms, percent, progress, summary, last_words } = known;
+pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
+    let RunSnapshot { active_ms, percent, progress, summary, last_words } = known;
     let progress = match (percent, progress) {
         (Some(percent), Some(note)) => Some(format!("{percent} %: {note}")),
         (Some(percent), None) => Some(format!("{percent} %")),
@@ -60,7 +60,7 @@ pub fn at_the_limit(known: &Known<'_>) -> Checkpoint {
         [progress.map(|text| format!("Last progress: {text}")), summary.map(|text| format!("Reported: {text}"))].into_iter().flatten().collect();
     let said = last_words.map(str::trim).filter(|text| !text.is_empty());
     Checkpoint {
-        made_by: MadeBy::Us,
+        made_by: CheckpointAuthor::Adjutant,
         blocker_type: Some("resource_limit".to_owned()),
         details: format!("It used up its active time ({} s) and left no checkpoint", active_ms / 1000),
         completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
@@ -132,17 +132,22 @@ mod tests {
 
     #[test]
     fn a_checkpoint_of_ours_holds_what_was_known_and_says_whose_it_is() {
-        let known =
-            Known { active_ms: 61_000, percent: Some(40), progress: Some("half of src"), last_words: Some("reading b.rs\n"), ..Known::default() };
-        let made = at_the_limit(&known);
-        assert_eq!(made.made_by, MadeBy::Us);
+        let known = RunSnapshot {
+            active_ms: 61_000,
+            percent: Some(40),
+            progress: Some("half of src"),
+            last_words: Some("reading b.rs\n"),
+            ..RunSnapshot::default()
+        };
+        let made = checkpoint_at_time_limit(&known);
+        assert_eq!(made.made_by, CheckpointAuthor::Adjutant);
         assert_eq!(made.completed_work.as_deref(), Some("Last progress: 40 %: half of src"));
         assert_eq!(made.state.as_deref(), Some("The end of its output:\nreading b.rs"));
         assert!(made.details.contains("61 s"));
         let long = "ä".repeat(10_000);
-        let made = at_the_limit(&Known { last_words: Some(&long), ..Known::default() });
+        let made = checkpoint_at_time_limit(&RunSnapshot { last_words: Some(&long), ..RunSnapshot::default() });
         assert!(made.state.is_some_and(|state| state.chars().count() < 2_100));
-        assert_eq!(at_the_limit(&Known::default()).completed_work, None);
+        assert_eq!(checkpoint_at_time_limit(&RunSnapshot::default()).completed_work, None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub enum EventKind {
     RunAnnotated,
     RunAdopted,
     RunStalled,
-    RunStirred,
+    RunActiveAgain,
     RunRetrying,
     RunRecovered,
     RunOverdue,
@@ -48,7 +48,7 @@ words!(EventKind {
     RunAnnotated = "run.annotated",
     RunAdopted = "run.adopted",
     RunStalled = "run.stalled",
-    RunStirred = "run.stirred",
+    RunActiveAgain = "run.stirred",
     RunRetrying = "run.retrying",
     RunRecovered = "run.recovered",
     RunOverdue = "run.overdue",
@@ -84,7 +84,7 @@ impl EventKind {
             | Self::RunAnnotated
             | Self::RunAdopted
             | Self::RunStalled
-            | Self::RunStirred
+            | Self::RunActiveAgain
             | Self::RunRetrying
             | Self::RunRecovered
             | Self::RunOverdue

@@ -6,7 +6,7 @@ use crate::quote::{quote_block, quote_line};
 
 /// How a run reaches its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Voice {
+pub enum ParentChannel {
     /// By our tools.
     Tools,
     /// By blocks in its own words: it has no tools of ours.
@@ -17,14 +17,14 @@ pub enum Voice {
 
 /// What a run is measured by.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Measure<'a> {
+pub struct Acceptance<'a> {
     /// What success means, in words.
     pub criteria: Option<&'a str>,
     /// The acceptance command. Empty: none.
     pub accept: &'a [String],
 }
 
-impl Measure<'_> {
+impl Acceptance<'_> {
     /// Writes what the run is told of it.
     fn told(&self) -> String {
         let mut told = String::new();
@@ -48,9 +48,9 @@ const NAME_CHARS_MAX: usize = 60;
 /// Puts the identity statement before a task. `others` are the names of live runs in the same
 /// directory. The task is the dispatcher's prompt, and stands behind the statement as it is.
 #[must_use]
-pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, measure: &Measure<'_>, task: &str) -> String {
-    let how = match voice {
-        Voice::Tools => {
+pub fn with_statement(run: RunId, name: &str, others: &[String], channel: ParentChannel, acceptance: &Acceptance<'_>, task: &str) -> String {
+    let how = match channel {
+        ParentChannel::Tools => {
             "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent (search for it where tools are not all listed). It returns when the answer is there. \
              If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
              - You cannot go on: call stop_work with what is done, what is not, and what you need. Then end.\n\
@@ -59,21 +59,23 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, m
              (status success, partial_success or failed, with summary and deliverables).\n"
                 .to_owned()
         }
-        Voice::Blocks => format!(
+        ParentChannel::Blocks => format!(
             "- To be heard, print a block: a line [TYPE], YAML with agent_id: {run} and the fields named here, a line [/TYPE]. You have no other way.\n\
              - To ask: CLARIFICATION_NEEDED with reason, and questions (a list, each with text, and options if there are some). Then end: you are started again with the answer. \
              Do not ask what you can find out yourself.\n\
              - When you cannot go on: STOP_WORK with stop_reason (blocker or error), details, completed_work, blocked_work, state_snapshot. Then end.\n\
              - PROGRESS with percent and note on the way; at the end COMPLETION_REPORT with status (success, partial_success or failed), summary, deliverables.\n"
         ),
-        Voice::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask back by any other way.\n".to_owned(),
+        ParentChannel::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask back by any other way.\n".to_owned(),
     };
-    let hand_on = match voice {
-        Voice::Tools => " Ask for leave with request_approval; hand a task on with delegate_work.",
-        Voice::Blocks => " Ask for leave with APPROVAL_NEEDED (action, preview, risk); hand a task on with DELEGATE_WORK (new_task_description).",
-        Voice::Chat => "",
+    let hand_on = match channel {
+        ParentChannel::Tools => " Ask for leave with request_approval; hand a task on with delegate_work.",
+        ParentChannel::Blocks => {
+            " Ask for leave with APPROVAL_NEEDED (action, preview, risk); hand a task on with DELEGATE_WORK (new_task_description)."
+        }
+        ParentChannel::Chat => "",
     };
-    let measure = measure.told();
+    let acceptance = acceptance.told();
     let name = quote_line(name, NAME_CHARS_MAX);
     let others: Vec<String> = others.iter().map(|other| quote_line(other, NAME_CHARS_MAX)).collect();
     let shared =
@@ -85,7 +87,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], voice: Voice, m
          {how}\
          - You may not answer questions or start other agents.{hand_on}\n\
          {shared}\
-         {measure}\
+         {acceptance}\
          {SEPARATOR}\n{task}"
     )
 }
@@ -98,9 +100,15 @@ mod tests {
 
     #[test]
     fn the_statement_is_short_and_the_task_is_unchanged() {
-        for voice in [Voice::Tools, Voice::Blocks, Voice::Chat] {
-            let prompt =
-                with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &["calm-newt".to_owned()], voice, &Measure::default(), "Do\n---\nthis");
+        for channel in [ParentChannel::Tools, ParentChannel::Blocks, ParentChannel::Chat] {
+            let prompt = with_statement(
+                RunId::new(Time(1), [1; 10]),
+                "brave-otter",
+                &["calm-newt".to_owned()],
+                channel,
+                &Acceptance::default(),
+                "Do\n---\nthis",
+            );
             assert!(prompt.contains("calm-newt"));
             let (statement, task) = prompt.split_once("\n---\n").expect("the separator is there");
             assert_eq!(task, "Do\n---\nthis");
@@ -110,8 +118,8 @@ mod tests {
     #[test]
     fn what_success_means_stands_before_the_task() {
         let accept = ["cargo".to_owned(), "test".to_owned()];
-        let measure = Measure { criteria: Some("All tests pass\n"), accept: &accept };
-        let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &[], Voice::Tools, &measure, "Do");
+        let acceptance = Acceptance { criteria: Some("All tests pass\n"), accept: &accept };
+        let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &[], ParentChannel::Tools, &acceptance, "Do");
         let expected =
             "## SUCCESS CRITERIA\n    All tests pass\nWhen you end, this is run in your directory and has to exit with 0: cargo test\n---\nDo";
         assert!(prompt.ends_with(expected), "{prompt}");
@@ -122,12 +130,12 @@ mod tests {
         fn names_and_criteria_add_no_line_of_ours(
             name in hostile_text(), other in hostile_text(), criteria in hostile_text(), word in hostile_text()
         ) {
-            for voice in [Voice::Tools, Voice::Blocks, Voice::Chat] {
+            for channel in [ParentChannel::Tools, ParentChannel::Blocks, ParentChannel::Chat] {
                 let accept = [word.clone()];
-                let measure = Measure { criteria: Some(&criteria), accept: &accept };
-                let prompt = with_statement(RunId::new(Time(1), [1; 10]), &name, std::slice::from_ref(&other), voice, &measure, "Do");
-                let plain = Measure { criteria: Some("x"), accept: &["y".to_owned()] };
-                let plain = with_statement(RunId::new(Time(1), [1; 10]), "a", &["b".to_owned()], voice, &plain, "Do");
+                let acceptance = Acceptance { criteria: Some(&criteria), accept: &accept };
+                let prompt = with_statement(RunId::new(Time(1), [1; 10]), &name, std::slice::from_ref(&other), channel, &acceptance, "Do");
+                let plain = Acceptance { criteria: Some("x"), accept: &["y".to_owned()] };
+                let plain = with_statement(RunId::new(Time(1), [1; 10]), "a", &["b".to_owned()], channel, &plain, "Do");
                 let begins = |prompt: &str| {
                     let ours = prompt.lines().filter(|line| !line.is_empty() && !line.starts_with(INDENT));
                     ours.map(|line| line.chars().take(8).collect::<String>()).collect::<Vec<_>>()

@@ -38,7 +38,7 @@ pub use event::EventKind;
 pub use id::{AttemptNo, EventSeq, IdError, RequestId, RequestNo, RunId};
 pub use name::RunName;
 pub use principal::{Action, ClientName, Principal, Relation};
-pub use request::{Answer, AnsweredBy, Matter, RequestEvent, RequestKind, RequestState};
+pub use request::{Answer, AnsweredBy, RequestEvent, RequestKind, RequestState, Subject};
 pub use run::{AttemptEnd, Cause, Exit, Failure, Outcome, RunEvent, RunState, StopReason, Verdict};
 pub use steady::{Moment, SteadyTime};
 pub use time::Time;

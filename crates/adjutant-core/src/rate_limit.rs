@@ -4,7 +4,7 @@ use crate::Time;
 
 /// How patient a run is with its vendor's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// So often it goes on by itself; then it fails. A person or parent who resumes it begins the count anew.
     pub times_max: u32,
     /// Where nobody has told when the limit ends, the first pause. Each is four times the one before.
@@ -13,17 +13,17 @@ pub struct Patience {
     pub pause_ms_max: i64,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self { times_max: 10, pause_ms: 60 * 1000, pause_ms_max: 15 * 60 * 1000 }
     }
 }
 
-impl Patience {
+impl RetryPolicy {
     /// Decides when a run that has met a limit goes on by itself, having done so `times` times. `told` is
     /// when the limit ends, where the vendor said it. `None`: it does not go on.
     #[must_use]
-    pub fn goes_on_at(self, told: Option<Time>, times: u32, now: Time) -> Option<Time> {
+    pub fn resumes_at(self, told: Option<Time>, times: u32, now: Time) -> Option<Time> {
         let Self { times_max, pause_ms, pause_ms_max } = self;
         let pause_ms = || 4_i64.saturating_pow(times).saturating_mul(pause_ms).min(pause_ms_max);
         (times < times_max).then(|| told.unwrap_or_else(|| now.plus_ms(pause_ms())))
@@ -39,25 +39,25 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_the_longest_and_end_after_so_many() {
-        let patience = Patience { times_max: 4, ..Patience::default() };
-        let minutes = |times| patience.goes_on_at(None, times, Time(7)).map(|at| at.ms_since(Time(7)) / MINUTE_MS);
+        let patience = RetryPolicy { times_max: 4, ..RetryPolicy::default() };
+        let minutes = |times| patience.resumes_at(None, times, Time(7)).map(|at| at.ms_since(Time(7)) / MINUTE_MS);
         assert_eq!([0, 1, 2, 3, 4, u32::MAX].map(minutes), [Some(1), Some(4), Some(15), Some(15), None, None]);
     }
 
     #[test]
     fn what_the_vendor_told_counts_and_is_bounded_too() {
-        let patience = Patience { times_max: 2, ..Patience::default() };
+        let patience = RetryPolicy { times_max: 2, ..RetryPolicy::default() };
         let told = Some(Time(9 * MINUTE_MS));
-        assert_eq!([0, 1, 2].map(|times| patience.goes_on_at(told, times, Time(0))), [told, told, None]);
-        let none = Patience { times_max: 0, ..patience };
-        assert_eq!((none.goes_on_at(told, 0, Time(0)), none.goes_on_at(None, 0, Time(0))), (None, None));
+        assert_eq!([0, 1, 2].map(|times| patience.resumes_at(told, times, Time(0))), [told, told, None]);
+        let none = RetryPolicy { times_max: 0, ..patience };
+        assert_eq!((none.resumes_at(told, 0, Time(0)), none.resumes_at(None, 0, Time(0))), (None, None));
     }
 
     proptest! {
         #[test]
         fn no_number_makes_a_pause_that_is_longer_or_ends_before_it_began(times in any::<u32>(), pause_ms in 0..i64::MAX, pause_ms_max in 0..i64::MAX) {
-            let patience = Patience { times_max: u32::MAX, pause_ms, pause_ms_max };
-            let at = patience.goes_on_at(None, times.min(u32::MAX - 1), Time(0)).expect("it goes on");
+            let patience = RetryPolicy { times_max: u32::MAX, pause_ms, pause_ms_max };
+            let at = patience.resumes_at(None, times.min(u32::MAX - 1), Time(0)).expect("it goes on");
             prop_assert!(at >= Time(0) && at <= Time(pause_ms_max));
         }
     }

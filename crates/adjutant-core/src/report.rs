@@ -84,7 +84,7 @@ impl Report {
 
 /// What was found where a report names a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum FileState {
     /// `sha256` in hex; none for a file that is too large to be read.
     File {
         bytes: u64,
@@ -100,14 +100,14 @@ pub enum Seen {
 
 /// One file that a report names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenFile {
+pub struct ReportedFile {
     pub path: String,
-    pub seen: Seen,
+    pub seen: FileState,
 }
 
 /// What came of the acceptance command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Accepted {
+pub enum AcceptanceResult {
     Ended(Exit),
     /// It was stopped when its time was used up, or with the run.
     Stopped(String),
@@ -115,7 +115,7 @@ pub enum Accepted {
     NotKnown(String),
 }
 
-impl Accepted {
+impl AcceptanceResult {
     /// Tells whether it has passed; `None` where that is not known.
     #[must_use]
     pub fn passed(&self) -> Option<bool> {
@@ -135,8 +135,8 @@ pub struct Evidence {
     /// Somebody stopped it.
     pub stopped: bool,
     /// What was found of the files named. `None`: nobody has looked.
-    pub files: Option<Vec<SeenFile>>,
-    pub acceptance: Option<Accepted>,
+    pub files: Option<Vec<ReportedFile>>,
+    pub acceptance: Option<AcceptanceResult>,
     pub open_requests: u64,
     /// Active time as measured.
     pub active_ms: i64,
@@ -239,8 +239,8 @@ fn prose(field: &'static str) -> Finding {
 
 fn status(report: &Report, saw: &Evidence) -> Finding {
     let made = |verdict, reason: &str| Finding { field: "status", verdict, reason: reason.to_owned() };
-    let passed = saw.acceptance.as_ref().and_then(Accepted::passed);
-    let missing = saw.files.iter().flatten().filter(|file| file.seen == Seen::Missing).count();
+    let passed = saw.acceptance.as_ref().and_then(AcceptanceResult::passed);
+    let missing = saw.files.iter().flatten().filter(|file| file.seen == FileState::Missing).count();
     let Some(exit) = saw.exit else { return made(Verdict::Unverified, "the run is not over") };
     match report.status {
         ReportStatus::Failed if passed == Some(true) => made(Verdict::Contradicted, "the acceptance command passed"),
@@ -256,7 +256,7 @@ fn status(report: &Report, saw: &Evidence) -> Finding {
         ReportStatus::Success if passed == Some(true) => made(Verdict::Verified, "the acceptance command passed"),
         ReportStatus::Partial if passed.is_some() => made(Verdict::Unverified, "an acceptance command cannot tell how much is done"),
         ReportStatus::Success | ReportStatus::Partial => match &saw.acceptance {
-            Some(Accepted::NotKnown(why)) => made(Verdict::Unverified, &format!("what the acceptance command came to is not known: {why}")),
+            Some(AcceptanceResult::NotKnown(why)) => made(Verdict::Unverified, &format!("what the acceptance command came to is not known: {why}")),
             _ => made(Verdict::Unverified, "no acceptance command was given to check it with"),
         },
     }
@@ -265,10 +265,11 @@ fn status(report: &Report, saw: &Evidence) -> Finding {
 fn deliverables(saw: &Evidence) -> Finding {
     let made = |verdict, reason: String| Finding { field: "deliverables", verdict, reason };
     let Some(files) = &saw.files else { return made(Verdict::Unverified, "nobody has looked for them".to_owned()) };
-    let named = |test: fn(&Seen) -> bool| files.iter().filter(|file| test(&file.seen)).map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
-    let missing = named(|seen| *seen == Seen::Missing);
-    let outside = named(|seen| *seen == Seen::Outside);
-    let unreadable = named(|seen| matches!(seen, Seen::Unreadable(_)));
+    let named =
+        |test: fn(&FileState) -> bool| files.iter().filter(|file| test(&file.seen)).map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
+    let missing = named(|seen| *seen == FileState::Missing);
+    let outside = named(|seen| *seen == FileState::Outside);
+    let unreadable = named(|seen| matches!(seen, FileState::Unreadable(_)));
     if !missing.is_empty() {
         return made(Verdict::Contradicted, format!("not there: {missing}"));
     }
@@ -287,7 +288,7 @@ fn deliverables(saw: &Evidence) -> Finding {
 
 fn metrics(claimed: ReportStatus, saw: &Evidence) -> Finding {
     let made = |verdict, reason: &str| Finding { field: "metrics_achieved", verdict, reason: reason.to_owned() };
-    match (saw.acceptance.as_ref().and_then(Accepted::passed), claimed) {
+    match (saw.acceptance.as_ref().and_then(AcceptanceResult::passed), claimed) {
         (Some(true), _) => made(Verdict::Verified, "the acceptance command passed"),
         (Some(false), ReportStatus::Success) => made(Verdict::Contradicted, "the acceptance command did not pass"),
         (Some(false), _) => made(Verdict::Unverified, "the acceptance command did not pass"),
@@ -311,11 +312,11 @@ mod tests {
         }
     }
 
-    fn seen(path: &str, seen: Seen) -> SeenFile {
-        SeenFile { path: path.to_owned(), seen }
+    fn seen(path: &str, seen: FileState) -> ReportedFile {
+        ReportedFile { path: path.to_owned(), seen }
     }
 
-    fn ended(files: Vec<SeenFile>, acceptance: Option<Accepted>) -> Evidence {
+    fn ended(files: Vec<ReportedFile>, acceptance: Option<AcceptanceResult>) -> Evidence {
         Evidence { exit: Some(Exit::Code(0)), files: Some(files), acceptance, ..Evidence::default() }
     }
 
@@ -337,37 +338,37 @@ mod tests {
 
     #[test]
     fn success_is_verified_only_by_what_was_seen() {
-        let there = || vec![seen("A.md", Seen::File { bytes: 1, sha256: None })];
+        let there = || vec![seen("A.md", FileState::File { bytes: 1, sha256: None })];
         let claims = report(ReportStatus::Success);
-        let passed = check(&claims, &ended(there(), Some(Accepted::Ended(Exit::Code(0)))));
+        let passed = check(&claims, &ended(there(), Some(AcceptanceResult::Ended(Exit::Code(0)))));
         assert_eq!(overall(&passed), Verdict::Verified);
         assert_eq!(verdict_of(&passed, "metrics_achieved"), Verdict::Verified);
         let alone = check(&claims, &ended(there(), None));
         assert_eq!((overall(&alone), verdict_of(&alone, "deliverables")), (Verdict::Unverified, Verdict::Verified));
         for evidence in [
-            ended(vec![seen("A.md", Seen::Missing)], None),
-            ended(there(), Some(Accepted::Ended(Exit::Code(1)))),
-            ended(there(), Some(Accepted::Stopped("its time was used up".to_owned()))),
+            ended(vec![seen("A.md", FileState::Missing)], None),
+            ended(there(), Some(AcceptanceResult::Ended(Exit::Code(1)))),
+            ended(there(), Some(AcceptanceResult::Stopped("its time was used up".to_owned()))),
             Evidence { exit: Some(Exit::Code(3)), ..ended(there(), None) },
             Evidence { open_requests: 1, ..ended(there(), None) },
         ] {
             assert_eq!(overall(&check(&claims, &evidence)), Verdict::Contradicted, "{evidence:?}");
         }
-        let unknown = check(&claims, &ended(there(), Some(Accepted::NotKnown("its supervisor died".to_owned()))));
+        let unknown = check(&claims, &ended(there(), Some(AcceptanceResult::NotKnown("its supervisor died".to_owned()))));
         assert_eq!(overall(&unknown), Verdict::Unverified);
     }
 
     #[test]
     fn what_lies_outside_is_never_verified() {
-        let outside = check(&report(ReportStatus::Success), &ended(vec![seen("../x.md", Seen::Outside)], None));
+        let outside = check(&report(ReportStatus::Success), &ended(vec![seen("../x.md", FileState::Outside)], None));
         assert_eq!(verdict_of(&outside, "deliverables"), Verdict::Unverified);
     }
 
     #[test]
     fn a_claimed_failure_is_held_against_the_same() {
         let claims = report(ReportStatus::Failed);
-        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(Accepted::Ended(Exit::Code(0))))), "status"), Verdict::Contradicted);
-        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(Accepted::Ended(Exit::Code(2))))), "status"), Verdict::Verified);
+        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(0))))), "status"), Verdict::Contradicted);
+        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(2))))), "status"), Verdict::Verified);
         assert_eq!(verdict_of(&check(&claims, &ended(vec![], None)), "status"), Verdict::Unverified);
     }
 }

@@ -29,7 +29,7 @@ words!(RequestKind { Question = "question", Approval = "approval", Delegation = 
 
 /// What is asked for, beside the text that names it (the question, the action, the task).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Matter {
+pub enum Subject {
     Question,
     Approval {
         /// What exactly would be done: a text, a command, a diff.
@@ -39,7 +39,7 @@ pub enum Matter {
     Delegation(Delegation),
 }
 
-impl Matter {
+impl Subject {
     /// Returns the kind of decision that it needs.
     #[must_use]
     pub fn kind(&self) -> RequestKind {

@@ -5,7 +5,7 @@
 //! [`crate::quote`].
 
 use crate::RequestKind;
-use crate::checkpoint::{Checkpoint, Choice, MadeBy};
+use crate::checkpoint::{Checkpoint, CheckpointAuthor, Choice};
 use crate::quote::{quote_block, quote_field, quote_label, quote_line};
 use crate::signal::{Clarification, Independence};
 
@@ -21,21 +21,21 @@ const CHANGED_CHARS_MAX: usize = 8_000;
 
 /// One question with what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct SettledQuestion {
     /// `Q12`.
     pub number: String,
     /// What the run itself calls it.
     pub own_id: Option<String>,
     pub question: String,
     pub context: Option<String>,
-    pub became: Became,
+    pub outcome: QuestionOutcome,
     /// What the run said along with the questions that it asked together; with one of them only.
     pub clarification: Option<Clarification>,
 }
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Became {
+pub enum QuestionOutcome {
     Answered(String),
     Expired,
     Withdrawn,
@@ -43,7 +43,7 @@ pub enum Became {
 
 /// What somebody decided about something that the run wanted to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ruled {
+pub struct SettledApproval {
     pub number: String,
     pub action: String,
     pub approved: bool,
@@ -53,7 +53,7 @@ pub struct Ruled {
 
 /// What became of a delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delegated {
+pub enum SettledDelegation {
     Approved {
         task: String,
         child: String,
@@ -79,7 +79,7 @@ fn field(label: &str, text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty()).map(|text| quote_field(label, text))
 }
 
-impl Decided {
+impl SettledQuestion {
     /// The labels of the question and of its answer, in the run's own words where it has some.
     fn labels(&self) -> (String, String) {
         let own = self.own_id.as_deref().map(quote_label).filter(|id| !id.is_empty());
@@ -96,16 +96,16 @@ impl Decided {
     #[must_use]
     pub fn to_text(&self) -> String {
         let (question, answer) = self.labels();
-        let answer = match &self.became {
-            Became::Answered(text) => quote_field(&answer, text),
-            Became::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
-            Became::Withdrawn => "The question was withdrawn.".to_owned(),
+        let answer = match &self.outcome {
+            QuestionOutcome::Answered(text) => quote_field(&answer, text),
+            QuestionOutcome::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
+            QuestionOutcome::Withdrawn => "The question was withdrawn.".to_owned(),
         };
         lines([Some(quote_field(&question, &self.question)), Some(answer), field("Context", self.context.as_ref())])
     }
 
     /// Writes it for a run that does not remember it.
-    fn to_earlier(&self) -> String {
+    fn to_recap(&self) -> String {
         let said = self.clarification.clone().unwrap_or_default();
         let state = [field("You were at", said.blocked_at.as_ref()), field("State at that time", said.state.as_ref())];
         let state = lines(state);
@@ -114,7 +114,7 @@ impl Decided {
     }
 }
 
-impl Ruled {
+impl SettledApproval {
     /// Writes it under its heading.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -126,7 +126,7 @@ impl Ruled {
         format!("{heading}\n\n{text}")
     }
 
-    fn to_earlier(&self) -> String {
+    fn to_recap(&self) -> String {
         let Self { number, action, approved, words } = self;
         let action = Some(quote_field(number, action));
         if *approved {
@@ -138,7 +138,7 @@ impl Ruled {
     }
 }
 
-impl Delegated {
+impl SettledDelegation {
     /// Writes it under its heading.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -157,7 +157,7 @@ impl Delegated {
         }
     }
 
-    fn to_earlier(&self) -> String {
+    fn to_recap(&self) -> String {
         match self {
             Self::Approved { task, child, coordination: _, note, result } => {
                 let label = format!("Delegated to {}", quote_line(child, NAME_CHARS_MAX).replace(':', "_"));
@@ -170,41 +170,41 @@ impl Delegated {
 
 /// What became of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
-    Decided(Decided),
-    Ruled(Ruled),
-    Delegated(Delegated),
+pub enum SettledRequest {
+    Question(SettledQuestion),
+    Approval(SettledApproval),
+    Delegation(SettledDelegation),
 }
 
-impl Told {
+impl SettledRequest {
     /// Writes it for a run that is told it on its way.
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
-            Self::Decided(decided) => decided.to_text(),
-            Self::Ruled(ruled) => ruled.to_text(),
-            Self::Delegated(delegated) => delegated.to_text(),
+            Self::Question(decided) => decided.to_text(),
+            Self::Approval(approvals) => approvals.to_text(),
+            Self::Delegation(delegations) => delegations.to_text(),
         }
     }
 
     /// Writes it for a run that does not remember it.
-    fn to_earlier(&self) -> String {
+    fn to_recap(&self) -> String {
         match self {
-            Self::Decided(decided) => decided.to_earlier(),
-            Self::Ruled(ruled) => ruled.to_earlier(),
-            Self::Delegated(delegated) => delegated.to_earlier(),
+            Self::Question(decided) => decided.to_recap(),
+            Self::Approval(approvals) => approvals.to_recap(),
+            Self::Delegation(delegations) => delegations.to_recap(),
         }
     }
 }
 
 /// One message to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentMessage {
     pub from: String,
     pub text: String,
 }
 
-impl Sent {
+impl SentMessage {
     fn to_text(&self) -> String {
         let from = quote_line(&self.from, NAME_CHARS_MAX).replace(": ", ":_");
         quote_field(&format!("From {from}"), &self.text)
@@ -218,24 +218,24 @@ pub const EARLIER_BYTES_MAX: usize = 16 * 1024;
 
 /// What earlier attempts were told, as far as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Earlier {
+pub struct Recap {
     /// Oldest first.
     texts: Vec<String>,
     /// Something older, or too long, was left out.
     has_more: bool,
 }
 
-impl Earlier {
+impl Recap {
     /// Keeps the newest of what is given (oldest first) that fit.
     #[must_use]
-    pub fn of(all: &[Told]) -> Self {
-        Self::newest(all.iter().rev().map(Told::to_earlier))
+    pub fn of_requests(all: &[SettledRequest]) -> Self {
+        Self::newest(all.iter().rev().map(SettledRequest::to_recap))
     }
 
     /// The same of messages.
     #[must_use]
-    pub fn of_messages(all: &[Sent]) -> Self {
-        Self::newest(all.iter().rev().map(Sent::to_text))
+    pub fn of_messages(all: &[SentMessage]) -> Self {
+        Self::newest(all.iter().rev().map(SentMessage::to_text))
     }
 
     fn newest(newest_first: impl Iterator<Item = String>) -> Self {
@@ -266,7 +266,7 @@ impl Earlier {
 
 /// A request that its run still waits for, or could.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenRequest {
     pub number: String,
     /// What the run itself calls it.
     pub own_id: Option<String>,
@@ -275,35 +275,35 @@ pub struct Open {
     pub text: String,
     /// What comes of it is brought to the run; else the run gets it by a call.
     pub by_block: bool,
-    pub stands: Stands,
+    pub state: OpenRequestState,
 }
 
 /// How far such a request is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stands {
+pub enum OpenRequestState {
     /// Nobody has decided.
     Undecided { blocking: bool },
     /// A delegation was approved, and its run has not ended.
-    AtWork { child: String, independence: Independence },
+    ChildRunning { child: String, independence: Independence },
 }
 
-impl Open {
+impl OpenRequest {
     fn to_text(&self) -> String {
-        let Self { number, own_id, kind, text, by_block, stands } = self;
+        let Self { number, own_id, kind, text, by_block, state } = self;
         let words = quote_line(text, OPEN_TEXT_CHARS);
         let own = own_id.as_deref().map(quote_label).filter(|id| !id.is_empty()).map_or_else(String::new, |id| format!(" (your {id})"));
-        let (about, next) = match (stands, by_block) {
-            (Stands::Undecided { blocking: true }, false) => {
+        let (about, next) = match (state, by_block) {
+            (OpenRequestState::Undecided { blocking: true }, false) => {
                 ("not decided yet".to_owned(), format!("Call check_answer with message_id {number}: it waits for the answer."))
             }
-            (Stands::Undecided { blocking: false }, false) => {
+            (OpenRequestState::Undecided { blocking: false }, false) => {
                 ("not decided yet".to_owned(), format!("Call check_answer with message_id {number} when you need the answer."))
             }
-            (Stands::Undecided { blocking: true }, true) => {
+            (OpenRequestState::Undecided { blocking: true }, true) => {
                 ("not decided yet".to_owned(), "The answer is brought to you: when you can do nothing more without it, end.".to_owned())
             }
-            (Stands::Undecided { blocking: false }, true) => ("not decided yet".to_owned(), "Go on without the answer.".to_owned()),
-            (Stands::AtWork { child, independence }, by_block) => {
+            (OpenRequestState::Undecided { blocking: false }, true) => ("not decided yet".to_owned(), "Go on without the answer.".to_owned()),
+            (OpenRequestState::ChildRunning { child, independence }, by_block) => {
                 let next = match (independence, by_block) {
                     (Independence::Blocks, false) => format!("Call check_answer with message_id {number}: it waits for the result."),
                     (Independence::Blocks, true) => "The result is brought to you: when you can do nothing more without it, end.".to_owned(),
@@ -321,17 +321,17 @@ impl Open {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resumption {
     /// For one that does not remember it.
-    pub earlier: Earlier,
-    pub earlier_messages: Earlier,
-    pub decided: Vec<Decided>,
-    pub ruled: Vec<Ruled>,
-    pub delegated: Vec<Delegated>,
+    pub earlier: Recap,
+    pub earlier_messages: Recap,
+    pub decided: Vec<SettledQuestion>,
+    pub approvals: Vec<SettledApproval>,
+    pub delegations: Vec<SettledDelegation>,
     /// What nothing has come of yet, the most pressing first.
-    pub open: Vec<Open>,
+    pub open: Vec<OpenRequest>,
     /// How many more there are.
     pub open_more: usize,
     /// What it was sent while it was away, oldest first.
-    pub messages: Vec<Sent>,
+    pub messages: Vec<SentMessage>,
     pub checkpoint: Option<Checkpoint>,
     /// The checkpoint was left before the last attempt: what stopped the run then was resolved.
     pub checkpoint_is_old: bool,
@@ -357,7 +357,7 @@ pub fn compose(task: &str, resumption: &Resumption) -> String {
         Some(before),
         resumption.earlier.to_text("## EARLIER ANSWERS", "This was decided before and holds:"),
         resumption.earlier_messages.to_text("## EARLIER MESSAGES", "You were sent this before:"),
-        Some(since(resumption)),
+        Some(sections(resumption)),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
@@ -365,16 +365,16 @@ pub fn compose(task: &str, resumption: &Resumption) -> String {
 /// Writes what an agent is told that goes on in its own session, where it has its task before it.
 #[must_use]
 pub fn compose_in_session(resumption: &Resumption) -> String {
-    format!("You were stopped and go on now. This is what has been decided since. {QUOTED}\n\n{}", since(resumption))
+    format!("You were stopped and go on now. This is what has been decided since. {QUOTED}\n\n{}", sections(resumption))
 }
 
-fn since(resumption: &Resumption) -> String {
+fn sections(resumption: &Resumption) -> String {
     let Resumption {
         earlier: _,
         earlier_messages: _,
         decided,
-        ruled,
-        delegated,
+        approvals,
+        delegations,
         open,
         open_more,
         messages,
@@ -387,11 +387,11 @@ fn since(resumption: &Resumption) -> String {
         next_step: _,
     } = resumption;
     let mut parts = Vec::new();
-    parts.extend(clarified(decided));
-    parts.extend(ruled.iter().map(Ruled::to_text));
-    parts.extend(delegated.iter().map(Delegated::to_text));
+    parts.extend(clarification_section(decided));
+    parts.extend(approvals.iter().map(SettledApproval::to_text));
+    parts.extend(delegations.iter().map(SettledDelegation::to_text));
     if !open.is_empty() {
-        let mut lines: Vec<String> = open.iter().take(OPEN_NAMED_MAX).map(Open::to_text).collect();
+        let mut lines: Vec<String> = open.iter().take(OPEN_NAMED_MAX).map(OpenRequest::to_text).collect();
         match open_more + open.len().saturating_sub(OPEN_NAMED_MAX) {
             0 => {}
             more => lines.push(format!("- and {more} more")),
@@ -399,22 +399,22 @@ fn since(resumption: &Resumption) -> String {
         parts.push(format!("## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n{}", lines.join("\n")));
     }
     if !messages.is_empty() {
-        let list: Vec<String> = messages.iter().map(Sent::to_text).collect();
+        let list: Vec<String> = messages.iter().map(SentMessage::to_text).collect();
         parts.push(format!("## MESSAGES\n\n{}", list.join("\n\n")));
     }
-    parts.extend(resolved(resumption));
-    parts.extend(checkpoint.as_ref().map(|checkpoint| restored(checkpoint, resumption.checkpoint_is_old, working_directory)));
-    parts.push(format!("## RESUME INSTRUCTIONS\n\n{}", instructions(resumption)));
+    parts.extend(resolution_section(resumption));
+    parts.extend(checkpoint.as_ref().map(|checkpoint| checkpoint_section(checkpoint, resumption.checkpoint_is_old, working_directory)));
+    parts.push(format!("## RESUME INSTRUCTIONS\n\n{}", instructions_section(resumption)));
     parts.join("\n\n")
 }
 
 /// Writes what became of questions.
-fn clarified(decided: &[Decided]) -> Option<String> {
+fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
     if decided.is_empty() {
         return None;
     }
     let mut parts = vec!["## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned()];
-    parts.extend(decided.iter().map(Decided::to_text));
+    parts.extend(decided.iter().map(SettledQuestion::to_text));
     for said in decided.iter().filter_map(|one| one.clarification.as_ref()) {
         let why = lines([field("You asked because", said.reason.as_ref()), field("You needed", said.resume_with.as_ref())]);
         parts.extend((!why.is_empty()).then_some(why));
@@ -424,7 +424,7 @@ fn clarified(decided: &[Decided]) -> Option<String> {
 }
 
 /// Writes what stopped the run and what was done about it.
-fn resolved(resumption: &Resumption) -> Option<String> {
+fn resolution_section(resumption: &Resumption) -> Option<String> {
     let Resumption { checkpoint, checkpoint_is_old, after_error, choice, resolution, .. } = resumption;
     let left = checkpoint.as_ref().filter(|_| !checkpoint_is_old);
     if left.is_none() && choice.is_none() && resolution.is_none() {
@@ -443,11 +443,11 @@ fn resolved(resumption: &Resumption) -> Option<String> {
 }
 
 /// Writes what the run left behind.
-fn restored(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> String {
+fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> String {
     let made = match checkpoint.made_by {
-        MadeBy::Us => Some("You left no checkpoint; this was put together from what you said last.".to_owned()),
-        MadeBy::Run if is_old => Some("You left this before your last attempt; look what has changed since.".to_owned()),
-        MadeBy::Run => None,
+        CheckpointAuthor::Adjutant => Some("You left no checkpoint; this was put together from what you said last.".to_owned()),
+        CheckpointAuthor::Run if is_old => Some("You left this before your last attempt; look what has changed since.".to_owned()),
+        CheckpointAuthor::Run => None,
     };
     let names: Vec<String> = checkpoint.changed_files.iter().take(CHANGED_FILES_MAX).map(|name| quote_line(name, NAME_CHARS_MAX)).collect();
     let more = if checkpoint.changed_files.len() > CHANGED_FILES_MAX { ", …" } else { "" };
@@ -464,7 +464,7 @@ fn restored(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> S
 }
 
 /// Writes where to continue, and how.
-fn instructions(resumption: &Resumption) -> String {
+fn instructions_section(resumption: &Resumption) -> String {
     let Resumption { decided, checkpoint, checkpoint_is_old, choice, next_step, .. } = resumption;
     let blocked = checkpoint.as_ref().filter(|_| !checkpoint_is_old).and_then(|left| left.blocked_work.as_ref());
     let next = match (next_step, choice, blocked) {
@@ -488,18 +488,18 @@ mod tests {
     const BEFORE: &str = "You have worked on this before. This is what you left behind and what has been decided since. Indented lines are quoted: they belong to the label above them.";
     const ACKNOWLEDGE: &str = "Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it a line for each answer, such as `- Q1 answered: …`. Then go on.";
 
-    fn decided(number: &str, question: &str, became: Became) -> Decided {
-        Decided { number: number.to_owned(), own_id: None, question: question.to_owned(), context: None, became, clarification: None }
+    fn decided(number: &str, question: &str, outcome: QuestionOutcome) -> SettledQuestion {
+        SettledQuestion { number: number.to_owned(), own_id: None, question: question.to_owned(), context: None, outcome, clarification: None }
     }
 
-    fn answered(text: &str) -> Became {
-        Became::Answered(text.to_owned())
+    fn answered(text: &str) -> QuestionOutcome {
+        QuestionOutcome::Answered(text.to_owned())
     }
 
     #[test]
     fn answers_come_under_their_questions() {
         let resumption = Resumption {
-            decided: vec![decided("Q1", "OAuth2, JWT, or both?", answered("Both.")), decided("Q2", "Which version?", Became::Expired)],
+            decided: vec![decided("Q1", "OAuth2, JWT, or both?", answered("Both.")), decided("Q2", "Which version?", QuestionOutcome::Expired)],
             working_directory: "/w".to_owned(),
             ..Resumption::default()
         };
@@ -512,7 +512,7 @@ mod tests {
     /// The example of the original protocol, with its own words.
     #[test]
     fn clarification_comes_back_with_its_own_ids_and_state() {
-        let own = |number: &str, id: &str, question: &str, context: &str, answer: &str| Decided {
+        let own = |number: &str, id: &str, question: &str, context: &str, answer: &str| SettledQuestion {
             own_id: Some(id.to_owned()),
             context: Some(context.to_owned()),
             ..decided(number, question, answered(answer))
@@ -563,20 +563,25 @@ mod tests {
         }
     }
 
-    fn told(number: usize, answer: &str) -> Told {
-        Told::Decided(decided(&format!("Q{number}"), "Which?", answered(answer)))
+    fn told(number: usize, answer: &str) -> SettledRequest {
+        SettledRequest::Question(decided(&format!("Q{number}"), "Which?", answered(answer)))
     }
 
     #[test]
     fn attempt_without_memory_is_told_earlier_decisions() {
-        let ruled = |approved, words: Option<&str>| {
-            Told::Ruled(Ruled { number: "Q2".to_owned(), action: "Drop the table".to_owned(), approved, words: words.map(str::to_owned) })
+        let approvals = |approved, words: Option<&str>| {
+            SettledRequest::Approval(SettledApproval {
+                number: "Q2".to_owned(),
+                action: "Drop the table".to_owned(),
+                approved,
+                words: words.map(str::to_owned),
+            })
         };
-        let denied = Told::Delegated(Delegated::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() });
+        let denied = SettledRequest::Delegation(SettledDelegation::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() });
         let mut first = decided("Q1", "Which?", answered("Both."));
         first.clarification =
             Some(Clarification { blocked_at: Some("src/auth/".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() });
-        let earlier = Earlier::of(&[Told::Decided(first), ruled(true, None), ruled(false, Some("not today")), denied]);
+        let earlier = Recap::of_requests(&[SettledRequest::Question(first), approvals(true, None), approvals(false, Some("not today")), denied]);
         let resumption = Resumption { earlier, ..Resumption::default() };
         let expected = "## EARLIER ANSWERS\n\nThis was decided before and holds:\n\nQ1: Which?\nA: Both.\nYou were at: src/auth/\nState at that time:\n    a\n    b\n\nQ2: Drop the table\nApproved at that time. Look whether it was done, and ask again before you do it now.\n\nQ2: Drop the table\nDenied.\nReason: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
         let text = compose("T", &resumption);
@@ -586,30 +591,30 @@ mod tests {
 
     #[test]
     fn newest_earlier_decisions_that_fit_are_kept() {
-        let many: Vec<Told> = (1..=EARLIER_MAX + 1).map(|n| told(n, "yes")).collect();
-        let many = Earlier::of(&many);
+        let many: Vec<SettledRequest> = (1..=EARLIER_MAX + 1).map(|n| told(n, "yes")).collect();
+        let many = Recap::of_requests(&many);
         assert_eq!((many.texts.len(), many.has_more), (EARLIER_MAX, true));
         assert!(many.texts[0].starts_with("Q2:") && many.texts.ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)]));
-        let long = Earlier::of(&[told(1, "short"), told(2, &"x".repeat(EARLIER_BYTES_MAX)), told(3, "short")]);
+        let long = Recap::of_requests(&[told(1, "short"), told(2, &"x".repeat(EARLIER_BYTES_MAX)), told(3, "short")]);
         assert_eq!((long.texts.len(), long.has_more), (2, true), "what is too long does not cost the others their place");
         assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nMore, older or long, is left out here."));
-        assert!(!Earlier::of(&[told(1, "yes")]).has_more);
+        assert!(!Recap::of_requests(&[told(1, "yes")]).has_more);
     }
 
-    fn sent(from: &str, text: &str) -> Sent {
-        Sent { from: from.to_owned(), text: text.to_owned() }
+    fn sent(from: &str, text: &str) -> SentMessage {
+        SentMessage { from: from.to_owned(), text: text.to_owned() }
     }
 
     #[test]
     fn attempt_without_memory_is_told_earlier_messages() {
-        let earlier_messages = Earlier::of_messages(&[sent("person", "keep to src/"), sent("client:a", "two\nlines")]);
+        let earlier_messages = Recap::of_messages(&[sent("person", "keep to src/"), sent("client:a", "two\nlines")]);
         let resumption = Resumption { earlier_messages, messages: vec![sent("person", "now")], ..Resumption::default() };
         let expected = "## EARLIER MESSAGES\n\nYou were sent this before:\n\nFrom person: keep to src/\n\nFrom client:a:\n    two\n    lines\n\n## MESSAGES\n\nFrom person: now\n\n## RESUME";
         let text = compose("T", &resumption);
         assert!(text.contains(expected), "{text}");
         assert!(!compose_in_session(&resumption).contains("EARLIER"));
-        let many: Vec<Sent> = (0..=EARLIER_MAX).map(|n| sent("person", &n.to_string())).collect();
-        assert!(Earlier::of_messages(&many).has_more);
+        let many: Vec<SentMessage> = (0..=EARLIER_MAX).map(|n| sent("person", &n.to_string())).collect();
+        assert!(Recap::of_messages(&many).has_more);
     }
 
     #[test]
@@ -701,13 +706,16 @@ mod tests {
 
     #[test]
     fn approvals_are_told_either_way() {
-        let ruled = |number: &str, approved, words: Option<&str>| Ruled {
+        let approvals = |number: &str, approved, words: Option<&str>| SettledApproval {
             number: number.to_owned(),
             action: "Drop the table".to_owned(),
             approved,
             words: words.map(ToOwned::to_owned),
         };
-        let text = compose("T", &Resumption { ruled: vec![ruled("Q1", true, None), ruled("Q2", false, Some("not today"))], ..Resumption::default() });
+        let text = compose(
+            "T",
+            &Resumption { approvals: vec![approvals("Q1", true, None), approvals("Q2", false, Some("not today"))], ..Resumption::default() },
+        );
         assert!(text.contains("## APPROVAL GRANTED\n\nQ1: Drop the table\nThis covers what you showed and nothing else."), "{text}");
         assert!(text.contains("## APPROVAL DENIED\n\nQ2: Drop the table\nReason: not today\nDo not do it."), "{text}");
     }
@@ -715,15 +723,15 @@ mod tests {
     #[test]
     fn delegations_are_told_either_way() {
         let resumption = Resumption {
-            delegated: vec![
-                Delegated::Approved {
+            delegations: vec![
+                SettledDelegation::Approved {
                     task: "Refactor".to_owned(),
                     child: "calm-newt".to_owned(),
                     coordination: Some("I look, it refactors".to_owned()),
                     note: Some("only src/auth".to_owned()),
                     result: Some("done".to_owned()),
                 },
-                Delegated::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() },
+                SettledDelegation::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() },
             ],
             ..Resumption::default()
         };
@@ -732,21 +740,21 @@ mod tests {
         assert!(text.contains("## DELEGATION DENIED\n\nTask: Rewrite\nReason: later"));
     }
 
-    fn open(number: usize, kind: RequestKind, text: &str, by_block: bool, stands: Stands) -> Open {
-        Open { number: format!("Q{number}"), own_id: None, kind, text: text.to_owned(), by_block, stands }
+    fn open(number: usize, kind: RequestKind, text: &str, by_block: bool, state: OpenRequestState) -> OpenRequest {
+        OpenRequest { number: format!("Q{number}"), own_id: None, kind, text: text.to_owned(), by_block, state }
     }
 
     #[test]
     fn open_requests_are_told_with_the_way_to_their_answers() {
-        let at_work = |independence| Stands::AtWork { child: "calm-newt".to_owned(), independence };
-        let undecided = |blocking| Stands::Undecided { blocking };
+        let at_work = |independence| OpenRequestState::ChildRunning { child: "calm-newt".to_owned(), independence };
+        let undecided = |blocking| OpenRequestState::Undecided { blocking };
         let resumption = Resumption {
             open: vec![
                 open(1, RequestKind::Delegation, "Refactor\n  it", false, at_work(Independence::Blocks)),
                 open(2, RequestKind::Delegation, "Look", false, at_work(Independence::Parallel)),
                 open(3, RequestKind::Question, "Which?", false, undecided(true)),
                 open(4, RequestKind::Approval, "Drop it", false, undecided(false)),
-                Open { own_id: Some("Q1".to_owned()), ..open(5, RequestKind::Question, "How?", true, undecided(true)) },
+                OpenRequest { own_id: Some("Q1".to_owned()), ..open(5, RequestKind::Question, "How?", true, undecided(true)) },
                 open(6, RequestKind::Delegation, "Test", true, at_work(Independence::Blocks)),
             ],
             open_more: 3,
@@ -781,39 +789,44 @@ mod tests {
             format!("x{}", texts[next.get() % texts.len()])
         };
         let some = || Some(text());
-        let ruled = |approved| Ruled { number: "Q7".to_owned(), action: text(), approved, words: some() };
-        let approved = || Delegated::Approved { task: text(), child: text(), coordination: some(), note: some(), result: some() };
-        let denied = || Delegated::Denied { task: text(), reason: text() };
-        let asked = |became| Decided {
+        let approvals = |approved| SettledApproval { number: "Q7".to_owned(), action: text(), approved, words: some() };
+        let approved = || SettledDelegation::Approved { task: text(), child: text(), coordination: some(), note: some(), result: some() };
+        let denied = || SettledDelegation::Denied { task: text(), reason: text() };
+        let asked = |outcome| SettledQuestion {
             number: "Q8".to_owned(),
             own_id: None,
             question: text(),
             context: some(),
-            became,
+            outcome,
             clarification: Some(Clarification { reason: some(), blocked_at: some(), resume_with: some(), state: some() }),
         };
-        let sent = || Sent { from: "person".to_owned(), text: text() };
-        let earlier = [Told::Decided(asked(answered(&text()))), Told::Ruled(ruled(true)), Told::Ruled(ruled(false)), Told::Delegated(denied())];
+        let sent = || SentMessage { from: "person".to_owned(), text: text() };
+        let earlier = [
+            SettledRequest::Question(asked(answered(&text()))),
+            SettledRequest::Approval(approvals(true)),
+            SettledRequest::Approval(approvals(false)),
+            SettledRequest::Delegation(denied()),
+        ];
         Resumption {
-            earlier: Earlier::of(&earlier),
-            earlier_messages: Earlier::of_messages(&[sent()]),
-            decided: vec![asked(answered(&text())), asked(Became::Expired), asked(Became::Withdrawn)],
-            ruled: vec![ruled(true), ruled(false)],
-            delegated: vec![approved(), denied()],
+            earlier: Recap::of_requests(&earlier),
+            earlier_messages: Recap::of_messages(&[sent()]),
+            decided: vec![asked(answered(&text())), asked(QuestionOutcome::Expired), asked(QuestionOutcome::Withdrawn)],
+            approvals: vec![approvals(true), approvals(false)],
+            delegations: vec![approved(), denied()],
             open: vec![
-                open(1, RequestKind::Question, &text(), true, Stands::Undecided { blocking: true }),
+                open(1, RequestKind::Question, &text(), true, OpenRequestState::Undecided { blocking: true }),
                 open(
                     2,
                     RequestKind::Delegation,
                     &text(),
                     false,
-                    Stands::AtWork { child: "calm-newt".to_owned(), independence: Independence::Blocks },
+                    OpenRequestState::ChildRunning { child: "calm-newt".to_owned(), independence: Independence::Blocks },
                 ),
             ],
             open_more: 1,
             messages: vec![sent(), sent()],
             checkpoint: Some(Checkpoint {
-                made_by: MadeBy::Run,
+                made_by: CheckpointAuthor::Run,
                 blocker_type: some(),
                 details: text(),
                 completed_work: some(),
@@ -849,7 +862,7 @@ mod tests {
 
         #[test]
         fn own_ids_make_no_label_of_ours(id in hostile_text()) {
-            let told = Decided { own_id: Some(id), ..decided("Q9", "why?", answered("so")) }.to_text();
+            let told = SettledQuestion { own_id: Some(id), ..decided("Q9", "why?", answered("so")) }.to_text();
             let lines: Vec<&str> = told.lines().collect();
             prop_assert!(lines.len() == 2 && lines[0].starts_with('Q') && lines[1].starts_with('A'), "{told:?}");
             prop_assert!(lines[0].ends_with(": why?") && lines[1].ends_with(": so"));
@@ -863,7 +876,7 @@ mod tests {
             by_block: bool,
             blocking: bool,
         ) {
-            let one = |number| open(number, RequestKind::Question, &text, by_block, Stands::Undecided { blocking });
+            let one = |number| open(number, RequestKind::Question, &text, by_block, OpenRequestState::Undecided { blocking });
             let told = compose("T", &Resumption { open: (1..=count).map(one).collect(), open_more: more, ..Resumption::default() });
             let (_, part) = told.split_once("## STILL OPEN\n\n").expect("it is told");
             let (part, _) = part.split_once("\n\n## RESUME INSTRUCTIONS").expect("what follows");

@@ -218,7 +218,7 @@ pub enum Signal {
 
 /// Why a block does not count. It is recorded, shown to the parent, and has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Malformed {
+pub enum SignalError {
     /// The closing line never came.
     Unclosed,
     TooLarge {
@@ -238,7 +238,7 @@ pub enum Malformed {
     },
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for SignalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unclosed => f.write_str("its closing line is missing"),
@@ -255,11 +255,11 @@ impl fmt::Display for Malformed {
 ///
 /// # Errors
 /// Why it does not count.
-pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Malformed> {
-    let Field::Map(_) = fields else { return Err(Malformed::Unreadable("it has no fields".to_owned())) };
+pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, SignalError> {
+    let Field::Map(_) = fields else { return Err(SignalError::Unreadable("it has no fields".to_owned())) };
     match optional(fields, "agent_id") {
-        None => return Err(Malformed::Missing("agent_id")),
-        Some(agent) if !names(&agent, own) => return Err(Malformed::Foreign { given: agent.chars().take(80).collect(), own }),
+        None => return Err(SignalError::Missing("agent_id")),
+        Some(agent) if !names(&agent, own) => return Err(SignalError::Foreign { given: agent.chars().take(80).collect(), own }),
         Some(_) => {}
     }
     if let Some(timestamp) = optional(fields, "timestamp")
@@ -298,15 +298,15 @@ fn optional(fields: &Field, key: &str) -> Option<String> {
     fields.get(key).map(Field::to_text).filter(|text| !text.trim().is_empty())
 }
 
-fn required(fields: &Field, key: &'static str) -> Result<String, Malformed> {
-    optional(fields, key).ok_or(Malformed::Missing(key))
+fn required(fields: &Field, key: &'static str) -> Result<String, SignalError> {
+    optional(fields, key).ok_or(SignalError::Missing(key))
 }
 
-fn unusable(field: &'static str, given: &str) -> Malformed {
-    Malformed::Unusable { field, given: given.chars().take(80).collect() }
+fn unusable(field: &'static str, given: &str) -> SignalError {
+    SignalError::Unusable { field, given: given.chars().take(80).collect() }
 }
 
-fn clarification(fields: &Field) -> Result<Signal, Malformed> {
+fn clarification(fields: &Field) -> Result<Signal, SignalError> {
     let mut said = Clarification {
         reason: optional(fields, "reason"),
         blocked_at: optional(fields, "blocked_at"),
@@ -323,21 +323,21 @@ fn clarification(fields: &Field) -> Result<Signal, Malformed> {
         Some(Field::Text(text)) if !text.trim().is_empty() => {
             questions.push(Question { id: None, text: text.trim().to_owned(), context: None, options: Vec::new(), assumption: None, blocking: true });
         }
-        Some(Field::Map(_)) => return Err(Malformed::Unusable { field: "questions", given: "a single map".to_owned() }),
+        Some(Field::Map(_)) => return Err(SignalError::Unusable { field: "questions", given: "a single map".to_owned() }),
         Some(Field::Text(_)) | None => {}
     }
     if questions.is_empty() {
         // The reason is the question then.
-        let text = said.reason.take().ok_or(Malformed::Missing("questions"))?;
+        let text = said.reason.take().ok_or(SignalError::Missing("questions"))?;
         questions.push(Question { id: None, text, context: None, options: Vec::new(), assumption: None, blocking: true });
     }
     Ok(Signal::Clarification { said, questions })
 }
 
-fn question(item: &Field) -> Result<Question, Malformed> {
+fn question(item: &Field) -> Result<Question, SignalError> {
     if let Field::Text(text) = item {
         if text.trim().is_empty() {
-            return Err(Malformed::Missing("questions.text"));
+            return Err(SignalError::Missing("questions.text"));
         }
         return Ok(Question { id: None, text: text.trim().to_owned(), context: None, options: Vec::new(), assumption: None, blocking: true });
     }
@@ -348,7 +348,7 @@ fn question(item: &Field) -> Result<Question, Malformed> {
     };
     Ok(Question {
         id: optional(item, "question_id"),
-        text: optional(item, "text").ok_or(Malformed::Missing("questions.text"))?,
+        text: optional(item, "text").ok_or(SignalError::Missing("questions.text"))?,
         context: optional(item, "context"),
         options: item.get("options").map(Field::to_texts).unwrap_or_default(),
         assumption: optional(item, "current_assumption"),
@@ -356,7 +356,7 @@ fn question(item: &Field) -> Result<Question, Malformed> {
     })
 }
 
-fn stop(fields: &Field) -> Result<Signal, Malformed> {
+fn stop(fields: &Field) -> Result<Signal, SignalError> {
     let given = required(fields, "stop_reason")?;
     let word = given.split_whitespace().next().unwrap_or("");
     let cause = StopCause::from_word(word).ok_or_else(|| unusable("stop_reason", word))?;
@@ -374,7 +374,7 @@ fn stop(fields: &Field) -> Result<Signal, Malformed> {
     Ok(Signal::Stop { cause, checkpoint })
 }
 
-fn delegation(fields: &Field) -> Result<Signal, Malformed> {
+fn delegation(fields: &Field) -> Result<Signal, SignalError> {
     let independence = match optional(fields, "independence") {
         None => Independence::Parallel,
         Some(word) => Independence::from_word(&word).ok_or_else(|| unusable("independence", &word))?,
@@ -396,7 +396,7 @@ fn delegation(fields: &Field) -> Result<Signal, Malformed> {
     }))
 }
 
-fn completion(fields: &Field) -> Result<Signal, Malformed> {
+fn completion(fields: &Field) -> Result<Signal, SignalError> {
     let word = required(fields, "status")?;
     Ok(Signal::Completion(Report {
         status: ReportStatus::from_word(&word).ok_or_else(|| unusable("status", &word))?,
@@ -409,7 +409,7 @@ fn completion(fields: &Field) -> Result<Signal, Malformed> {
     }))
 }
 
-fn progress(fields: &Field) -> Result<Signal, Malformed> {
+fn progress(fields: &Field) -> Result<Signal, SignalError> {
     let percent = match optional(fields, "percent") {
         None => None,
         Some(text) => {
@@ -419,7 +419,7 @@ fn progress(fields: &Field) -> Result<Signal, Malformed> {
     };
     let note = optional(fields, "note");
     if percent.is_none() && note.is_none() {
-        return Err(Malformed::Missing("percent"));
+        return Err(SignalError::Missing("percent"));
     }
     Ok(Signal::Progress { percent, note, eta: optional(fields, "eta") })
 }
@@ -468,35 +468,35 @@ mod tests {
         let mine = fields(&[("percent", "40")]);
         assert_eq!(read(SignalKind::Progress, &mine, own()), Ok(Signal::Progress { percent: Some(40), note: None, eta: None }));
         let other = RunId::new(Time(2), [2; 10]);
-        assert_eq!(read(SignalKind::Progress, &mine, other), Err(Malformed::Foreign { given: own().to_string(), own: other }));
+        assert_eq!(read(SignalKind::Progress, &mine, other), Err(SignalError::Foreign { given: own().to_string(), own: other }));
         let named = |id: String| Field::Map(vec![("agent_id".to_owned(), Field::Text(id)), ("note".to_owned(), Field::Text("x".to_owned()))]);
         assert!(read(SignalKind::Progress, &named(format!("{}/2", own())), own()).is_ok(), "as ADJ_RUN names it");
         for id in [format!("{}/", own()), format!("{}/x", own()), format!("{other}/1"), "/1".to_owned()] {
             assert!(read(SignalKind::Progress, &named(id.clone()), own()).is_err(), "{id}");
         }
         let nobody = Field::Map(vec![("percent".to_owned(), Field::Text("40".to_owned()))]);
-        assert_eq!(read(SignalKind::Progress, &nobody, own()), Err(Malformed::Missing("agent_id")));
+        assert_eq!(read(SignalKind::Progress, &nobody, own()), Err(SignalError::Missing("agent_id")));
     }
 
     #[test]
     fn each_kind_needs_its_fields() {
         let cases = [
-            (SignalKind::Clarification, &[][..], Malformed::Missing("questions")),
-            (SignalKind::Stop, &[("stop_reason", "blocker")], Malformed::Missing("details")),
+            (SignalKind::Clarification, &[][..], SignalError::Missing("questions")),
+            (SignalKind::Stop, &[("stop_reason", "blocker")], SignalError::Missing("details")),
             (
                 SignalKind::Stop,
                 &[("stop_reason", "tired"), ("details", "x")],
-                Malformed::Unusable { field: "stop_reason", given: "tired".to_owned() },
+                SignalError::Unusable { field: "stop_reason", given: "tired".to_owned() },
             ),
-            (SignalKind::Delegation, &[("priority", "P1")], Malformed::Missing("new_task_description")),
-            (SignalKind::Completion, &[("status", "success")], Malformed::Missing("summary")),
-            (SignalKind::Completion, &[("status", "done"), ("summary", "x")], Malformed::Unusable { field: "status", given: "done".to_owned() }),
-            (SignalKind::Progress, &[("percent", "140")], Malformed::Unusable { field: "percent", given: "140".to_owned() }),
-            (SignalKind::Approval, &[("risk", "low")], Malformed::Missing("action")),
+            (SignalKind::Delegation, &[("priority", "P1")], SignalError::Missing("new_task_description")),
+            (SignalKind::Completion, &[("status", "success")], SignalError::Missing("summary")),
+            (SignalKind::Completion, &[("status", "done"), ("summary", "x")], SignalError::Unusable { field: "status", given: "done".to_owned() }),
+            (SignalKind::Progress, &[("percent", "140")], SignalError::Unusable { field: "percent", given: "140".to_owned() }),
+            (SignalKind::Approval, &[("risk", "low")], SignalError::Missing("action")),
             (
                 SignalKind::Progress,
                 &[("percent", "1"), ("timestamp", "yesterday")],
-                Malformed::Unusable { field: "timestamp", given: "yesterday".to_owned() },
+                SignalError::Unusable { field: "timestamp", given: "yesterday".to_owned() },
             ),
         ];
         for (kind, pairs, expected) in cases {

@@ -189,7 +189,8 @@ pub enum FactKind {
     /// It has written nothing and called nobody for so long.
     Stalled { silent_ms: i64 },
     /// A sign of life after that.
-    Stirred {},
+    #[serde(rename = "stirred")]
+    ActiveAgain {},
     /// Its CLI repeats a call to its model that has kept failing for so long. `cause` is the stable word of a
     /// [`adjutant_core::Cause`], `words` are the CLI's own.
     Retrying { cause: String, words: String, tries: u32, for_ms: i64 },
@@ -201,7 +202,8 @@ pub enum FactKind {
     /// over that, `end` (an `Ended`) is how the attempt ended.
     AgentEnded { end: Box<FactKind> },
     /// What was found of what it left behind.
-    Looked(Saw),
+    #[serde(rename = "looked")]
+    EvidenceCollected(AttemptEvidence),
     /// The agent's process has ended and everything it started is gone. Always the last fact.
     Ended {
         exit_code: Option<i32>,
@@ -234,10 +236,10 @@ pub struct SubagentsText {
 
 /// What was seen of what an attempt left behind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Saw {
+pub struct AttemptEvidence {
     /// One for each path that the report names. `None`: nobody has looked.
     #[serde(default)]
-    pub files: Option<Vec<SawFile>>,
+    pub files: Option<Vec<FileEvidence>>,
     /// What changed in the run's directory, by git. `None`: no repository, or nobody has looked.
     #[serde(default)]
     pub changed: Option<Vec<String>>,
@@ -248,12 +250,12 @@ pub struct Saw {
     #[serde(default)]
     pub changed_since_start: bool,
     #[serde(default)]
-    pub acceptance: Option<SawAcceptance>,
+    pub acceptance: Option<AcceptanceEvidence>,
 }
 
 /// What was found at one path that a report names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SawFile {
+pub struct FileEvidence {
     pub path: String,
     /// `file`, `directory`, `missing`, `outside` or `unreadable`.
     pub seen: String,
@@ -267,7 +269,7 @@ pub struct SawFile {
 
 /// What came of the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SawAcceptance {
+pub struct AcceptanceEvidence {
     #[serde(default)]
     pub exit_code: Option<i32>,
     #[serde(default)]

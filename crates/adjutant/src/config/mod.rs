@@ -32,7 +32,7 @@ pub use webhooks::Webhook;
 use crate::files;
 use crate::preset::{self, Preset};
 use adjutant_core::limits;
-use adjutant_core::rate_limit::Patience;
+use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 use builtin::{builtin_echo, of_preset, prompt_of};
@@ -66,7 +66,7 @@ pub struct Config {
     /// How large a tree of delegated runs may become.
     pub tree: TreeLimits,
     /// How runs wait for their vendors' limits to end.
-    pub patience: Patience,
+    pub patience: RetryPolicy,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
     pub chats: Chats,
@@ -269,8 +269,8 @@ impl Config {
         if log_bytes_max < LOG_BYTES_MIN {
             return Err(value("log_bytes_max", format!("at least {LOG_BYTES_MIN}")));
         }
-        let built_in = Patience::default();
-        let patience = Patience {
+        let built_in = RetryPolicy::default();
+        let patience = RetryPolicy {
             times_max: file.rate_limits.times_max.unwrap_or(built_in.times_max),
             pause_ms: duration("rate_limits.pause", file.rate_limits.pause.as_deref(), built_in.pause_ms)?,
             pause_ms_max: duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max)?,

@@ -7,7 +7,7 @@ use super::router::Shared;
 use crate::config::{Home, Stamp};
 use crate::files;
 use crate::link::Order;
-use crate::ops::{Asking, OpError, VersionSaid};
+use crate::ops::{OpError, VersionQuery, VersionReply};
 use crate::process::probe::{self, Probe, Said};
 use crate::view::{AgentList, ListAgents};
 use adjutant_core::Principal;
@@ -52,7 +52,7 @@ pub(super) struct Versions {
     /// Held while programs are asked, so that each is asked once.
     asking: tokio::sync::Mutex<()>,
     /// Programs that are to be asked when there is time; at most [`KEPT_MAX`].
-    wanted: Mutex<BTreeMap<PathBuf, Asking>>,
+    wanted: Mutex<BTreeMap<PathBuf, VersionQuery>>,
     is_wanted: Notify,
 }
 
@@ -71,7 +71,7 @@ impl Versions {
     /// only if nothing is known of it, and before it is refused: a script that starts another program
     /// stays the same when that is updated.
     pub(super) async fn too_old(&self, order: &Order) -> Option<String> {
-        let asking = crate::ops::version_question(order)?;
+        let asking = crate::ops::version_query(order)?;
         let program = asking.program.clone();
         if let Some(known) = self.known_of(&program) {
             crate::ops::too_old(order, &known.said?)?;
@@ -85,7 +85,7 @@ impl Versions {
     }
 
     /// Says what is known of these programs, and has the others asked. `None`: it is being asked.
-    fn known_or_wanted(&self, asking: Vec<Asking>) -> BTreeMap<PathBuf, Option<VersionSaid>> {
+    fn known_or_wanted(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, Option<VersionReply>> {
         let mut found = BTreeMap::new();
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         for asking in asking {
@@ -104,7 +104,7 @@ impl Versions {
     }
 
     /// Finds out what each of these programs says, asking those side by side that have not said it.
-    async fn of(&self, asking: Vec<Asking>) -> BTreeMap<PathBuf, VersionSaid> {
+    async fn of(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, VersionReply> {
         let mut found = BTreeMap::new();
         let unknown = self.sift(asking, &mut found);
         if unknown.is_empty() {
@@ -136,7 +136,7 @@ impl Versions {
     }
 
     /// Moves what is known into `found`. Returns the rest.
-    fn sift(&self, asking: Vec<Asking>, found: &mut BTreeMap<PathBuf, VersionSaid>) -> Vec<Asking> {
+    fn sift(&self, asking: Vec<VersionQuery>, found: &mut BTreeMap<PathBuf, VersionReply>) -> Vec<VersionQuery> {
         let mut unknown = Vec::new();
         for asking in asking {
             match self.known_of(&asking.program).and_then(|known| known.said) {
@@ -200,18 +200,18 @@ pub(super) async fn list_agents(hub: &Shared, who: &Principal, call: &ListAgents
     let (awaited, others): (Vec<_>, Vec<_>) = asking.into_iter().partition(|asking| asking.program.to_str() == awaited.as_deref());
     let mut said = hub.versions.known_or_wanted(others);
     said.extend(hub.versions.of(awaited).await.into_iter().map(|(program, said)| (program, Some(said))));
-    crate::ops::tell_versions(&mut list, &said);
+    crate::ops::add_versions(&mut list, &said);
     Ok(list)
 }
 
-async fn ask(Asking { program, args, env }: Asking) -> (PathBuf, Option<Stamp>, VersionSaid) {
+async fn ask(VersionQuery { program, args, env }: VersionQuery) -> (PathBuf, Option<Stamp>, VersionReply) {
     let stamp = Stamp::of(&program);
     let probe = Probe { program: program.clone(), args, env, limit: ASKED_LIMIT, output_bytes_max: SAID_BYTES_MAX };
     let said = probe::ask(probe).await.map_err(|error| error.to_string()).and_then(read_out);
     (program, stamp, said)
 }
 
-fn read_out(said: Said) -> VersionSaid {
+fn read_out(said: Said) -> VersionReply {
     match said.exit_code {
         Some(0) => Ok(String::from_utf8_lossy(&said.output).into_owned()),
         Some(code) => Err(format!("it ended with exit code {code}")),

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::link::AttemptDir;
-use crate::ops::{AttemptId, Caller, Launch, OpError, Uncounted};
+use crate::ops::{AttemptId, Caller, Launch, OpError, UncountedEntry};
 use crate::process::foreground::own_filtered;
 use crate::process::{spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
@@ -175,7 +175,7 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
     if killed > 0 {
         tracing::warn!(attempt = %id, killed, "what its guard and supervisor left behind was killed");
     }
-    hub.ops.settle_left(id).await
+    hub.ops.recover_attempt(id).await
 }
 
 /// Settles what is due, when it is due.
@@ -244,7 +244,7 @@ pub(super) async fn answer_chats(hub: Arc<Hub>) {
 
 /// Counts the tokens of messages, in a process of its own: the tokenizer's tables take more memory than
 /// the rest of the hub. Where that fails, a token is taken for four bytes, so that answers do not wait for it.
-async fn count(uncounted: Vec<Uncounted>) -> Vec<(Uncounted, u64)> {
+async fn count(uncounted: Vec<UncountedEntry>) -> Vec<(UncountedEntry, u64)> {
     let texts: Vec<&str> = uncounted.iter().map(|entry| entry.text.as_str()).collect();
     let counted = async {
         let printed = own_filtered(&["__count-tokens".as_ref()], serde_json::to_vec(&texts)?, COUNT_LIMIT).await?;

@@ -885,11 +885,11 @@ mod tests {
 
     #[test]
     fn the_identity_statement_is_within_its_budget() {
-        use adjutant_core::identity::{Measure, Voice, with_statement};
+        use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
         let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");
         let run = adjutant_core::RunId::new(adjutant_core::Time(1_763_686_923_004), *b"0123456789");
-        for voice in [Voice::Tools, Voice::Blocks, Voice::Chat] {
-            let statement = with_statement(run, "brave-otter", &["calm-newt".to_owned()], voice, &Measure::default(), "");
+        for voice in [ParentChannel::Tools, ParentChannel::Blocks, ParentChannel::Chat] {
+            let statement = with_statement(run, "brave-otter", &["calm-newt".to_owned()], voice, &Acceptance::default(), "");
             let tokens = bpe.encode_ordinary(&statement).len();
             assert!(tokens < 350, "{voice:?}: {tokens}");
         }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// A program that is to be asked for its version.
 #[derive(Debug)]
-pub struct Asking {
+pub struct VersionQuery {
     pub program: PathBuf,
     pub args: Vec<String>,
     /// Its whole environment.
@@ -23,7 +23,7 @@ pub struct Asking {
 }
 
 /// What a program said when it was asked for its version, or why it did not.
-pub type VersionSaid = Result<String, String>;
+pub type VersionReply = Result<String, String>;
 
 fn unsupported(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<String, String> {
     let problem = |profile: Permissions| Some((profile.word().to_owned(), profiles::problem(agent, preset, agent.permissions, profile)?));
@@ -86,10 +86,10 @@ fn with_presets(preset: &Preset, env: BTreeMap<String, String>) -> Vec<(OsString
 
 /// What an attempt's program is to be asked before it is started, if its preset holds it to a version.
 #[must_use]
-pub fn version_question(order: &Order) -> Option<Asking> {
+pub fn version_query(order: &Order) -> Option<VersionQuery> {
     let preset = order.preset.as_ref().filter(|preset| preset.about.version_min.is_some() && !preset.about.version_args.is_empty())?;
     let program = order.argv.first().map(PathBuf::from).filter(|program| program.is_absolute())?;
-    Some(Asking { program, args: preset.about.version_args.clone(), env: with_presets(preset, order.env.clone()) })
+    Some(VersionQuery { program, args: preset.about.version_args.clone(), env: with_presets(preset, order.env.clone()) })
 }
 
 /// Says why an attempt's program is not started that says this about its version, and what to do.
@@ -122,7 +122,7 @@ fn sign_in(about: &About, own: &BTreeMap<String, String>, env: &BTreeMap<String,
 }
 
 /// Puts what programs said about their versions into a list. `None`: one that is being asked.
-pub fn tell_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<VersionSaid>>) {
+pub fn add_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<VersionReply>>) {
     for agent in &mut list.agents {
         let Some(said) = agent.program.as_ref().and_then(|program| said.get(Path::new(program))) else { continue };
         // A program without a preset was not asked; another agent's answer is none about how this one is driven.
@@ -188,7 +188,7 @@ impl Ops {
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn list_agents(&self, who: &Principal, call: &ListAgents) -> Result<(AgentList, Vec<Asking>), OpError> {
+    pub fn list_agents(&self, who: &Principal, call: &ListAgents) -> Result<(AgentList, Vec<VersionQuery>), OpError> {
         Self::check(who, Action::ListAgents)?;
         checked_env(&call.env)?;
         let config = self.config()?;
@@ -196,7 +196,7 @@ impl Ops {
         for (name, value) in crate::config::base_env() {
             env.entry(name).or_insert(value);
         }
-        let mut asking: BTreeMap<PathBuf, Asking> = BTreeMap::new();
+        let mut asking: BTreeMap<PathBuf, VersionQuery> = BTreeMap::new();
         let mut agents = Vec::new();
         for entry in config.agents.values() {
             let found = program(entry, env.get("PATH").map_or("", String::as_str));
@@ -209,7 +209,7 @@ impl Ops {
             if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)
                 && !preset.about.version_args.is_empty()
             {
-                asking.entry(path.clone()).or_insert_with(|| Asking {
+                asking.entry(path.clone()).or_insert_with(|| VersionQuery {
                     program: path,
                     args: preset.about.version_args.clone(),
                     env: asked_env(entry, preset, &env),

@@ -1,14 +1,14 @@
 //! What was seen of a run's work: the files its report names, what it changed, its acceptance command.
 
-use crate::link::{Saw, SawAcceptance, SawFile};
+use crate::link::{AcceptanceEvidence, AttemptEvidence, FileEvidence};
 use crate::store::{Connection, Run, StoreError, Tx, report_of};
 use adjutant_core::attention::shortfall;
 use adjutant_core::checkpoint::Checkpoint;
-use adjutant_core::report::{self, Accepted, Evidence, Seen, SeenFile};
+use adjutant_core::report::{self, AcceptanceResult, Evidence, FileState, ReportedFile};
 use adjutant_core::{Exit, Outcome, RunId, RunState};
 
 /// Reads what was seen of a run's work, where somebody has looked.
-pub(super) fn saw_of(text: Option<String>, run: RunId) -> Result<Option<Saw>, StoreError> {
+pub(super) fn parse_evidence(text: Option<String>, run: RunId) -> Result<Option<AttemptEvidence>, StoreError> {
     text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("what was seen of run {run}: {error}")))).transpose()
 }
 
@@ -17,7 +17,7 @@ pub(super) fn checkpoint(connection: &Connection, run: &Run) -> Result<Option<Ch
     let Some(mut checkpoint) = run.checkpoint.clone() else { return Ok(None) };
     let (_, saw) = report_of(connection, run.id)?;
     checkpoint.working_directory.get_or_insert_with(|| run.cwd.clone());
-    checkpoint.changed_files = saw_of(saw, run.id)?.and_then(|saw| saw.changed).unwrap_or_default();
+    checkpoint.changed_files = parse_evidence(saw, run.id)?.and_then(|saw| saw.changed).unwrap_or_default();
     Ok(Some(checkpoint))
 }
 
@@ -27,7 +27,7 @@ pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreErro
         return Ok(());
     }
     let (report, saw) = report_of(tx.connection(), run.id)?;
-    let saw = saw_of(saw, run.id)?;
+    let saw = parse_evidence(saw, run.id)?;
     let accepted = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(accepted);
     let verdict = report.map(|report| report::overall(&report::check(&report, &evidence(run, saw.as_ref()))));
     match shortfall(accepted.as_ref(), verdict) {
@@ -37,8 +37,8 @@ pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreErro
 }
 
 /// What a run's report is held against.
-pub(super) fn evidence(run: &Run, saw: Option<&Saw>) -> Evidence {
-    let files: Option<Vec<SeenFile>> = saw.and_then(|saw| saw.files.as_ref()).map(|files| files.iter().map(seen_file).collect());
+pub(super) fn evidence(run: &Run, saw: Option<&AttemptEvidence>) -> Evidence {
+    let files: Option<Vec<ReportedFile>> = saw.and_then(|saw| saw.files.as_ref()).map(|files| files.iter().map(seen_file).collect());
     let over = matches!(run.state, RunState::Stopped { .. } | RunState::Finished(_));
     Evidence {
         exit: run.exit.filter(|_| over),
@@ -50,24 +50,24 @@ pub(super) fn evidence(run: &Run, saw: Option<&Saw>) -> Evidence {
     }
 }
 
-pub(super) fn accepted(seen: &SawAcceptance) -> Accepted {
+pub(super) fn accepted(seen: &AcceptanceEvidence) -> AcceptanceResult {
     match seen {
-        SawAcceptance { not_known: Some(why), .. } => Accepted::NotKnown(why.clone()),
-        SawAcceptance { stopped: Some(why), .. } => Accepted::Stopped(why.clone()),
-        SawAcceptance { exit_code: Some(code), .. } => Accepted::Ended(Exit::Code(*code)),
-        SawAcceptance { signal: Some(signal), .. } => Accepted::Ended(Exit::Signal(*signal)),
-        SawAcceptance { .. } => Accepted::NotKnown("nobody has said how it ended".to_owned()),
+        AcceptanceEvidence { not_known: Some(why), .. } => AcceptanceResult::NotKnown(why.clone()),
+        AcceptanceEvidence { stopped: Some(why), .. } => AcceptanceResult::Stopped(why.clone()),
+        AcceptanceEvidence { exit_code: Some(code), .. } => AcceptanceResult::Ended(Exit::Code(*code)),
+        AcceptanceEvidence { signal: Some(signal), .. } => AcceptanceResult::Ended(Exit::Signal(*signal)),
+        AcceptanceEvidence { .. } => AcceptanceResult::NotKnown("nobody has said how it ended".to_owned()),
     }
 }
 
-fn seen_file(file: &SawFile) -> SeenFile {
-    let SawFile { path, seen, bytes, sha256, problem } = file.clone();
+fn seen_file(file: &FileEvidence) -> ReportedFile {
+    let FileEvidence { path, seen, bytes, sha256, problem } = file.clone();
     let seen = match seen.as_str() {
-        "file" => Seen::File { bytes, sha256 },
-        "directory" => Seen::Directory,
-        "missing" => Seen::Missing,
-        "outside" => Seen::Outside,
-        _ => Seen::Unreadable(problem.unwrap_or(seen)),
+        "file" => FileState::File { bytes, sha256 },
+        "directory" => FileState::Directory,
+        "missing" => FileState::Missing,
+        "outside" => FileState::Outside,
+        _ => FileState::Unreadable(problem.unwrap_or(seen)),
     };
-    SeenFile { path, seen }
+    ReportedFile { path, seen }
 }

@@ -23,14 +23,14 @@ mod trust;
 mod waits;
 mod webhooks;
 
-pub use agents::{Asking, VersionSaid, tell_versions, too_old, version_question};
+pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_query};
 pub use attempts::{AttemptId, Launch};
-pub use chats::Uncounted;
+pub use chats::UncountedEntry;
 pub use error::{OpError, http_status};
 
 use crate::config::{Config, ConfigError, Home, Stamp};
 use crate::store::{Key, Store, StoreError, Tx};
-use adjutant_core::rate_limit::Patience;
+use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::run::Retention;
 use adjutant_core::{Action, Principal};
 use serde::Serialize;
@@ -52,7 +52,7 @@ struct Terms {
     retention: Retention,
     /// How long a request stays open that does not say so itself.
     expiry_ms: i64,
-    patience: Patience,
+    patience: RetryPolicy,
 }
 
 /// Longest wait of one call, in milliseconds; callers that want more call again.

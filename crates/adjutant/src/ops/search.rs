@@ -1,6 +1,6 @@
 //! Searching, and keeping up the index of what is searched.
 
-use super::chats::{Seat, shown_entry};
+use super::chats::{ChatCaller, shown_entry};
 use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::store::{self, Found, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog};
@@ -51,7 +51,7 @@ fn view(hit: Hit) -> SearchHit {
         Found::Request(request) => {
             let (from, name) = run(request.run, &request.run_name);
             SearchHit {
-                kind: request.matter.kind().word().to_owned(),
+                kind: request.subject.kind().word().to_owned(),
                 message_id: Some(request.id.to_string()),
                 number: Some(request.no.to_string()),
                 run_id: Some(request.run.to_string()),
@@ -99,13 +99,13 @@ impl Ops {
         let (store, who) = (self.store.clone(), who.clone());
         // It may take a while, and the event loop has others to serve.
         let search = move || {
-            let (seat, from) = store.read(|connection| {
-                let seat = Seat::of(connection, &who)?;
+            let (caller, from) = store.read(|connection| {
+                let caller = ChatCaller::of(connection, &who)?;
                 if let Some(chat) = call.chat_id {
-                    seat.chat(connection, chat)?;
+                    caller.chat(connection, chat)?;
                 }
-                let from = call.from.as_deref().map(|from| seat.author(connection, &config, from)).transpose()?;
-                Ok((seat, from.map(|from| from.to_string())))
+                let from = call.from.as_deref().map(|from| caller.author(connection, &config, from)).transpose()?;
+                Ok((caller, from.map(|from| from.to_string())))
             })?;
             let query = Query {
                 text: call.query,
@@ -118,7 +118,7 @@ impl Ops {
                 best: call.best,
                 limit: call.limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_MAX),
             };
-            let (hits, broken_off) = store.read_until(deadline, |connection| store::search(connection, &seat.viewer, &query))?;
+            let (hits, broken_off) = store.read_until(deadline, |connection| store::search(connection, &caller.viewer, &query))?;
             Ok::<_, StoreError>(SearchHits { hits: hits.into_iter().map(view).collect(), incomplete: broken_off || !is_current })
         };
         Ok(tokio::task::spawn_blocking(search).await.map_err(|error| OpError::Io(error.to_string()))??)

@@ -93,7 +93,7 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
 
 /// What a directory's own configuration comes to for one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Honoured {
+pub(super) struct TrustDecision {
     /// It is honoured.
     pub trust: bool,
     /// What the user should know about it.
@@ -124,12 +124,12 @@ impl Ops {
     }
 
     /// Decides whether an attempt honours what its directory says.
-    pub(super) async fn honoured(&self, cwd: &str, preset: &Preset, wants: bool) -> Honoured {
+    pub(super) async fn honoured(&self, cwd: &str, preset: &Preset, wants: bool) -> TrustDecision {
         let found = match self.look_at_directory(cwd, preset).await {
             Ok(found) => found,
-            Err(error) => return Honoured { trust: false, note: wants.then(|| error.to_string()) },
+            Err(error) => return TrustDecision { trust: false, note: wants.then(|| error.to_string()) },
         };
-        let Some(found) = found else { return Honoured { trust: wants, note: None } };
+        let Some(found) = found else { return TrustDecision { trust: wants, note: None } };
         let is_trusted = wants && self.check_trusted(cwd, &found).is_ok();
         let names = found.names();
         let note = match (is_trusted, wants, preset.about.kept_out) {
@@ -138,7 +138,7 @@ impl Ops {
             (false, false, true) => None,
             (false, _, false) => Some(format!("{} honours {names}, which nobody has trusted: it cannot be kept from that", preset.title)),
         };
-        Honoured { trust: is_trusted, note }
+        TrustDecision { trust: is_trusted, note }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::store::{
     stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
 use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
-use adjutant_core::attention::Standing;
+use adjutant_core::attention::RunPhase;
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason};
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ const EVENTS_MAX: u32 = 5_000;
 
 /// What one look at the runs of a wait shows.
 #[derive(Default)]
-struct Look {
+struct WaitSnapshot {
     needs: Vec<Request>,
     stopped: Vec<Run>,
     stopped_more: u64,
@@ -31,7 +31,7 @@ struct Look {
     cursor: EventSeq,
 }
 
-impl Look {
+impl WaitSnapshot {
     fn outcome(&self, until: WaitUntil, named: bool) -> Option<&'static str> {
         // Nothing goes on until somebody acts: waiting longer would be waiting for ever.
         // A run that waits for what it has delegated is stuck with it.
@@ -82,7 +82,7 @@ impl Ops {
             who => vec![Topic::Owner(who.to_string())],
         };
         let listener = self.store.bells().listen(topics);
-        let mut span: Option<Span> = None;
+        let mut span: Option<WaitScope> = None;
         loop {
             let is_over = Instant::now() >= deadline;
             let waited = self.store.read(|connection| {
@@ -92,10 +92,10 @@ impl Ops {
                         // Who may not see them learns nothing from the wait.
                         picked(connection)?;
                         let began = last_seq(connection)?;
-                        &*span.insert(Span { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
+                        &*span.insert(WaitScope { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
                     }
                 };
-                let look = if span.ids.is_empty() { look_at_all(connection, who, span)? } else { look_at(connection, span)? };
+                let look = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span)? };
                 match look.outcome(call.until, !span.ids.is_empty()) {
                     None if !is_over => Ok(None),
                     outcome => self.waited(connection, who, span, &look, outcome.unwrap_or("timeout")).map(Some),
@@ -110,7 +110,7 @@ impl Ops {
         }
     }
 
-    fn waited(&self, connection: &Connection, who: &Principal, span: &Span, look: &Look, outcome: &str) -> Result<Waited, StoreError> {
+    fn waited(&self, connection: &Connection, who: &Principal, span: &WaitScope, look: &WaitSnapshot, outcome: &str) -> Result<Waited, StoreError> {
         let (ended_more, failed) = match look.ended.last().and_then(|run| run.end_seq) {
             Some(last) if span.ids.is_empty() && look.ended.len() == SHOWN_MAX as usize => unknown_ends_beyond(connection, who, span.after, last)?,
             _ => (0, None),
@@ -166,7 +166,7 @@ impl Ops {
 }
 
 /// What a wait covers.
-struct Span {
+struct WaitScope {
     /// The runs that were named. None: all that the caller may see.
     ids: Vec<RunId>,
     /// The position that the caller gave.
@@ -175,7 +175,7 @@ struct Span {
     after: EventSeq,
 }
 
-impl Span {
+impl WaitScope {
     /// Tells whether a run that is under way has gone silent, retries, is past its estimate or has hit a rate limit
     /// within the span. Reported once: a wait that continues without a cursor reports what happens from then on.
     fn is_noticed(&self, run: &Run) -> bool {
@@ -192,19 +192,19 @@ impl Span {
 }
 
 /// Looks at all runs that the caller may see.
-fn look_at_all(connection: &Connection, who: &Principal, span: &Span) -> Result<Look, StoreError> {
+fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> Result<WaitSnapshot, StoreError> {
     let cursor = last_seq(connection)?;
     let ended = unknown_ends(connection, who, span.after, SHOWN_MAX)?;
     let working = underway_runs(connection, who, 2 * SHOWN_MAX)?;
     let stopped = stopped_runs(connection, who, SHOWN_MAX)?;
     let has_news = working.iter().any(|run| span.is_noticed(run)) || stopped.runs.iter().any(|run| span.has_stopped(run, Some(who)));
     let (needs, _) = requests_page(connection, RequestsOf::Answerer(who), false, RequestNo(0), SHOWN_MAX)?;
-    Ok(Look { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_news, cursor })
+    Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_news, cursor })
 }
 
 /// Looks at the runs that a wait names.
-fn look_at(connection: &Connection, span: &Span) -> Result<Look, StoreError> {
-    let mut look = Look { cursor: last_seq(connection)?, ..Look::default() };
+fn snapshot_named(connection: &Connection, span: &WaitScope) -> Result<WaitSnapshot, StoreError> {
+    let mut look = WaitSnapshot { cursor: last_seq(connection)?, ..WaitSnapshot::default() };
     for id in &span.ids {
         // A run that was cleaned away meanwhile has ended, and was seen to.
         let Some(run) = run_by_id(connection, *id)? else { continue };
@@ -216,10 +216,10 @@ fn look_at(connection: &Connection, span: &Span) -> Result<Look, StoreError> {
         if !run.state.is_finished() {
             look.stopped.extend(stopped_below(connection, run.id, SHOWN_MAX)?);
         }
-        match run.standing() {
-            Standing::Underway => look.working.push(run),
-            Standing::Stopped(_) => look.stopped.push(run),
-            Standing::Paused | Standing::Finished => {
+        match run.phase() {
+            RunPhase::Underway => look.working.push(run),
+            RunPhase::Stopped(_) => look.stopped.push(run),
+            RunPhase::Paused | RunPhase::Finished => {
                 if span.given.is_none_or(|after| run.end_seq > Some(after)) {
                     look.ended.push(run);
                 }

@@ -1,7 +1,7 @@
 //! From YAML and JSON to fields. Scalars keep the text that stood there, so a date stays a date and
 //! a version a version.
 
-use adjutant_core::signal::{Field, Malformed, SignalKind};
+use adjutant_core::signal::{Field, SignalError, SignalKind};
 use saphyr_parser::{Event, Parser};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -18,8 +18,8 @@ enum Open {
 
 /// Reads one YAML document. Anchors and aliases are refused: a few lines of them can stand for
 /// gigabytes.
-pub(super) fn from_yaml(text: &str) -> Result<Field, Malformed> {
-    let unreadable = |problem: &str| Malformed::Unreadable(problem.to_owned());
+pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
+    let unreadable = |problem: &str| SignalError::Unreadable(problem.to_owned());
     // The reader takes LF; agents on other systems write CRLF.
     let text: Cow<'_, str> = if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
     let mut open: Vec<Open> = Vec::new();
@@ -67,11 +67,11 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, Malformed> {
 
 /// Reads the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`,
 /// or beside these where there is no payload.
-pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), Malformed> {
-    let value: Value = serde_json::from_str(text).map_err(|error| Malformed::Unreadable(error.to_string()))?;
-    let Value::Object(mut object) = value else { return Err(Malformed::Unreadable("it is no object".to_owned())) };
-    let kind = object.get("signal_type").and_then(Value::as_str).ok_or(Malformed::Missing("signal_type"))?;
-    let kind = SignalKind::from_tag(kind).ok_or_else(|| Malformed::Unusable { field: "signal_type", given: kind.chars().take(80).collect() })?;
+pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| SignalError::Unreadable(error.to_string()))?;
+    let Value::Object(mut object) = value else { return Err(SignalError::Unreadable("it is no object".to_owned())) };
+    let kind = object.get("signal_type").and_then(Value::as_str).ok_or(SignalError::Missing("signal_type"))?;
+    let kind = SignalKind::from_tag(kind).ok_or_else(|| SignalError::Unusable { field: "signal_type", given: kind.chars().take(80).collect() })?;
     match object.remove("payload") {
         None => {}
         Some(Value::Object(payload)) => {
@@ -80,7 +80,7 @@ pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), Malformed> {
                 object.insert(name, value);
             }
         }
-        Some(_) => return Err(Malformed::Unusable { field: "payload", given: "no object".to_owned() }),
+        Some(_) => return Err(SignalError::Unusable { field: "payload", given: "no object".to_owned() }),
     }
     Ok((kind, Field::Map(object.into_iter().map(|(name, value)| (name, field(value))).collect())))
 }

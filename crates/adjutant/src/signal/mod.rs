@@ -7,13 +7,13 @@ mod scan;
 pub use scan::{BLOCK_BYTES_MAX, Found, Scanner};
 
 use adjutant_core::RunId;
-use adjutant_core::signal::{Field, Malformed, Signal, SignalKind, read};
+use adjutant_core::signal::{Field, Signal, SignalError, SignalKind, read};
 
 /// Reads what a scanner has found, for the run `own`.
 ///
 /// # Errors
 /// Why the block does not count.
-pub fn interpret(found: &Found, own: RunId) -> Result<Signal, Malformed> {
+pub fn interpret(found: &Found, own: RunId) -> Result<Signal, SignalError> {
     match found {
         Found::Block { kind, text } => read(*kind, &fields::from_yaml(text)?, own),
         Found::Json { text } => {
@@ -28,7 +28,7 @@ pub fn interpret(found: &Found, own: RunId) -> Result<Signal, Malformed> {
 ///
 /// # Errors
 /// It is neither YAML nor JSON.
-pub fn fields_of(found: &Found) -> Result<(SignalKind, Field), Malformed> {
+pub fn fields_of(found: &Found) -> Result<(SignalKind, Field), SignalError> {
     match found {
         Found::Block { kind, text } => Ok((*kind, fields::from_yaml(text)?)),
         Found::Json { text } => fields::from_json(text),

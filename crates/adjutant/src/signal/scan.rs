@@ -5,7 +5,7 @@
 //! marker quoted within an indented field does not end it. Whatever is found within a block that
 //! was never closed is looked at again by nobody: a new opening line begins anew.
 
-use adjutant_core::signal::{Malformed, SignalKind};
+use adjutant_core::signal::{SignalError, SignalKind};
 use memchr::memchr;
 
 /// Longest block, in bytes.
@@ -25,7 +25,7 @@ pub enum Found {
     /// A JSON object on its own lines.
     Json { text: String },
     /// It began and did not end well. `text` is its beginning.
-    Broken { kind: SignalKind, text: String, why: Malformed },
+    Broken { kind: SignalKind, text: String, why: SignalError },
 }
 
 /// What the scanner is in the middle of.
@@ -92,7 +92,7 @@ impl Scanner {
             self.end_line(found);
         }
         match std::mem::replace(&mut self.state, State::Outside) {
-            State::Block { kind, text, .. } => found(Found::Broken { kind, text: head(text), why: Malformed::Unclosed }),
+            State::Block { kind, text, .. } => found(Found::Broken { kind, text: head(text), why: SignalError::Unclosed }),
             State::Oversized { kind, text, .. } => found(too_large(kind, text)),
             State::Outside | State::Json { .. } => {}
         }
@@ -155,7 +155,7 @@ impl Scanner {
                 if closes(line, kind, indent) {
                     found(Found::Block { kind, text });
                 } else if let Some((next, at)) = opening(line).filter(|(_, at)| *at <= indent) {
-                    found(Found::Broken { kind, text: head(text), why: Malformed::Unclosed });
+                    found(Found::Broken { kind, text: head(text), why: SignalError::Unclosed });
                     self.state = State::Block { kind: next, indent: at, text: String::new() };
                 } else if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
                     self.state = State::Oversized { kind, indent, text: head(text) };
@@ -260,5 +260,5 @@ fn head(mut text: String) -> String {
 }
 
 fn too_large(kind: SignalKind, text: String) -> Found {
-    Found::Broken { kind, text, why: Malformed::TooLarge { bytes_max: BLOCK_BYTES_MAX } }
+    Found::Broken { kind, text, why: SignalError::TooLarge { bytes_max: BLOCK_BYTES_MAX } }
 }

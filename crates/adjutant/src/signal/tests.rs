@@ -15,7 +15,7 @@ fn scan(text: &str) -> Vec<Found> {
     all
 }
 
-fn signals(text: &str) -> Vec<Result<Signal, Malformed>> {
+fn signals(text: &str) -> Vec<Result<Signal, SignalError>> {
     scan(&text.replace("ME", &own().to_string())).iter().map(|found| interpret(found, own())).collect()
 }
 
@@ -124,20 +124,20 @@ fn what_is_malformed_says_why_and_hides_nothing_behind_it() {
     let text = "[STOP_WORK]\nagent_id: <agent-id>\nstop_reason: <why>\n[PROGRESS]\nagent_id: ME\npercent: 5\n[/PROGRESS]\n[PROGRESS]\n: : :\n- [\n[/PROGRESS]\n[PROGRESS]\nagent_id: 0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11\npercent: 5\n[/PROGRESS]\n";
     let found = signals(text);
     assert_eq!(found.len(), 4, "{found:?}");
-    assert_eq!(found[0], Err(Malformed::Unclosed));
+    assert_eq!(found[0], Err(SignalError::Unclosed));
     assert!(found[1].is_ok());
-    assert!(matches!(found[2], Err(Malformed::Unreadable(_))));
-    assert!(matches!(found[3], Err(Malformed::Foreign { .. })));
+    assert!(matches!(found[2], Err(SignalError::Unreadable(_))));
+    assert!(matches!(found[3], Err(SignalError::Foreign { .. })));
 }
 
 #[test]
 fn aliases_deep_nesting_and_long_blocks_are_refused() {
     let bomb = "[PROGRESS]\na: &a [x, x]\nb: [*a, *a]\n[/PROGRESS]\n";
-    assert!(matches!(signals(bomb).as_slice(), [Err(Malformed::Unreadable(_))]));
+    assert!(matches!(signals(bomb).as_slice(), [Err(SignalError::Unreadable(_))]));
     let deep = format!("[PROGRESS]\na: {}{}\n[/PROGRESS]\n", "[".repeat(1_000), "]".repeat(1_000));
-    assert!(matches!(signals(&deep).as_slice(), [Err(Malformed::Unreadable(_))]));
+    assert!(matches!(signals(&deep).as_slice(), [Err(SignalError::Unreadable(_))]));
     let long = format!("[PROGRESS]\n{}[/PROGRESS]\n[PROGRESS]\nagent_id: ME\npercent: 1\n[/PROGRESS]\n", "x: y\n".repeat(20_000));
-    assert!(matches!(signals(&long).as_slice(), [Err(Malformed::TooLarge { .. }), Ok(_)]));
+    assert!(matches!(signals(&long).as_slice(), [Err(SignalError::TooLarge { .. }), Ok(_)]));
 }
 
 #[test]

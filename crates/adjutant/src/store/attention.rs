@@ -5,7 +5,7 @@
 
 use super::runs::list;
 use super::{Page, Run, StoreError, Tx};
-use adjutant_core::attention::{Shortfall, Standing, standing};
+use adjutant_core::attention::{RunPhase, Shortfall, run_phase};
 use adjutant_core::{EventSeq, Principal, RunId, RunState, SteadyTime, StopReason};
 use rusqlite::{Connection, params};
 use std::sync::LazyLock;
@@ -14,24 +14,24 @@ use std::sync::LazyLock;
 const NOTIFIED_ELSEWHERE: i64 = i64::MAX;
 
 /// The reasons of stops after which a run stands so, as an SQL list.
-fn reasons(wanted: impl Fn(Standing) -> bool) -> String {
-    let stands = |reason: &StopReason| wanted(standing(RunState::Stopped { reason: *reason, until: SteadyTime(0) }, false));
+fn reasons(wanted: impl Fn(RunPhase) -> bool) -> String {
+    let stands = |reason: &StopReason| wanted(run_phase(RunState::Stopped { reason: *reason, until: SteadyTime(0) }, false));
     let words: Vec<String> = StopReason::ALL.iter().filter(|reason| stands(reason)).map(|reason| format!("'{}'", reason.word())).collect();
     words.join(", ")
 }
 
 /// Stopped, and nothing resumes it by itself. A stop without `end_seq` awaits the run's requests.
 static NEEDS_RESUME: LazyLock<String> = LazyLock::new(|| {
-    let reasons = reasons(|standing| matches!(standing, Standing::Stopped(_)));
+    let reasons = reasons(|phase| matches!(phase, RunPhase::Stopped(_)));
     format!("state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons})")
 });
 /// Over for whoever waits: finished, or paused on purpose.
 static IS_OVER: LazyLock<String> = LazyLock::new(|| {
-    let reasons = reasons(|standing| standing == Standing::Paused);
+    let reasons = reasons(|phase| phase == RunPhase::Paused);
     format!("(state = 'finished' OR state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons}))")
 });
 static IS_UNDERWAY: LazyLock<String> = LazyLock::new(|| {
-    let reasons = reasons(|standing| standing == Standing::Underway);
+    let reasons = reasons(|phase| phase == RunPhase::Underway);
     format!("(state NOT IN ('stopped', 'finished') OR state = 'stopped' AND (end_seq IS NULL OR stop_reason IN ({reasons})))")
 });
 /// Ended otherwise than its owner wanted.

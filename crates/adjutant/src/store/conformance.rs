@@ -6,8 +6,8 @@ use crate::client::random_hex;
 use crate::clock;
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Matter, Outcome, Permissions, Principal, PromptVia,
-    RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, RunName, RunState, StopReason,
+    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Outcome, Permissions, Principal, PromptVia,
+    RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, RunName, RunState, StopReason, Subject,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -76,7 +76,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
 fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {
     NewRequest {
         id: RequestId::new(clock::now(), random()),
-        matter: Matter::Question,
+        subject: Subject::Question,
         question: "which?".to_owned(),
         own_id: None,
         clarification: None,
@@ -297,8 +297,8 @@ async fn deadline_applies_the_default_or_expires() {
 }
 
 fn approval() -> NewRequest {
-    let matter = Matter::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
-    NewRequest { matter, question: "drop it".to_owned(), options: Vec::new(), ..question(true, 60_000, None) }
+    let subject = Subject::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
+    NewRequest { subject, question: "drop it".to_owned(), options: Vec::new(), ..question(true, 60_000, None) }
 }
 
 fn decide(decision: Decision) -> RequestEvent {

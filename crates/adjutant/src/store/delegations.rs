@@ -1,12 +1,12 @@
 //! Delegations: the run that an approved one starts, and what its end means for the requester.
 
-use super::handover::told_text;
+use super::handover::settled_text;
 use super::requests::{request_by_child, requests_below};
 use super::{NewRun, Request, Run, StoreError, Topic, Tx, append_event, report_of, run_by_id};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::Independence;
 use adjutant_core::tree::TreeSize;
-use adjutant_core::{EventKind, Matter, Principal, RunEvent, RunId, StopReason};
+use adjutant_core::{EventKind, Principal, RunEvent, RunId, StopReason, Subject};
 use rusqlite::{Connection, params};
 
 /// Longest word of a child that its requester is handed, in bytes; the whole of it is in the log.
@@ -134,9 +134,9 @@ impl Tx<'_> {
             return self.resume_settled(request.run, true);
         }
         let requester = self.run(request.run)?;
-        let goes_on = matches!(&request.matter, Matter::Delegation(delegation) if delegation.independence == Independence::Parallel);
+        let goes_on = matches!(&request.subject, Subject::Delegation(delegation) if delegation.independence == Independence::Parallel);
         if goes_on && !requester.state.is_finished() {
-            self.send_message(&requester, &Principal::Run(child.id), super::handover::message_id(self.now()), &told_text(&request))?;
+            self.send_message(&requester, &Principal::Run(child.id), super::handover::message_id(self.now()), &settled_text(&request))?;
         }
         Ok(())
     }

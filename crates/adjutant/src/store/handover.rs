@@ -1,60 +1,67 @@
 //! Getting what became of a request to its run, where no call of the run waits for it.
 
 use super::{Request, StoreError, Tx};
-use adjutant_core::resume::{Became, Decided, Delegated, Open, Ruled, Stands, Told};
+use adjutant_core::resume::{OpenRequest, OpenRequestState, QuestionOutcome, SettledApproval, SettledDelegation, SettledQuestion, SettledRequest};
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    Answer, AnsweredBy, Decision, Matter, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Time,
+    Answer, AnsweredBy, Decision, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Subject, Time,
 };
 
 /// Returns what a run is told about its request.
 #[must_use]
-pub fn told(request: &Request) -> Told {
+pub fn settled_request(request: &Request) -> SettledRequest {
     let number = request.no.to_string();
     let decision = request.state.answer().map(|answer| &answer.decision);
-    match (&request.matter, decision) {
-        (Matter::Approval { .. }, Some(Decision::Approved { note, .. })) => {
-            Told::Ruled(Ruled { number, action: request.question.clone(), approved: true, words: note.clone() })
+    match (&request.subject, decision) {
+        (Subject::Approval { .. }, Some(Decision::Approved { note, .. })) => {
+            SettledRequest::Approval(SettledApproval { number, action: request.question.clone(), approved: true, words: note.clone() })
         }
-        (Matter::Approval { .. }, Some(Decision::Denied { reason })) => {
-            Told::Ruled(Ruled { number, action: request.question.clone(), approved: false, words: Some(reason.clone()) })
+        (Subject::Approval { .. }, Some(Decision::Denied { reason })) => {
+            SettledRequest::Approval(SettledApproval { number, action: request.question.clone(), approved: false, words: Some(reason.clone()) })
         }
-        (Matter::Delegation(delegation), Some(Decision::Approved { changes, note })) => {
-            let task = adjutant_core::tree::changed(delegation, changes).task.trim().to_owned();
+        (Subject::Delegation(delegation), Some(Decision::Approved { changes, note })) => {
+            let task = adjutant_core::tree::with_changes(delegation, changes).task.trim().to_owned();
             let child = request.child.as_ref().map_or_else(String::new, |(id, name)| format!("{name} (run {id})"));
             let (coordination, note) = (delegation.coordination.clone(), note.clone());
-            Told::Delegated(Delegated::Approved { task, child, coordination, note, result: request.outcome.clone() })
+            SettledRequest::Delegation(SettledDelegation::Approved { task, child, coordination, note, result: request.outcome.clone() })
         }
-        (Matter::Delegation(delegation), Some(Decision::Denied { reason })) => {
-            Told::Delegated(Delegated::Denied { task: delegation.task.trim().to_owned(), reason: reason.clone() })
+        (Subject::Delegation(delegation), Some(Decision::Denied { reason })) => {
+            SettledRequest::Delegation(SettledDelegation::Denied { task: delegation.task.trim().to_owned(), reason: reason.clone() })
         }
         (_, decision) => {
-            let became = match (decision, &request.state) {
-                (Some(decision), _) => Became::Answered(decision.to_text()),
-                (None, RequestState::Withdrawn { .. }) => Became::Withdrawn,
-                (None, _) => Became::Expired,
+            let outcome = match (decision, &request.state) {
+                (Some(decision), _) => QuestionOutcome::Answered(decision.to_text()),
+                (None, RequestState::Withdrawn { .. }) => QuestionOutcome::Withdrawn,
+                (None, _) => QuestionOutcome::Expired,
             };
             let (own_id, context, clarification) = (request.own_id.clone(), request.context.clone(), request.clarification.clone());
-            Told::Decided(Decided { number, own_id, question: request.question.clone(), context, became, clarification })
+            SettledRequest::Question(SettledQuestion { number, own_id, question: request.question.clone(), context, outcome, clarification })
         }
     }
 }
 
 /// Returns what a run is told about its request that nothing has come of yet.
 #[must_use]
-pub fn still_open(request: &Request) -> Open {
-    let (text, stands) = match (&request.matter, &request.child, request.state.answer().map(|answer| &answer.decision)) {
-        (Matter::Delegation(delegation), Some((_, child)), Some(Decision::Approved { changes, .. })) => {
-            let stands = Stands::AtWork { child: child.clone(), independence: delegation.independence };
-            (adjutant_core::tree::changed(delegation, changes).task, stands)
+pub fn open_request(request: &Request) -> OpenRequest {
+    let (text, state) = match (&request.subject, &request.child, request.state.answer().map(|answer| &answer.decision)) {
+        (Subject::Delegation(delegation), Some((_, child)), Some(Decision::Approved { changes, .. })) => {
+            let state = OpenRequestState::ChildRunning { child: child.clone(), independence: delegation.independence };
+            (adjutant_core::tree::with_changes(delegation, changes).task, state)
         }
-        _ => (request.question.clone(), Stands::Undecided { blocking: request.blocking }),
+        _ => (request.question.clone(), OpenRequestState::Undecided { blocking: request.blocking }),
     };
-    Open { number: request.no.to_string(), own_id: request.own_id.clone(), kind: request.matter.kind(), text, by_block: request.by_block, stands }
+    OpenRequest {
+        number: request.no.to_string(),
+        own_id: request.own_id.clone(),
+        kind: request.subject.kind(),
+        text,
+        by_block: request.by_block,
+        state,
+    }
 }
 
-pub(super) fn told_text(request: &Request) -> String {
-    told(request).to_text()
+pub(super) fn settled_text(request: &Request) -> String {
+    settled_request(request).to_text()
 }
 
 /// Draws the id of a message.
@@ -83,7 +90,7 @@ impl Tx<'_> {
                 RequestState::Answered(Answer { by: AnsweredBy::Principal(by), .. }) => by.clone(),
                 _ => Principal::Person,
             };
-            self.send_message(&run, &by, message_id(self.now()), &told_text(request))?;
+            self.send_message(&run, &by, message_id(self.now()), &settled_text(request))?;
             return match request.state {
                 RequestState::Answered(_) => self.settle(request, RequestEvent::Retrieve).map(|_| ()),
                 _ => self.tell(request, run.attempt),

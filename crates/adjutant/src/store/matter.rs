@@ -1,7 +1,7 @@
 //! What a request asks for and what was changed about it, as they are written down.
 
 use adjutant_core::signal::{Clarification, Delegation, Independence, Priority};
-use adjutant_core::{Changes, Decision, Matter};
+use adjutant_core::{Changes, Decision, Subject};
 use serde::{Deserialize, Serialize};
 
 /// How a request's matter is written down; a question's is in the columns.
@@ -25,11 +25,11 @@ enum MatterRow {
 }
 
 /// Writes a matter down; nothing for a question.
-pub(super) fn write(matter: &Matter) -> Result<Option<String>, serde_json::Error> {
+pub(super) fn write(matter: &Subject) -> Result<Option<String>, serde_json::Error> {
     let row = match matter.clone() {
-        Matter::Question => return Ok(None),
-        Matter::Approval { preview, risk } => MatterRow::Approval { preview, risk },
-        Matter::Delegation(delegation) => {
+        Subject::Question => return Ok(None),
+        Subject::Approval { preview, risk } => MatterRow::Approval { preview, risk },
+        Subject::Delegation(delegation) => {
             let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate } = delegation;
             let (independence, priority) = (independence.word().to_owned(), priority.word().to_owned());
             MatterRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate }
@@ -39,14 +39,14 @@ pub(super) fn write(matter: &Matter) -> Result<Option<String>, serde_json::Error
 }
 
 /// Reads a matter back. `text` is what names the request.
-pub(super) fn read(text: &str, written: Option<&str>) -> Option<Matter> {
-    let Some(written) = written else { return Some(Matter::Question) };
+pub(super) fn read(text: &str, written: Option<&str>) -> Option<Subject> {
+    let Some(written) = written else { return Some(Subject::Question) };
     Some(match serde_json::from_str(written).ok()? {
-        MatterRow::Approval { preview, risk } => Matter::Approval { preview, risk },
+        MatterRow::Approval { preview, risk } => Subject::Approval { preview, risk },
         MatterRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate } => {
             let (independence, priority) = (Independence::from_word(&independence)?, Priority::from_word(&priority)?);
             let task = text.to_owned();
-            Matter::Delegation(Delegation { task, agent, directory, reason, independence, priority, context_required, coordination, estimate })
+            Subject::Delegation(Delegation { task, agent, directory, reason, independence, priority, context_required, coordination, estimate })
         }
     })
 }
@@ -149,8 +149,8 @@ mod tests {
             coordination: Some("apart".to_owned()),
             estimate: None,
         };
-        let approval = Matter::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
-        for matter in [Matter::Question, approval, Matter::Delegation(delegation)] {
+        let approval = Subject::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
+        for matter in [Subject::Question, approval, Subject::Delegation(delegation)] {
             let written = write(&matter).expect("it can be written");
             assert_eq!(read("Refactor", written.as_deref()), Some(matter));
         }

@@ -42,7 +42,7 @@ pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
-pub use handover::{still_open, told};
+pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
 pub use messages::{Message, delivered_messages, messages_by_id, queued_messages};
 pub use requests::{
@@ -50,8 +50,8 @@ pub use requests::{
     unsettled_of, untold_of,
 };
 pub use runs::{
-    AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, RetryingSince, Run, RunInput, Usage, at_work_in, attempt_row, beside, counts,
-    due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_work_ahead, live_in_dir, live_runs, measure_of, next_queued, next_until,
+    AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of, at_work_in, attempt_row, beside,
+    counts, due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_work_ahead, live_in_dir, live_runs, next_queued, next_until,
     old_finished, permissions_of, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, taken_by, times_limited,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};

@@ -6,8 +6,8 @@ use adjutant_core::request::{RequestTerms, apply};
 use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::signal::Clarification;
 use adjutant_core::{
-    Answer, AnsweredBy, AttemptNo, Denied, EventKind, EventSeq, Matter, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId,
-    SteadyTime, Time, limits,
+    Answer, AnsweredBy, AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId,
+    SteadyTime, Subject, Time, limits,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -20,7 +20,7 @@ pub struct Request {
     pub run_name: String,
     /// Of the run: who may answer.
     pub owner: Principal,
-    pub matter: Matter,
+    pub subject: Subject,
     /// The question, the action, or the task.
     pub question: String,
     /// What the asker itself calls a question.
@@ -63,7 +63,7 @@ pub struct Group {
 #[derive(Debug, Clone)]
 pub struct NewRequest {
     pub id: RequestId,
-    pub matter: Matter,
+    pub subject: Subject,
     pub question: String,
     pub own_id: Option<String>,
     pub context: Option<String>,
@@ -80,7 +80,7 @@ pub struct NewRequest {
 
 const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
   q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
-  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
+  q.subject, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no),
   q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))";
@@ -149,9 +149,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             ("withdrawn", None, None, Some(at)) => RequestState::Withdrawn { at },
             _ => return None,
         };
-        let matter = matter::read(&question, raw.matter.as_deref())?;
+        let subject = matter::read(&question, raw.matter.as_deref())?;
         // Versions before 0.2 kept a default for approvals, too. It does not count.
-        let default = raw.default.filter(|_| matter == Matter::Question);
+        let default = raw.default.filter(|_| subject == Subject::Question);
         let clarification = match raw.clarification {
             None => None,
             Some(written) => Some(matter::read_clarification(&written)?),
@@ -166,7 +166,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             run: RunId::parse(&raw.run).ok()?,
             run_name,
             owner: Principal::parse(&raw.owner)?,
-            matter,
+            subject,
             question,
             own_id,
             context,
@@ -396,7 +396,7 @@ impl Request {
     fn terms(&self) -> RequestTerms {
         RequestTerms {
             asker: self.run,
-            kind: self.matter.kind(),
+            kind: self.subject.kind(),
             expires_at: self.expires_at,
             default: self.default.clone(),
             told: self.told.is_some(),
@@ -458,8 +458,8 @@ impl Tx<'_> {
             self.now().0,
             new.expires_at.0,
             new.by_block,
-            new.matter.kind().word(),
-            matter::write(&new.matter).map_err(corrupt)?,
+            new.subject.kind().word(),
+            matter::write(&new.subject).map_err(corrupt)?,
             new.own_id,
             new.clarification.as_ref().map(matter::write_clarification).transpose().map_err(corrupt)?
         ])?;
@@ -485,7 +485,7 @@ impl Tx<'_> {
             run: run.id,
             run_name: run.name.clone(),
             owner: run.owner.clone(),
-            matter: new.matter.clone(),
+            subject: new.subject.clone(),
             question: new.question.clone(),
             own_id: new.own_id.clone(),
             context: new.context.clone(),
@@ -642,7 +642,7 @@ impl Tx<'_> {
     /// without it.
     pub(super) fn withdraw_requests(&mut self, run: RunId, all: bool) -> Result<(), StoreError> {
         for request in requests_of(self.connection(), run, false, limits::OPEN_REQUESTS_MAX as u32)? {
-            if all || !request.matter.outlives_its_run() {
+            if all || !request.subject.outlives_its_run() {
                 self.settle(&request, RequestEvent::Withdraw)?;
             }
         }

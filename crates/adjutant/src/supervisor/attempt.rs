@@ -268,7 +268,7 @@ impl Attempt {
         self.worker.let_go();
         let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
         let saw = closer.look(&closing, left, &mut self.orders).await;
-        self.journal.state(FactKind::Looked(saw));
+        self.journal.state(FactKind::EvidenceCollected(saw));
         true
     }
 
@@ -328,7 +328,7 @@ impl Attempt {
             Event::SubagentsDue => self.state_subagents(),
             Event::Felt => {
                 if self.stall.hear(self.pulse.silent_since(), Instant::now()) {
-                    self.journal.state(FactKind::Stirred {});
+                    self.journal.state(FactKind::ActiveAgain {});
                 }
             }
             Event::GuardLost => {

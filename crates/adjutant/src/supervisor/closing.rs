@@ -4,7 +4,7 @@
 use super::aside::{self, Aside, Keep};
 use super::{deliverable, git, worker};
 use crate::client::Client;
-use crate::link::{Closing, GetClosing, Order, Orders, Saw, SawAcceptance};
+use crate::link::{AcceptanceEvidence, AttemptEvidence, Closing, GetClosing, Order, Orders};
 use crate::process::containment::Failed;
 use adjutant_core::Exit;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ impl Closer<'_> {
     }
 
     /// Looks: first what the agent itself left, then what the acceptance command makes of it.
-    pub async fn look(&self, closing: &Closing, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> Saw {
-        let mut saw = Saw::default();
+    pub async fn look(&self, closing: &Closing, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> AttemptEvidence {
+        let mut saw = AttemptEvidence::default();
         if let Some(paths) = &closing.files {
             let mut files = Vec::new();
             let mut budget = deliverable::HASHED_BYTES_TOTAL_MAX;
@@ -71,8 +71,8 @@ impl Closer<'_> {
         saw
     }
 
-    async fn accept(&self, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> SawAcceptance {
-        let not_known = |why: String| SawAcceptance { not_known: Some(why), ..SawAcceptance::default() };
+    async fn accept(&self, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> AcceptanceEvidence {
+        let not_known = |why: String| AcceptanceEvidence { not_known: Some(why), ..AcceptanceEvidence::default() };
         let command = &self.order.accept;
         let path = self.order.env.get("PATH").map_or("", String::as_str);
         let Some(program) = aside::find(&command[0], path, &self.order.cwd) else {
@@ -93,7 +93,7 @@ impl Closer<'_> {
                     None => (None, None),
                 };
                 let from = ran.output.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
-                SawAcceptance {
+                AcceptanceEvidence {
                     exit_code,
                     signal,
                     stopped: ran.stopped.map(str::to_owned),

@@ -2,7 +2,7 @@
 //! outside of the run's directory is opened, however it is named or linked to, and nothing but a
 //! regular file is read.
 
-use crate::link::SawFile;
+use crate::link::FileEvidence;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -17,9 +17,9 @@ pub const HASHED_BYTES_TOTAL_MAX: u64 = 256 * 1024 * 1024;
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Looks at one path. `budget` is how many bytes may still be hashed.
-pub async fn look_at(cwd: &Path, named: &str, budget: &mut u64) -> SawFile {
-    let made = |seen: &str| SawFile { path: named.to_owned(), seen: seen.to_owned(), ..SawFile::default() };
-    let unreadable = |error: &io::Error| SawFile { problem: Some(error.to_string()), ..made("unreadable") };
+pub async fn look_at(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence {
+    let made = |seen: &str| FileEvidence { path: named.to_owned(), seen: seen.to_owned(), ..FileEvidence::default() };
+    let unreadable = |error: &io::Error| FileEvidence { problem: Some(error.to_string()), ..made("unreadable") };
     let Some(relative) = below(cwd, named) else { return made("outside") };
     let found = match open_below(cwd, &relative) {
         Ok(found) => found,
@@ -39,9 +39,9 @@ pub async fn look_at(cwd: &Path, named: &str, budget: &mut u64) -> SawFile {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
         FileType::Directory => return made("directory"),
-        _ => return SawFile { problem: Some("neither a file nor a directory".to_owned()), ..made("unreadable") },
+        _ => return FileEvidence { problem: Some("neither a file nor a directory".to_owned()), ..made("unreadable") },
     }
-    let mut seen = SawFile { bytes, ..made("file") };
+    let mut seen = FileEvidence { bytes, ..made("file") };
     if bytes <= HASHED_BYTES_MAX.min(*budget) {
         *budget -= bytes;
         match hash(&found, bytes).await {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    async fn seen(cwd: &Path, named: &str) -> SawFile {
+    async fn seen(cwd: &Path, named: &str) -> FileEvidence {
         look_at(cwd, named, &mut HASHED_BYTES_TOTAL_MAX.clone()).await
     }
 

@@ -2,7 +2,7 @@
 //! every signal, and its schema takes exactly what the reader takes.
 
 use adjutant::signal::{Found, Scanner, interpret};
-use adjutant_core::signal::{Malformed, Signal, SignalKind};
+use adjutant_core::signal::{Signal, SignalError, SignalKind};
 use adjutant_core::{RunId, Time};
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ fn own() -> RunId {
     RunId::new(Time(1), [1; 10])
 }
 
-fn read(text: &str) -> Vec<Result<Signal, Malformed>> {
+fn read(text: &str) -> Vec<Result<Signal, SignalError>> {
     let mut scanner = Scanner::default();
     let mut found: Vec<Found> = Vec::new();
     scanner.feed(text, &mut |one| found.push(one));

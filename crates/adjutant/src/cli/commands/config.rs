@@ -9,7 +9,7 @@ use crate::preset::Preset;
 use crate::text;
 use crate::view::codes;
 use adjutant_core::chat::Budget;
-use adjutant_core::rate_limit::Patience;
+use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
 use serde_json::{Map, Value, json};
@@ -185,7 +185,7 @@ fn delegation(config: &Config) -> Value {
 }
 
 fn rate_limits(config: &Config) -> Value {
-    let Patience { times_max, pause_ms, pause_ms_max } = config.patience;
+    let RetryPolicy { times_max, pause_ms, pause_ms_max } = config.patience;
     json!({"times_max": times_max, "pause": duration_text(pause_ms), "pause_max": duration_text(pause_ms_max)})
 }
 

@@ -1,9 +1,9 @@
 //! What an attempt left behind when its agent ended.
 
-use crate::link::{Closing, Saw};
+use crate::link::{AttemptEvidence, Closing};
 use crate::ops::attempts::AttemptId;
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, StoreError, Tx, measure_of, report_of, run_by_id};
+use crate::store::{Run, StoreError, Tx, acceptance_of, report_of, run_by_id};
 use adjutant_core::report::named_files;
 use adjutant_core::{RunState, StopReason};
 
@@ -23,7 +23,7 @@ impl Ops {
             let ends = matches!(run.state, RunState::Starting | RunState::Running) && !run.is_waiting();
             Ok(Closing {
                 files: report.as_ref().filter(|_| ends || leaves).map(|report| named_files(&report.deliverables)),
-                accept: ends && !measure_of(connection, run.id)?.1.is_empty(),
+                accept: ends && !acceptance_of(connection, run.id)?.1.is_empty(),
                 changed: leaves || matches!(run.state, RunState::Starting | RunState::Running),
             })
         })?)
@@ -32,7 +32,7 @@ impl Ops {
 
 /// Keeps what was seen of what an attempt left behind; its checkpoint is where it was and what it
 /// changed, too.
-pub(super) fn looked(tx: &mut Tx<'_>, run: &Run, saw: &Saw) -> Result<(), StoreError> {
+pub(super) fn store_evidence(tx: &mut Tx<'_>, run: &Run, saw: &AttemptEvidence) -> Result<(), StoreError> {
     if run.state.is_finished() {
         return Ok(());
     }
@@ -42,12 +42,12 @@ pub(super) fn looked(tx: &mut Tx<'_>, run: &Run, saw: &Saw) -> Result<(), StoreE
 }
 
 /// Adds what earlier attempts changed: each sees only what changed since its own start.
-fn with_earlier(tx: &Tx<'_>, run: &Run, mut saw: Saw) -> Result<Saw, StoreError> {
+fn with_earlier(tx: &Tx<'_>, run: &Run, mut saw: AttemptEvidence) -> Result<AttemptEvidence, StoreError> {
     if run.attempt.0 <= 1 || (saw.changed.is_some() && !saw.changed_since_start) {
         return Ok(saw);
     }
     let (_, earlier) = report_of(tx.connection(), run.id)?;
-    let Some(earlier) = crate::ops::evidence::saw_of(earlier, run.id)? else { return Ok(saw) };
+    let Some(earlier) = crate::ops::evidence::parse_evidence(earlier, run.id)? else { return Ok(saw) };
     let Some(files) = earlier.changed else { return Ok(saw) };
     saw.changed_since_start = earlier.changed_since_start;
     let mut all: std::collections::BTreeSet<String> = files.into_iter().collect();

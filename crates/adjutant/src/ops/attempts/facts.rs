@@ -1,12 +1,12 @@
 //! Taking in what supervisors state.
 
 use crate::link::{Fact, FactKind, UsageText};
-use crate::ops::attempts::end::looked;
+use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::start::TOLD_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{EndRow, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, untold_of};
-use adjutant_core::checkpoint::{self, Known};
+use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
 use adjutant_core::report::Claim;
 use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict};
@@ -31,7 +31,7 @@ impl Ops {
                         continue;
                     }
                     let at = Time(fact.at_ms).between(row.claimed_at, tx.now());
-                    tx.dated(at, |tx| take(tx, id, fact.what, terms))?;
+                    tx.dated(at, |tx| apply_fact(tx, id, fact.what, terms))?;
                     cursor = fact.n;
                 }
                 if cursor > row.fact {
@@ -45,7 +45,7 @@ impl Ops {
 
 /// Lets one fact take effect. What the rules refuse (a fact about a run that has ended otherwise)
 /// is on record in the attempt's own file and changes nothing.
-pub(super) fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<(), StoreError> {
+pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<(), StoreError> {
     let retention = terms.retention;
     let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
     if run.attempt != id.n {
@@ -74,10 +74,10 @@ pub(super) fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms)
             tx.set_detail(run.id, &message)?;
             tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
         }
-        FactKind::Signal { found } => return crate::ops::attempts::signals::take(tx, &run, &found, terms),
+        FactKind::Signal { found } => return crate::ops::attempts::signals::apply_signal(tx, &run, &found, terms),
         FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
         FactKind::Stalled { silent_ms } => return tx.set_stalled(&run, Some(silent_ms), by),
-        FactKind::Stirred {} => return tx.set_stalled(&run, None, by),
+        FactKind::ActiveAgain {} => return tx.set_stalled(&run, None, by),
         FactKind::Retrying { cause, words, tries, for_ms } => {
             let cause = Cause::from_word(&cause).unwrap_or(Cause::Agent);
             return tx.set_retrying(&run, &Retrying { cause, words, tries, for_ms }, by);
@@ -91,7 +91,7 @@ pub(super) fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms)
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             return tx.set_agent_end(run.id, id.n, &end);
         }
-        FactKind::Looked(saw) => return looked(tx, &run, &saw),
+        FactKind::EvidenceCollected(saw) => return store_evidence(tx, &run, &saw),
         FactKind::Session { session } => return tx.set_session(run.id, &session),
         FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
         FactKind::LimitReached { active_ms } => {
@@ -119,7 +119,7 @@ pub(super) fn take(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms)
             let mut again_at = None;
             if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
                 let times = times_limited(tx.connection(), run.id)?;
-                again_at = terms.patience.goes_on_at(told, times, tx.now()).map(|at| tx.steady_at(at));
+                again_at = terms.patience.resumes_at(told, times, tx.now()).map(|at| tx.steady_at(at));
                 if again_at.is_none() && times > 0 {
                     detail.push_str(&format!("\nit went on by itself {times} times, as often as it may (rate_limits in the configuration)"));
                 }
@@ -164,12 +164,12 @@ fn usage_of(usage: UsageText) -> Usage {
 /// Leaves the checkpoint that a run which used up its time did not leave itself.
 fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
     let run = tx.run(id)?;
-    let known = Known {
+    let known = RunSnapshot {
         active_ms: run.active_ms,
         percent: run.percent,
         progress: run.progress.as_deref(),
         summary: run.summary.as_deref(),
         last_words: run.result.as_deref(),
     };
-    tx.set_checkpoint(&run, &checkpoint::at_the_limit(&known), "hub")
+    tx.set_checkpoint(&run, &checkpoint::checkpoint_at_time_limit(&known), "hub")
 }

@@ -78,11 +78,11 @@ impl LeftFacts {
 
 /// What an attempt's directory says about whether its agent was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Began {
+pub(super) enum StartStatus {
     /// It was not, and will not be: the marker in place is ours.
-    Never,
+    NotStarted,
     /// It may have been.
-    Perhaps,
+    MaybeStarted,
     /// Something else lies where a file of ours should, so it may have been. The text names it.
     Unknown(String),
 }
@@ -95,23 +95,23 @@ pub(super) enum Began {
 ///
 /// # Errors
 /// It may be found out later.
-pub(super) fn rule_out(dir: &AttemptDir) -> io::Result<Began> {
+pub(super) fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
     let home = dir.home();
-    let looked = files::make_dirs(home, &dir.0).and_then(|()| match files::create_new(home, &dir.started_marker()) {
-        Ok(_) => Ok(Began::Never),
+    let store_evidence = files::make_dirs(home, &dir.0).and_then(|()| match files::create_new(home, &dir.started_marker()) {
+        Ok(_) => Ok(StartStatus::NotStarted),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let has_facts = files::look(home, &dir.facts())?.is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
             let marker = files::open(home, &dir.started_marker())?;
-            Ok(if marker.metadata()?.len() == 0 && !has_facts { Began::Never } else { Began::Perhaps })
+            Ok(if marker.metadata()?.len() == 0 && !has_facts { StartStatus::NotStarted } else { StartStatus::MaybeStarted })
         }
         Err(error) => Err(error),
     });
-    match looked {
+    match store_evidence {
         Err(error) => match files::unusable(&error) {
-            Some(unusable) => Ok(Began::Unknown(unusable.to_string())),
+            Some(unusable) => Ok(StartStatus::Unknown(unusable.to_string())),
             None => Err(error),
         },
-        Ok(began) => Ok(began),
+        Ok(start_status) => Ok(start_status),
     }
 }
 
@@ -174,15 +174,15 @@ mod tests {
     #[test]
     fn exchanged_marker_does_not_mean_never_started() {
         let (_home, dir) = attempt();
-        assert_eq!(rule_out(&dir).expect("looked"), Began::Never);
-        assert_eq!(rule_out(&dir).expect("looked"), Began::Never);
+        assert_eq!(prevent_start(&dir).expect("looked"), StartStatus::NotStarted);
+        assert_eq!(prevent_start(&dir).expect("looked"), StartStatus::NotStarted);
         std::fs::write(dir.started_marker(), "begun\n").expect("written");
-        assert_eq!(rule_out(&dir).expect("looked"), Began::Perhaps);
+        assert_eq!(prevent_start(&dir).expect("looked"), StartStatus::MaybeStarted);
         std::fs::remove_file(dir.started_marker()).expect("removed");
         symlink("nowhere", dir.started_marker()).expect("a link");
-        assert!(matches!(rule_out(&dir), Ok(Began::Unknown(told)) if told.ends_with("started is a symbolic link, not a regular file")));
+        assert!(matches!(prevent_start(&dir), Ok(StartStatus::Unknown(told)) if told.ends_with("started is a symbolic link, not a regular file")));
         std::fs::remove_dir_all(&dir.0).expect("removed");
         symlink("/tmp", &dir.0).expect("a link");
-        assert!(matches!(rule_out(&dir), Ok(Began::Unknown(_))));
+        assert!(matches!(prevent_start(&dir), Ok(StartStatus::Unknown(_))));
     }
 }

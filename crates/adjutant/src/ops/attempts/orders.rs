@@ -24,9 +24,9 @@ impl Ops {
         let anything = self.store.bells().listen(vec![Topic::Run(id.run)]);
         let mut settled = false;
         loop {
-            let orders = self.wanted(id)?;
+            let orders = self.current_orders(id)?;
             let is_known = orders.version == known;
-            let is_news = !is_known && (settled || !clock_only(&orders, known)?);
+            let is_news = !is_known && (settled || !differs_in_clock_only(&orders, known)?);
             if is_news || Instant::now() >= deadline {
                 return Ok(orders);
             }
@@ -47,7 +47,7 @@ impl Ops {
         }
     }
 
-    fn wanted(&self, id: AttemptId) -> Result<Orders, OpError> {
+    fn current_orders(&self, id: AttemptId) -> Result<Orders, OpError> {
         let mut orders = self.store.read(|connection| {
             let run = run_by_id(connection, id.run)?;
             let Some(run) = run.filter(|run| run.attempt == id.n) else {
@@ -76,7 +76,7 @@ fn version(orders: &Orders) -> Result<i64, OpError> {
 }
 
 /// Tells whether orders differ from the known ones only in whether the clock runs.
-fn clock_only(orders: &Orders, known: i64) -> Result<bool, OpError> {
+fn differs_in_clock_only(orders: &Orders, known: i64) -> Result<bool, OpError> {
     Ok(version(&Orders { waiting: !orders.waiting, ..orders.clone() })? == known)
 }
 
@@ -89,10 +89,10 @@ mod tests {
         let known = Orders { waiting: false, ..Orders::default() };
         let told = version(&known).expect("a version");
         let asked = Orders { waiting: true, ..known.clone() };
-        assert!(clock_only(&asked, told).expect("told apart"));
-        assert!(!clock_only(&known, told).expect("told apart"));
+        assert!(differs_in_clock_only(&asked, told).expect("told apart"));
+        assert!(!differs_in_clock_only(&known, told).expect("told apart"));
         let stopped = Orders { stop: Some("cancelled".to_owned()), ..asked.clone() };
-        assert!(!clock_only(&stopped, told).expect("told apart"));
-        assert!(!clock_only(&asked, 0).expect("told apart"), "nothing is known yet");
+        assert!(!differs_in_clock_only(&stopped, told).expect("told apart"));
+        assert!(!differs_in_clock_only(&asked, 0).expect("told apart"), "nothing is known yet");
     }
 }

@@ -1,12 +1,12 @@
 //! Settling attempts of which no process is left.
 
-use crate::link::{FactKind, Saw, SawAcceptance};
+use crate::link::{AcceptanceEvidence, AttemptEvidence, FactKind};
 use crate::ops::attempts::AttemptId;
-use crate::ops::attempts::end::looked;
-use crate::ops::attempts::facts::take;
-use crate::ops::attempts::leftovers::{Began, LeftFacts, exchanged_lock, rule_out};
+use crate::ops::attempts::end::store_evidence;
+use crate::ops::attempts::facts::apply_fact;
+use crate::ops::attempts::leftovers::{LeftFacts, StartStatus, exchanged_lock, prevent_start};
 use crate::ops::{OpError, Ops, Terms};
-use crate::store::{StoreError, Tx, attempt_row, fruitless_attempts, measure_of, report_of};
+use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of};
 use adjutant_core::RunEvent;
 
 /// After this many attempts of which nothing ever came to life, a run is given up. Far more than hubs
@@ -20,9 +20,9 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store, or of the disk.
-    pub async fn settle_left(&self, id: AttemptId) -> Result<(), OpError> {
+    pub async fn recover_attempt(&self, id: AttemptId) -> Result<(), OpError> {
         let facts_problem = self.take_left_facts(id).await?;
-        if self.is_settled(id)? { Ok(()) } else { self.settle_without_word(id, facts_problem).await }
+        if self.is_settled(id)? { Ok(()) } else { self.settle_lost_attempt(id, facts_problem).await }
     }
 
     /// Takes in what a supervisor wrote down. Returns what is wrong with it.
@@ -45,19 +45,20 @@ impl Ops {
     }
 
     /// Settles an attempt that has no last word.
-    async fn settle_without_word(&self, id: AttemptId, facts_problem: Option<String>) -> Result<(), OpError> {
+    async fn settle_lost_attempt(&self, id: AttemptId, facts_problem: Option<String>) -> Result<(), OpError> {
         let dir = self.attempt_dir(id);
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
-        let (began, lock_problem) = on_disk(move || rule_out(&dir).map(|began| (began, exchanged_lock(&dir)))).await.map_err(failed)?;
-        let never_started = began == Began::Never;
-        let marker_problem = if let Began::Unknown(problem) = began { Some(problem) } else { None };
+        let (start_status, lock_problem) =
+            on_disk(move || prevent_start(&dir).map(|start_status| (start_status, exchanged_lock(&dir)))).await.map_err(failed)?;
+        let never_started = start_status == StartStatus::NotStarted;
+        let marker_problem = if let StartStatus::Unknown(problem) = start_status { Some(problem) } else { None };
         let problem = facts_problem.or(marker_problem).or(lock_problem);
         let terms = self.terms();
         self.current(id, move |tx, run| {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
             if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
                 let end = serde_json::from_str(&end).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
-                return tx.dated(at.unwrap_or(tx.now()), |tx| settle_unlooked(tx, id, end, terms));
+                return tx.dated(at.unwrap_or(tx.now()), |tx| settle_with_agent_end(tx, id, end, terms));
             }
             if never_started {
                 tx.set_fruitless(id.run, id.n)?;
@@ -84,15 +85,15 @@ impl Ops {
 
 /// Settles an attempt whose agent had ended when its supervisor died over looking at the rest: the
 /// agent's end counts, and what was not seen is not known.
-fn settle_unlooked(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: Terms) -> Result<(), StoreError> {
+fn settle_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: Terms) -> Result<(), StoreError> {
     let (_, saw) = report_of(tx.connection(), id.run)?;
-    let (_, accept) = measure_of(tx.connection(), id.run)?;
+    let (_, accept) = acceptance_of(tx.connection(), id.run)?;
     if saw.is_none() && !accept.is_empty() {
-        let not_known = SawAcceptance { not_known: Some("its supervisor died while it ran".to_owned()), ..SawAcceptance::default() };
+        let not_known = AcceptanceEvidence { not_known: Some("its supervisor died while it ran".to_owned()), ..AcceptanceEvidence::default() };
         let run = tx.run(id.run)?;
-        looked(tx, &run, &Saw { acceptance: Some(not_known), ..Saw::default() })?;
+        store_evidence(tx, &run, &AttemptEvidence { acceptance: Some(not_known), ..AttemptEvidence::default() })?;
     }
-    take(tx, id, end, terms)
+    apply_fact(tx, id, end, terms)
 }
 
 /// Reads or writes on a thread that may wait for the disk.

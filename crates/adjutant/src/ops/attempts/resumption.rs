@@ -3,7 +3,7 @@
 use crate::store::{
     self, Message, Request, Run, StoreError, Tx, delivered_messages, is_attempt_between, last_stop, newest_of, queued_messages, unsettled_of,
 };
-use adjutant_core::resume::{Decided, EARLIER_MAX, Earlier, OPEN_NAMED_MAX, Resumption, Sent, Told};
+use adjutant_core::resume::{EARLIER_MAX, OPEN_NAMED_MAX, Recap, Resumption, SentMessage, SettledQuestion, SettledRequest};
 use adjutant_core::{PromptVia, StopReason};
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption,
     let (unsettled, open_more) = unsettled_of(tx.connection(), run, OPEN_NAMED_MAX)?;
     let mut resumption = Resumption {
         after_error: called_error || last_stop(tx.connection(), run.id)? == Some(StopReason::Error),
-        open: unsettled.iter().map(store::still_open).collect(),
+        open: unsettled.iter().map(store::open_request).collect(),
         open_more,
         choice: run.choice,
         checkpoint: crate::ops::evidence::checkpoint(tx.connection(), run)?,
@@ -35,51 +35,51 @@ pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption,
         earlier_messages: earlier_messages(tx, run)?,
         ..Resumption::default()
     };
-    for said in told_of(told) {
+    for said in settled_requests(told) {
         match said {
-            Told::Decided(decided) => resumption.decided.push(decided),
-            Told::Ruled(ruled) => resumption.ruled.push(ruled),
-            Told::Delegated(delegated) => resumption.delegated.push(delegated),
+            SettledRequest::Question(decided) => resumption.decided.push(decided),
+            SettledRequest::Approval(approvals) => resumption.approvals.push(approvals),
+            SettledRequest::Delegation(delegations) => resumption.delegations.push(delegations),
         }
     }
     Ok(resumption)
 }
 
-fn sent(message: Message) -> Sent {
-    Sent { from: message.sender, text: message.text }
+fn sent(message: Message) -> SentMessage {
+    SentMessage { from: message.sender, text: message.text }
 }
 
 /// What became of requests; what was said along with those that were asked together stands with the
 /// first of them.
-fn told_of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<Told> {
+fn settled_requests<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<SettledRequest> {
     let mut groups = HashSet::new();
     let told = |request: &Request| {
         let is_first = groups.insert(request.group.map_or(request.no, |group| group.first));
-        match store::told(request) {
-            Told::Decided(decided) => {
+        match store::settled_request(request) {
+            SettledRequest::Question(decided) => {
                 let clarification = decided.clarification.clone().filter(|_| is_first);
-                Told::Decided(Decided { clarification, ..decided })
+                SettledRequest::Question(SettledQuestion { clarification, ..decided })
             }
-            other @ (Told::Ruled(_) | Told::Delegated(_)) => other,
+            other @ (SettledRequest::Approval(_) | SettledRequest::Delegation(_)) => other,
         }
     };
     requests.into_iter().map(told).collect()
 }
 
 /// What earlier attempts were sent, whichever way they got it.
-fn earlier_messages(tx: &Tx<'_>, run: &Run) -> Result<Earlier, StoreError> {
+fn earlier_messages(tx: &Tx<'_>, run: &Run) -> Result<Recap, StoreError> {
     // One more than is kept, so that it shows when there are more.
     let limit = u32::try_from(EARLIER_MAX + 1).unwrap_or(u32::MAX);
-    let got: Vec<Sent> = delivered_messages(tx.connection(), run.id, limit)?.into_iter().map(sent).collect();
-    Ok(Earlier::of_messages(&got))
+    let got: Vec<SentMessage> = delivered_messages(tx.connection(), run.id, limit)?.into_iter().map(sent).collect();
+    Ok(Recap::of_messages(&got))
 }
 
 /// What earlier attempts were told, but for what is told besides.
-fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request], unsettled: &[Request]) -> Result<Earlier, StoreError> {
+fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request], unsettled: &[Request]) -> Result<Recap, StoreError> {
     // One more than is kept, so that it shows when there are more.
     let limit = u32::try_from(told.len() + unsettled.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
     let settled = newest_of(tx.connection(), run.id, false, limit)?;
     let is_told = |request: &Request| told.iter().chain(unsettled).any(|besides| besides.id == request.id);
     let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_told(request));
-    Ok(Earlier::of(&told_of(answered)))
+    Ok(Recap::of_requests(&settled_requests(answered)))
 }

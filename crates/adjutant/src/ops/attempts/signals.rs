@@ -6,10 +6,10 @@ use crate::signal::{Found, fields_of, interpret};
 use crate::store::{NewRequest, Run, StoreError, Tx};
 use adjutant_core::report::Claim;
 use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
-use adjutant_core::{Matter, RequestId, RunId, limits};
+use adjutant_core::{RequestId, RunId, Subject, limits};
 
 /// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
-pub(super) fn take(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: Terms) -> Result<(), StoreError> {
+pub(super) fn apply_signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: Terms) -> Result<(), StoreError> {
     let (kind, tag, read) = read_signal(found, run.id);
     tx.as_signal(kind, Source::Block, |tx| effect(tx, run, &tag, read, terms))
 }
@@ -24,7 +24,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
             let mut said = Some(said).filter(|said| !said.is_empty());
             let news = questions.into_iter().map(|question| NewRequest {
                 id: RequestId::new(tx.now(), crate::ops::random()),
-                matter: Matter::Question,
+                subject: Subject::Question,
                 question: question.text,
                 own_id: question.id,
                 context: question.context,
@@ -47,7 +47,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
             }
             let new = NewRequest {
                 id: RequestId::new(tx.now(), crate::ops::random()),
-                matter: Matter::Approval { preview, risk },
+                subject: Subject::Approval { preview, risk },
                 question: action,
                 context: reason,
                 options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
@@ -67,7 +67,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 id: RequestId::new(tx.now(), crate::ops::random()),
                 question: delegation.task.clone(),
                 context: None,
-                matter: Matter::Delegation(delegation),
+                subject: Subject::Delegation(delegation),
                 options: Vec::new(),
                 default: None,
                 blocking,

@@ -3,12 +3,12 @@
 use crate::config::is_credential;
 use crate::link::Order;
 use crate::ops::attempts::{AttemptId, Launch, hash, resumption};
-use crate::ops::trust::Honoured;
+use crate::ops::trust::TrustDecision;
 use crate::ops::{OpError, Ops};
 use crate::preset::Preset;
 use crate::store::{counts, fruitless_attempts, live_in_dir, next_queued, run_input, turn_of_run, untold_of};
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
-use adjutant_core::identity::{Measure, Voice, with_statement};
+use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
 use adjutant_core::resume::{compose, compose_in_session};
 use adjutant_core::tree::Rank;
 use adjutant_core::{Cause, HarnessKind, RunEvent};
@@ -59,9 +59,9 @@ impl Ops {
                 }
                 let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
                 let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
-                let voice = if is_chat { Voice::Chat } else { voice(input.agent.harness, preset.as_ref()) };
-                let measure = Measure { criteria: input.criteria.as_deref(), accept: &input.accept };
-                let whole = with_statement(run.id, &run.name, &others, voice, &measure, &input.prompt);
+                let channel = if is_chat { ParentChannel::Chat } else { channel(input.agent.harness, preset.as_ref()) };
+                let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
+                let whole = with_statement(run.id, &run.name, &others, channel, &acceptance, &input.prompt);
                 let (prompt, prompt_anew) = match since.filter(|_| session.is_some()) {
                     Some(since) => (compose_in_session(&since), Some(whole)),
                     None => (whole, None),
@@ -99,7 +99,7 @@ impl Ops {
         }
         let honoured = match &preset {
             Some(preset) => self.honoured(&run.cwd, preset, input.agent.trust_repo).await,
-            None => Honoured { trust: false, note: None },
+            None => TrustDecision { trust: false, note: None },
         };
         if honoured.note != run.note {
             let note = honoured.note.clone();
@@ -166,10 +166,10 @@ impl Ops {
 }
 
 /// How an agent of this harness reaches its parent.
-fn voice(harness: HarnessKind, preset: Option<&Preset>) -> Voice {
+fn channel(harness: HarnessKind, preset: Option<&Preset>) -> ParentChannel {
     match harness {
-        HarnessKind::Echo => Voice::Tools,
-        HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => Voice::Tools,
-        HarnessKind::Vendor | HarnessKind::Plain => Voice::Blocks,
+        HarnessKind::Echo => ParentChannel::Tools,
+        HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => ParentChannel::Tools,
+        HarnessKind::Vendor | HarnessKind::Plain => ParentChannel::Blocks,
     }
 }

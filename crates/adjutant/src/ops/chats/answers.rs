@@ -1,8 +1,8 @@
 //! Reading and cancelling what agents answer.
 
+use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::entry::found;
 use crate::ops::chats::render;
-use crate::ops::chats::seat::Seat;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Chat, StoreError, Topic, TurnState, Tx, entry_by_seq, member, run_by_id, turn_by_id, turns_to_answer};
 use crate::view::{Answers, CancelAnswers, ReadAnswers};
@@ -18,7 +18,7 @@ impl Ops {
     /// Unknown or foreign.
     pub async fn read_answers(&self, who: &Principal, call: &ReadAnswers) -> Result<Answers, OpError> {
         Self::check(who, Action::ReadChat)?;
-        let chat = self.store.read(|connection| Seat::of(connection, who)?.chat(connection, call.chat_id))?;
+        let chat = self.store.read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let listener = self.store.bells().listen(vec![Topic::Chat(chat.id)]);
         loop {
@@ -43,7 +43,7 @@ impl Ops {
         let retention = self.retention();
         let (chat, seq) = (call.chat_id, call.seq);
         self.write(caller, move |tx, who| {
-            let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
+            let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let entry = found(tx, &chat, call.seq)?;
             if *who != Principal::Person {
                 let foreign = Denied::NotAllowed { who: "you", action: "end the answers to a message that somebody else wrote" };
@@ -52,7 +52,7 @@ impl Ops {
             crate::ops::chats::answers::cancel(tx, &chat, call.seq, retention, &who.to_string())
         })
         .await?;
-        let chat = self.store.read(|connection| Seat::of(connection, &who)?.chat(connection, chat))?;
+        let chat = self.store.read(|connection| ChatCaller::of(connection, &who)?.chat(connection, chat))?;
         self.answers(&chat, seq, None)
     }
 
@@ -66,8 +66,8 @@ impl Ops {
         let (id, who) = (chat.id, who.clone());
         self.store
             .write(move |tx| {
-                let seat = Seat::of(tx.connection(), &who)?;
-                seqs.iter().try_for_each(|seq| tx.read_chat(id, &seat.participant(), &seat.name, *seq, *seq))
+                let caller = ChatCaller::of(tx.connection(), &who)?;
+                seqs.iter().try_for_each(|seq| tx.read_chat(id, &caller.participant(), &caller.name, *seq, *seq))
             })
             .await?;
         Ok(())

@@ -1,6 +1,6 @@
 //! Archiving chats.
 
-use crate::ops::chats::seat::Seat;
+use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::{render, summary};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::Tx;
@@ -21,7 +21,7 @@ impl Ops {
         let presence = self.presence.clone();
         let chats = &self.config_or_builtin().chats;
         let summariser = chats.summariser.clone().filter(|_| chats.summarise_on_archive && call.archived);
-        let summariser = match summariser.map(|agent| Ok((agent, self.ground(&caller.who, &call.cwd, &call.env)?))).transpose() {
+        let summariser = match summariser.map(|agent| Ok((agent, self.work_context(&caller.who, &call.cwd, &call.env)?))).transpose() {
             Ok(summariser) => summariser,
             Err(error) => {
                 let error: OpError = error;
@@ -29,18 +29,18 @@ impl Ops {
                 None
             }
         };
-        let (summariser, kept) = summariser.map_or((None, None), |(agent, (ground, kept))| (Some((agent, ground)), Some(kept)));
+        let (summariser, kept) = summariser.map_or((None, None), |(agent, (work_context, kept))| (Some((agent, work_context)), Some(kept)));
         let archive = move |tx: &mut Tx<'_>, who: &Principal| {
-            let seat = Seat::of(tx.connection(), who)?;
-            let chat = seat.chat(tx.connection(), call.chat_id)?;
+            let caller = ChatCaller::of(tx.connection(), who)?;
+            let chat = caller.chat(tx.connection(), call.chat_id)?;
             if *who != Principal::Person && chat.scope.owner != *who {
                 return Err(Denied::NotAllowed { who: "a client", action: "archive chats of another owner" }.into());
             }
-            if let Some((agent, ground)) = summariser.filter(|_| !chat.archived && chat.said > 0) {
-                tx.queue_turn(&summary::summary(chat.id, agent, ground))?;
+            if let Some((agent, work_context)) = summariser.filter(|_| !chat.archived && chat.said > 0) {
+                tx.queue_turn(&summary::summary(chat.id, agent, work_context))?;
             }
             let chat = tx.archive_chat(chat.id, call.archived)?;
-            render::full(tx.connection(), &seat, &presence, &chat)
+            render::full(tx.connection(), &caller, &presence, &chat)
         };
         let archived = self.write(caller, archive).await;
         if let Some(kept) = kept {

@@ -1,7 +1,7 @@
 //! Direct chats and boards.
 
 use crate::config::Config;
-use crate::ops::chats::seat::Seat;
+use crate::ops::chats::caller::ChatCaller;
 use crate::store::{Chat, NewChat, Run, StoreError, Tx, chat_by_pair};
 use adjutant_core::chat::{self, ChatKind, Participant, Scope};
 use adjutant_core::{Denied, Principal};
@@ -12,57 +12,57 @@ pub(super) const BOARD: &str = "board";
 pub(super) const ROOT_BOARD: &str = "root-board";
 
 /// Finds or starts the direct chat with somebody.
-pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, seat: &Seat, to: &str) -> Result<Chat, StoreError> {
-    let (other, name) = seat.addressee(tx.connection(), config, to)?;
-    if other == seat.participant() {
+pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, to: &str) -> Result<Chat, StoreError> {
+    let (other, name) = caller.addressee(tx.connection(), config, to)?;
+    if other == caller.participant() {
         return Err(Denied::invalid("to", "is yourself").into());
     }
     let scope = match &other {
         Participant::Principal(run @ Principal::Run(_)) => {
-            let theirs = Seat::of(tx.connection(), run)?.viewer.scope;
-            let is_of_tree = seat.run.as_ref().is_none_or(|own| Some(own.root) == theirs.root);
+            let theirs = ChatCaller::of(tx.connection(), run)?.viewer.scope;
+            let is_of_tree = caller.run.as_ref().is_none_or(|own| Some(own.root) == theirs.root);
             Scope { root: theirs.root.filter(|_| is_of_tree), ..theirs }
         }
-        Participant::Principal(client @ Principal::Client(_)) if seat.run.is_none() => Scope { owner: client.clone(), root: None },
-        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => seat.viewer.scope.clone(),
+        Participant::Principal(client @ Principal::Client(_)) if caller.run.is_none() => Scope { owner: client.clone(), root: None },
+        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => caller.viewer.scope.clone(),
     };
-    let mut ends = [seat.participant().to_string(), other.to_string()];
+    let mut ends = [caller.participant().to_string(), other.to_string()];
     ends.sort();
     let pair = format!("{}||{}|{}", scope.owner, ends[0], ends[1]);
     let chat = match chat_by_pair(tx.connection(), &pair)? {
         Some(chat) => chat,
         None => {
-            let title = format!("{}, {}", chat::shown_name(&seat.participant(), &seat.name, None), chat::shown_name(&other, &name, None));
-            tx.start_chat(&NewChat { title, ..unnamed(config, seat, ChatKind::Direct, scope, pair) })?
+            let title = format!("{}, {}", chat::shown_name(&caller.participant(), &caller.name, None), chat::shown_name(&other, &name, None));
+            tx.start_chat(&NewChat { title, ..unnamed(config, caller, ChatKind::Direct, scope, pair) })?
         }
     };
-    tx.join_chat(chat.id, &seat.participant(), &seat.name)?;
+    tx.join_chat(chat.id, &caller.participant(), &caller.name)?;
     tx.join_chat(chat.id, &other, &name)?;
     Ok(chat)
 }
 
 /// Finds or starts the board that the runs of the caller's owner share, or that of one tree of them.
-pub(super) fn board(tx: &mut Tx<'_>, config: &Config, seat: &Seat, tree: Option<&Run>) -> Result<Chat, StoreError> {
-    let scope = Scope { owner: seat.viewer.scope.owner.clone(), root: tree.map(|root| root.id) };
+pub(super) fn board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, tree: Option<&Run>) -> Result<Chat, StoreError> {
+    let scope = Scope { owner: caller.viewer.scope.owner.clone(), root: tree.map(|root| root.id) };
     let root = scope.root.map_or_else(String::new, |root| root.to_string());
     let pair = format!("{BOARD}|{}|{root}", scope.owner);
     if let Some(chat) = chat_by_pair(tx.connection(), &pair)? {
         return Ok(chat);
     }
     let title = tree.map_or_else(|| "Board".to_owned(), |root| format!("Board of {}", root.name));
-    tx.start_chat(&NewChat { title, private: false, ..unnamed(config, seat, ChatKind::Board, scope, pair) })
+    tx.start_chat(&NewChat { title, private: false, ..unnamed(config, caller, ChatKind::Board, scope, pair) })
 }
 
 /// Finds or starts the board of the calling run's tree.
-pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, seat: &Seat) -> Result<Chat, StoreError> {
-    let Some(run) = &seat.run else {
+pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller) -> Result<Chat, StoreError> {
+    let Some(run) = &caller.run else {
         return Err(Denied::invalid("to", "root-board is a run's own: write to that of another by its chat_id").into());
     };
     let root = tx.run(run.root)?;
-    board(tx, config, seat, Some(&root))
+    board(tx, config, caller, Some(&root))
 }
 
-fn unnamed(config: &Config, seat: &Seat, kind: ChatKind, scope: Scope, pair: String) -> NewChat {
+fn unnamed(config: &Config, caller: &ChatCaller, kind: ChatKind, scope: Scope, pair: String) -> NewChat {
     NewChat {
         kind,
         title: String::new(),
@@ -74,7 +74,7 @@ fn unnamed(config: &Config, seat: &Seat, kind: ChatKind, scope: Scope, pair: Str
         window: config.chats.window,
         turns_max: config.chats.turns_max,
         branch_of: None,
-        started_by: seat.participant(),
-        started_name: seat.name.clone(),
+        started_by: caller.participant(),
+        started_name: caller.name.clone(),
     }
 }

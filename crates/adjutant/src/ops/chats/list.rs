@@ -1,6 +1,6 @@
 //! Finding chats.
 
-use crate::ops::chats::seat::Seat;
+use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::chats::{render, team};
 use crate::ops::{OpError, Ops};
@@ -34,12 +34,12 @@ impl Ops {
             self.until_named(who, crate::ops::end_of_wait(call.wait_ms)).await?;
         }
         Ok(self.store.read(|connection| {
-            let seat = Seat::of(connection, who)?;
-            let (team, team_more) = team::of(connection, &seat)?;
-            let mut found = chats_newest(connection, &seat.viewer, archived, limit + 1)?;
+            let caller = ChatCaller::of(connection, who)?;
+            let (team, team_more) = team::of(connection, &caller)?;
+            let mut found = chats_newest(connection, &caller.viewer, archived, limit + 1)?;
             let more = found.len() > limit as usize;
             found.truncate(limit as usize);
-            let chats = found.iter().map(|chat| render::brief(connection, &seat, chat)).collect::<Result<_, _>>()?;
+            let chats = found.iter().map(|chat| render::brief(connection, &caller, chat)).collect::<Result<_, _>>()?;
             Ok(ChatList { chats, more, team, team_more })
         })?)
     }
@@ -49,10 +49,10 @@ impl Ops {
         let name = who.to_string();
         let listener = self.store.bells().listen(topics_of(who));
         let look = |connection: &Connection| {
-            let seat = Seat::of(connection, who)?;
+            let caller = ChatCaller::of(connection, who)?;
             let mut is_named = has_messages(connection, who)?;
             for one in mentions_of(connection, &name, MENTIONS_LOOK_MAX)? {
-                is_named |= seat.sees(connection, &one.chat)?;
+                is_named |= caller.sees(connection, &one.chat)?;
             }
             Ok::<_, StoreError>((is_named, newest_mention(connection, &name)?))
         };

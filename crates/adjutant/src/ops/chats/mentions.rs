@@ -1,7 +1,7 @@
 //! What is for the caller and unread.
 
+use super::caller::ChatCaller;
 use super::render;
-use super::seat::Seat;
 use crate::ops::{OpError, Ops};
 use crate::store::{Connection, StoreError, mentions_of, unread};
 use crate::view::{ListMentions, MentionView, Mentions};
@@ -24,14 +24,14 @@ impl Ops {
 
 /// Reads the chats in which something unread is for a principal.
 pub(in crate::ops) fn mentions_for(connection: &Connection, who: &Principal, limit: u32) -> Result<Mentions, StoreError> {
-    let seat = Seat::of(connection, who)?;
+    let caller = ChatCaller::of(connection, who)?;
     let name = who.to_string();
     let mut found = mentions_of(connection, &name, limit + 1)?;
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
     let mut mentions = Vec::new();
     for one in found {
-        if seat.sees(connection, &one.chat)? {
+        if caller.sees(connection, &one.chat)? {
             mentions.push(MentionView {
                 chat_id: one.chat.id.0,
                 title: one.chat.title.clone(),

@@ -3,28 +3,28 @@
 
 mod answers;
 mod archive;
-mod carry;
+mod caller;
 mod direct;
 mod entry;
-mod ground;
 mod list;
 mod mentions;
 mod presence;
 mod publish;
 mod render;
 mod say;
-mod seat;
 mod show;
 mod start;
 mod stats;
 mod summary;
 mod team;
+mod transfer;
 mod turns;
 mod wake;
+mod work_context;
 
+pub(super) use caller::{ChatCaller, name_of};
 pub(super) use mentions::mentions_for;
 pub use presence::Presence;
 pub(super) use render::entry as shown_entry;
-pub(super) use seat::{Seat, name_of};
 pub use stats::Tally;
-pub use turns::Uncounted;
+pub use turns::UncountedEntry;

@@ -2,9 +2,9 @@
 //! to answer, who is told.
 
 use crate::config::Config;
+use crate::ops::chats::caller::{ChatCaller, can_see};
 use crate::ops::chats::entry::note;
-use crate::ops::chats::ground::Ground;
-use crate::ops::chats::seat::{Seat, can_see};
+use crate::ops::chats::work_context::WorkContext;
 use crate::store::{
     Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages, run_by_id,
     run_by_ref,
@@ -27,7 +27,7 @@ const TREE_TURNS_MAX: u64 = 64;
 pub(super) struct Publication<'a> {
     pub config: &'a Config,
     /// Resolves the names in the text.
-    pub seat: &'a Seat,
+    pub caller: &'a ChatCaller,
     /// Who carries it: tells runs where a message comes from.
     pub by: &'a Principal,
     pub chat: &'a Chat,
@@ -38,7 +38,7 @@ pub(super) struct Publication<'a> {
     pub said_by_agent: Option<AgentName>,
     /// Answers where nobody else would.
     pub responder: Option<AgentName>,
-    pub ground: Ground,
+    pub work_context: WorkContext,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(super) struct Published {
 }
 
 pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<Published, StoreError> {
-    let Publication { config, seat, by, chat, entry, to, said_by_agent, responder, ground } = publication;
+    let Publication { config, caller, by, chat, entry, to, said_by_agent, responder, work_context } = publication;
     let hops = entry.hops;
     let author = entry.author.clone();
     let mut notes = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let mut named = to;
     let mut is_unknown_named = false;
     for name in names_in_text {
-        match resolve(tx, config, seat, chat, &all, name)? {
+        match resolve(tx, config, caller, chat, &all, name)? {
             Some(found) if !named.contains(&found) => named.push(found),
             Some(_) => {}
             None if chat.kind == ChatKind::Direct => {}
@@ -145,8 +145,8 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
             is_summary: false,
             message: entry.seq,
             hops,
-            cwd: ground.cwd.clone(),
-            env: ground.env.clone(),
+            cwd: work_context.cwd.clone(),
+            env: work_context.env.clone(),
         })?;
     }
     Ok(Published { entry, answering, notes })
@@ -177,10 +177,17 @@ fn is_run(who: &Participant) -> bool {
 /// Finds whom a name in a text means: the person, the parent, an agent or somebody else who takes
 /// part, or a run of the same owner by its whole name. In a private chat a text brings nobody in: it
 /// names who takes part, and the person, who sees every chat.
-fn resolve(tx: &Tx<'_>, config: &Config, seat: &Seat, chat: &Chat, all: &[Member], name: &str) -> Result<Option<(Participant, String)>, StoreError> {
+fn resolve(
+    tx: &Tx<'_>,
+    config: &Config,
+    caller: &ChatCaller,
+    chat: &Chat,
+    all: &[Member],
+    name: &str,
+) -> Result<Option<(Participant, String)>, StoreError> {
     let of_member = |member: &Member| (member.who.clone(), member.name.clone());
     if matches!(name, "person" | "user" | "parent") {
-        let found = seat.addressee(tx.connection(), config, name).ok();
+        let found = caller.addressee(tx.connection(), config, name).ok();
         let is_person = |who: &Participant| *who == Participant::Principal(Principal::Person);
         return Ok(found.filter(|(who, _)| is_person(who) || !chat.private || all.iter().any(|member| member.who == *who)));
     }
@@ -193,7 +200,7 @@ fn resolve(tx: &Tx<'_>, config: &Config, seat: &Seat, chat: &Chat, all: &[Member
     if chat.private || RunName::parse(name).is_err() {
         return Ok(None);
     }
-    let owner = if seat.viewer.who == Principal::Person { None } else { Some(&seat.viewer.scope.owner) };
+    let owner = if caller.viewer.who == Principal::Person { None } else { Some(&caller.viewer.scope.owner) };
     let found = run_by_ref(tx.connection(), name, owner).ok().filter(|run| run.name == name);
     let Some(run) = found else { return Ok(None) };
     let who = Participant::Principal(Principal::Run(run.id));

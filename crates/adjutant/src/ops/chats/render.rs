@@ -1,7 +1,7 @@
 //! Chats as the contract shows them.
 
+use super::caller::ChatCaller;
 use super::presence::Presence;
-use super::seat::Seat;
 use crate::clock::rfc3339;
 use crate::store::{Chat, ChatEntry, Connection, StoreError, TurnState, branches_of, member, members, participant_count, turns_to_answer, unread};
 use crate::view::{ChatEntryView, ChatView, ParticipantView};
@@ -28,8 +28,8 @@ pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
 }
 
 /// A chat as a line of a list.
-pub(super) fn brief(connection: &Connection, seat: &Seat, chat: &Chat) -> Result<ChatView, StoreError> {
-    let who = seat.viewer.who.to_string();
+pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -> Result<ChatView, StoreError> {
+    let who = caller.viewer.who.to_string();
     let own = member(connection, chat.id, &who)?;
     let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
     Ok(ChatView {
@@ -57,11 +57,11 @@ pub(super) fn brief(connection: &Connection, seat: &Seat, chat: &Chat) -> Result
 }
 
 /// A chat that is looked at alone: with its participants and branches.
-pub(super) fn full(connection: &Connection, seat: &Seat, presence: &Presence, chat: &Chat) -> Result<ChatView, StoreError> {
-    let mut view = brief(connection, seat, chat)?;
+pub(super) fn full(connection: &Connection, caller: &ChatCaller, presence: &Presence, chat: &Chat) -> Result<ChatView, StoreError> {
+    let mut view = brief(connection, caller, chat)?;
     let open = turns_to_answer(connection, chat.id, 0)?;
     for branch in branches_of(connection, chat.id)? {
-        if seat.sees(connection, &branch)? {
+        if caller.sees(connection, &branch)? {
             view.branches.push(branch.id.0);
         }
     }

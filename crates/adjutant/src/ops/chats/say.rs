@@ -1,12 +1,12 @@
 //! Saying something in a chat, or to somebody; editing and pinning; a board's entries.
 
 use crate::config::Config;
+use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::direct::{BOARD, ROOT_BOARD, board, direct, root_board};
 use crate::ops::chats::entry::{entry_no, found};
-use crate::ops::chats::ground::Ground;
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
-use crate::ops::chats::seat::{Seat, check_can_see};
+use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{ChatEntry, NewEntry, StoreError, Tx, entry_by_key, hops_behind, members, turn_of_run};
 use crate::view::{Said, Say};
@@ -28,10 +28,10 @@ impl Ops {
         }
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
         let config = self.config()?;
-        let (ground, kept) = self.ground(&caller.who, &call.cwd, &call.env)?;
+        let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
         let say = move |tx: &mut Tx<'_>, who: &Principal| {
-            let seat = Seat::of(tx.connection(), who)?;
-            say(tx, &config, &seat, call, ground)
+            let caller = ChatCaller::of(tx.connection(), who)?;
+            say(tx, &config, &caller, call, work_context)
         };
         // The reply is its own receipt: what was said may be edited before it is asked for again.
         let said = self.write_with_receipt(caller, say, Said::clone, |_, said| Ok(said)).await;
@@ -40,7 +40,7 @@ impl Ops {
     }
 }
 
-fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground) -> Result<Said, StoreError> {
+fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_context: WorkContext) -> Result<Said, StoreError> {
     let Say { chat_id, to, message, reply_to, edit_of, pin, label, key, expect, default_responder, cwd: _, env: _ } = call;
     let chat_id = match (chat_id, &edit_of) {
         (None, Some(given)) => Some(entry_no("edit_of", None, given)?.0),
@@ -51,14 +51,14 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
     }
     let (chat, to) = match chat_id {
         Some(id) => {
-            let chat = seat.chat(tx.connection(), id)?;
-            let to = to.iter().map(|name| seat.addressee(tx.connection(), config, name)).collect::<Result<Vec<_>, _>>()?;
+            let chat = caller.chat(tx.connection(), id)?;
+            let to = to.iter().map(|name| caller.addressee(tx.connection(), config, name)).collect::<Result<Vec<_>, _>>()?;
             (chat, to)
         }
         None => match to.as_slice() {
-            [one] if one == BOARD => (board(tx, config, seat, None)?, Vec::new()),
-            [one] if one == ROOT_BOARD => (root_board(tx, config, seat)?, Vec::new()),
-            [one] => (direct(tx, config, seat, one)?, Vec::new()),
+            [one] if one == BOARD => (board(tx, config, caller, None)?, Vec::new()),
+            [one] if one == ROOT_BOARD => (root_board(tx, config, caller)?, Vec::new()),
+            [one] => (direct(tx, config, caller, one)?, Vec::new()),
             [] => return Err(Denied::invalid("chat_id", "say which chat, or in `to` whom it is for").into()),
             _ => return Err(Denied::invalid("to", "without chat_id it is for exactly one; start a chat for several").into()),
         },
@@ -80,7 +80,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
             return Err(Denied::invalid("message", "say the new text, or whether to pin it").into());
         }
         if let Some(text) = message {
-            check_edit(&seat.viewer.who, &entry.author)?;
+            check_edit(&caller.viewer.who, &entry.author)?;
             entry = tx.revise_entry(&entry, &text, None)?;
         }
         if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&entry.text)).then_some(true)) {
@@ -103,7 +103,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
             return Err(Denied::conflict("expect", format!("{expect}, but the entry is at version {version}{now}")).into());
         }
         if let Some(entry) = there {
-            let mut entry = tx.revise_entry(&entry, &text, Some((&seat.participant(), &seat.name)))?;
+            let mut entry = tx.revise_entry(&entry, &text, Some((&caller.participant(), &caller.name)))?;
             if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&text)).then_some(true)) {
                 entry = tx.pin_entry(&entry, pin)?;
             }
@@ -115,11 +115,11 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
         found(tx, &chat, seq)?;
     }
     // A run that answers in a chat speaks as part of that turn, wherever it speaks.
-    let turn = match &seat.run {
+    let turn = match &caller.run {
         Some(run) => turn_of_run(tx.connection(), run.id)?,
         None => None,
     };
-    let hops = match &seat.run {
+    let hops = match &caller.run {
         Some(run) => hops_behind(tx.connection(), run, chat.id)?,
         None => 0,
     };
@@ -135,13 +135,13 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
         tx,
         Publication {
             config,
-            seat,
-            by: &seat.viewer.who,
+            caller,
+            by: &caller.viewer.who,
             chat: &chat,
             entry: NewEntry {
                 kind: EntryKind::Message,
-                author: seat.participant(),
-                name: seat.name.clone(),
+                author: caller.participant(),
+                name: caller.name.clone(),
                 label,
                 text,
                 reply_to,
@@ -152,7 +152,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: Say, ground: Ground)
             to,
             said_by_agent: turn.map(|turn| turn.agent),
             responder: if default_responder { config.chats.default_responder.clone() } else { None },
-            ground,
+            work_context,
         },
     )?;
     Ok(said(&published.entry, &published.answering, published.notes))

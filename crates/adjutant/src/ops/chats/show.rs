@@ -1,7 +1,7 @@
 //! Reading chats.
 
+use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::render;
-use crate::ops::chats::seat::Seat;
 use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::{OpError, Ops};
 use crate::store::{ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_changed, entries_last, member, unread_before};
@@ -26,11 +26,11 @@ impl Ops {
         Self::check(who, Action::ReadChat)?;
         let limit = call.limit.unwrap_or(SHOW_DEFAULT).clamp(1, SHOW_MAX);
         let deadline = crate::ops::end_of_wait(call.wait_ms);
-        let (seat, chat, own) = self.store.read(|connection| {
-            let seat = Seat::of(connection, who)?;
-            let chat = seat.chat(connection, call.chat_id)?;
+        let (caller, chat, own) = self.store.read(|connection| {
+            let caller = ChatCaller::of(connection, who)?;
+            let chat = caller.chat(connection, call.chat_id)?;
             let own = member(connection, chat.id, &who.to_string())?;
-            Ok((seat, chat, own))
+            Ok((caller, chat, own))
         })?;
         let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
         let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
@@ -70,8 +70,8 @@ impl Ops {
         let first = entries.first().map_or(cursor, |entry| entry.seq);
         let waited = waiting.take().is_some();
         let page = |connection: &Connection, unread_before| {
-            let chat = seat.chat(connection, call.chat_id)?;
-            let view = render::full(connection, &seat, &self.presence, &chat)?;
+            let chat = caller.chat(connection, call.chat_id)?;
+            let view = render::full(connection, &caller, &self.presence, &chat)?;
             let more = (chat.last_seq - cursor).max(0);
             Ok::<_, StoreError>(ChatPage {
                 chat: view,
@@ -88,7 +88,7 @@ impl Ops {
         if call.peek || entries.is_empty() || cursor <= read_seq {
             return Ok(self.store.read(|connection| page(connection, before(connection)?))?);
         }
-        let (id, name, reader) = (chat.id, seat.name.clone(), seat.participant());
+        let (id, name, reader) = (chat.id, caller.name.clone(), caller.participant());
         let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
         if waited {
             // Who waited for news gets it before the disk has the cursor.

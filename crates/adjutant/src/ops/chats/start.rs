@@ -1,9 +1,9 @@
 //! Starting chats.
 
 use crate::config::Config;
+use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::entry::{entry_no, note};
 use crate::ops::chats::render;
-use crate::ops::chats::seat::{Seat, check_can_see};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Chat, Connection, Member, NewChat, StoreError, Tx, entry_by_seq, members};
 use crate::view::{ChatView, StartChat};
@@ -25,15 +25,15 @@ impl Ops {
         let config = self.config()?;
         let presence = self.presence.clone();
         self.write(caller, move |tx, who| {
-            let seat = Seat::of(tx.connection(), who)?;
-            let chat = start(tx, &config, &seat, call, title)?;
-            render::full(tx.connection(), &seat, &presence, &chat)
+            let caller = ChatCaller::of(tx.connection(), who)?;
+            let chat = start(tx, &config, &caller, call, title)?;
+            render::full(tx.connection(), &caller, &presence, &chat)
         })
         .await
     }
 }
 
-fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: String) -> Result<Chat, StoreError> {
+fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat, title: String) -> Result<Chat, StoreError> {
     let StartChat { title: _, participants, private, template, instructions, branch_from } = call;
     let from = match branch_from {
         None => None,
@@ -43,7 +43,7 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
                 Some(of) => (of, None),
                 None => entry_no("branch_from", None, &given).map(|(of, seq)| (of, Some(seq)))?,
             };
-            let parent = seat.chat(tx.connection(), of)?;
+            let parent = caller.chat(tx.connection(), of)?;
             let seq = seq.unwrap_or(parent.last_seq);
             if seq > 0 && entry_by_seq(tx.connection(), parent.id, seq)?.is_none() {
                 return Err(Denied::not_found("message", &given).into());
@@ -54,12 +54,12 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
     let given = template.as_deref().map(|name| config.chats.template(name)).transpose()?;
     let mut others = Vec::new();
     for name in participants.iter().chain(given.iter().flat_map(|template| &template.participants)) {
-        let one = seat.addressee(tx.connection(), config, name)?;
-        if one.0 != seat.participant() && !others.contains(&one) {
+        let one = caller.addressee(tx.connection(), config, name)?;
+        if one.0 != caller.participant() && !others.contains(&one) {
             others.push(one);
         }
     }
-    let mut scope = scope_with(tx.connection(), seat, &others)?;
+    let mut scope = scope_with(tx.connection(), caller, &others)?;
     let mut private = private || given.is_some_and(|template| template.private);
     if let Some((parent, _)) = &from {
         scope = parent.scope.clone();
@@ -83,16 +83,16 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
         turns_max: given.and_then(|template| template.turns_max).unwrap_or(config.chats.turns_max),
         template,
         branch_of: from.as_ref().map(|(parent, seq)| (parent.id, *seq)),
-        started_by: seat.participant(),
-        started_name: seat.name.clone(),
+        started_by: caller.participant(),
+        started_name: caller.name.clone(),
     })?;
     check_can_see(tx.connection(), "participants", &others, &chat)?;
-    tx.join_chat(chat.id, &seat.participant(), &seat.name)?;
+    tx.join_chat(chat.id, &caller.participant(), &caller.name)?;
     for (who, name) in &others {
         tx.join_chat(chat.id, who, name)?;
     }
     if let Some((parent, seq)) = from {
-        let by = chat::shown_name(&seat.participant(), &seat.name, None);
+        let by = chat::shown_name(&caller.participant(), &caller.name, None);
         tx.add_entry(parent.id, &note(format!("chat {} \"{}\" branches off at {}.{seq}, by {by}", chat.id, chat.title, parent.id)))?;
     }
     Ok(chat)
@@ -100,15 +100,15 @@ fn start(tx: &mut Tx<'_>, config: &Config, seat: &Seat, call: StartChat, title: 
 
 /// Whose a chat is that somebody starts with these participants: a person's chat with a client or
 /// with runs belongs to their owner, so that they find it.
-fn scope_with(connection: &Connection, seat: &Seat, others: &[(Participant, String)]) -> Result<Scope, StoreError> {
-    let mut scope = seat.viewer.scope.clone();
-    if seat.viewer.who != Principal::Person {
+fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participant, String)]) -> Result<Scope, StoreError> {
+    let mut scope = caller.viewer.scope.clone();
+    if caller.viewer.who != Principal::Person {
         return Ok(scope);
     }
     let mut owner = None;
     for (who, _) in others {
         let theirs = match who {
-            Participant::Principal(run @ Principal::Run(_)) => Seat::of(connection, run)?.viewer.scope.owner,
+            Participant::Principal(run @ Principal::Run(_)) => ChatCaller::of(connection, run)?.viewer.scope.owner,
             Participant::Principal(client @ Principal::Client(_)) => client.clone(),
             Participant::Principal(Principal::Person) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => continue,
         };

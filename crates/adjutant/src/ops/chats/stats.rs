@@ -1,6 +1,6 @@
 //! Figures about chats.
 
-use super::seat::Seat;
+use super::caller::ChatCaller;
 use crate::ops::{OpError, Ops};
 use crate::store::stats_of;
 use crate::view::{ChatStats, GetChatStats};
@@ -57,7 +57,7 @@ impl Ops {
         }
         let stats = self.store.read(|connection| {
             if let Some(chat) = call.chat_id {
-                Seat::of(connection, who)?.chat(connection, chat)?;
+                ChatCaller::of(connection, who)?.chat(connection, chat)?;
             }
             stats_of(connection, call.chat_id.map(ChatId))
         })?;

@@ -1,7 +1,7 @@
 //! Having chats summarised.
 
-use crate::ops::chats::ground::Ground;
-use crate::ops::chats::seat::Seat;
+use crate::ops::chats::caller::ChatCaller;
+use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{NewTurn, Tx};
 use crate::view::{Answers, SummariseChat};
@@ -26,11 +26,11 @@ impl Ops {
         let Some(agent) = agent else {
             return Err(Denied::invalid("agent", "name one (adj chat summarise --agent NAME), or set chats.summariser in the configuration").into());
         };
-        let (ground, kept) = self.ground(&caller.who, &call.cwd, &call.env)?;
+        let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
         let summarise = move |tx: &mut Tx<'_>, who: &Principal| {
-            let chat = Seat::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
+            let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let waiting = vec![agent.to_string()];
-            let turn = tx.queue_turn(&summary(chat.id, agent, ground))?;
+            let turn = tx.queue_turn(&summary(chat.id, agent, work_context))?;
             Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn) })
         };
         let answers = self.write(caller, summarise).await;
@@ -40,7 +40,7 @@ impl Ops {
 }
 
 /// The turn in which an agent summarises a chat.
-pub(super) fn summary(chat: ChatId, agent: AgentName, ground: Ground) -> NewTurn {
-    let Ground { cwd, env } = ground;
+pub(super) fn summary(chat: ChatId, agent: AgentName, work_context: WorkContext) -> NewTurn {
+    let WorkContext { cwd, env } = work_context;
     NewTurn { chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }
 }

@@ -1,6 +1,6 @@
 //! Who else works for the same owner: what a run sees of its siblings.
 
-use super::seat::Seat;
+use super::caller::ChatCaller;
 use crate::store::{Connection, Run, StoreError, runs_newest, turn_of_run};
 use crate::view::TeammateView;
 use adjutant_core::RunState;
@@ -12,10 +12,10 @@ const TEAM_MAX: usize = 20;
 const LOOK_MAX: u32 = 100;
 const TASK_CHARS_MAX: usize = 80;
 
-/// Reads the siblings of a seat's run that have not finished, those at work first, and whether there are more.
+/// Reads the siblings of a caller's run that have not finished, those at work first, and whether there are more.
 /// A run that answers in a chat is shown there, to those who see the chat.
-pub(super) fn of(connection: &Connection, seat: &Seat) -> Result<(Vec<TeammateView>, bool), StoreError> {
-    let Some(own) = &seat.run else { return Ok((Vec::new(), false)) };
+pub(super) fn of(connection: &Connection, caller: &ChatCaller) -> Result<(Vec<TeammateView>, bool), StoreError> {
+    let Some(own) = &caller.run else { return Ok((Vec::new(), false)) };
     let page = runs_newest(connection, Some(&own.owner), false, LOOK_MAX)?;
     let mut siblings = Vec::new();
     for run in page.runs {

@@ -2,7 +2,7 @@
 
 use crate::store::Run;
 use crate::view::AttentionView;
-use adjutant_core::attention::{BadEnd, Need, Shortfall, Standing};
+use adjutant_core::attention::{BadEnd, Need, RunPhase, Shortfall};
 use adjutant_core::{Outcome, RunState, StopReason};
 
 /// Says why a run needs somebody, in its own words where it left some.
@@ -47,5 +47,5 @@ fn end_text(run: &Run, end: BadEnd) -> String {
 
 /// Tells whether a stopped run resumes without anybody resuming it.
 pub(in crate::ops) fn resumes_by_itself(run: &Run) -> bool {
-    matches!(run.state, RunState::Stopped { .. }) && run.standing() == Standing::Underway
+    matches!(run.state, RunState::Stopped { .. }) && run.phase() == RunPhase::Underway
 }

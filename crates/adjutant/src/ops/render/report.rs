@@ -1,11 +1,11 @@
 //! A run's report, with what was seen of its work.
 
-use crate::link::{Saw, SawAcceptance};
-use crate::ops::evidence::{accepted, evidence, saw_of};
+use crate::link::{AcceptanceEvidence, AttemptEvidence};
+use crate::ops::evidence::{accepted, evidence, parse_evidence};
 use crate::store::{Connection, Run, StoreError, report_of};
 use crate::view::{AcceptanceView, ChoiceView, DeliverableView, FindingView, ReportView, RunView};
 use adjutant_core::checkpoint::choices;
-use adjutant_core::report::{self, Report, Seen, SeenFile};
+use adjutant_core::report::{self, FileState, Report, ReportedFile};
 use adjutant_core::{Outcome, RunState};
 
 /// The original protocol's word for a run whose agent succeeded and whose acceptance command did not.
@@ -13,9 +13,9 @@ const NOT_ACCEPTED: &str = "error";
 
 /// Adds to a run's view what it reported, what was seen, and what the one makes of the other.
 pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    let (criteria, accept) = crate::store::measure_of(connection, run.id)?;
+    let (criteria, accept) = crate::store::acceptance_of(connection, run.id)?;
     let (report, saw) = report_of(connection, run.id)?;
-    let saw = saw_of(saw, run.id)?;
+    let saw = parse_evidence(saw, run.id)?;
     view.criteria = criteria;
     view.acceptance = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(|seen| acceptance_view(seen, &accept));
     view.changed_files = saw.as_ref().and_then(|saw| saw.changed.clone());
@@ -35,8 +35,8 @@ pub(in crate::ops) fn choice_views(run: &Run) -> Vec<ChoiceView> {
     all.iter().map(|choice| ChoiceView { choice: choice.word().to_owned(), about: choice.about().to_owned() }).collect()
 }
 
-fn acceptance_view(seen: &SawAcceptance, accept: &[String]) -> AcceptanceView {
-    let SawAcceptance { exit_code, signal, stopped, not_known, output, took_ms } = seen.clone();
+fn acceptance_view(seen: &AcceptanceEvidence, accept: &[String]) -> AcceptanceView {
+    let AcceptanceEvidence { exit_code, signal, stopped, not_known, output, took_ms } = seen.clone();
     AcceptanceView {
         command: accept.to_vec(),
         passed: accepted(seen).passed(),
@@ -47,7 +47,7 @@ fn acceptance_view(seen: &SawAcceptance, accept: &[String]) -> AcceptanceView {
     }
 }
 
-fn report_view(claimed: Report, run: &Run, saw: Option<&Saw>) -> ReportView {
+fn report_view(claimed: Report, run: &Run, saw: Option<&AttemptEvidence>) -> ReportView {
     let evidence = evidence(run, saw);
     let findings = report::check(&claimed, &evidence);
     let Report { status, summary, deliverables, metrics, issues, recommendations, duration } = claimed;
@@ -69,18 +69,18 @@ fn report_view(claimed: Report, run: &Run, saw: Option<&Saw>) -> ReportView {
     }
 }
 
-fn deliverable(file: &SeenFile) -> DeliverableView {
+fn deliverable(file: &ReportedFile) -> DeliverableView {
     let mut view = DeliverableView { path: file.path.clone(), ..DeliverableView::default() };
     let (verdict, seen) = match &file.seen {
-        Seen::File { bytes, sha256 } => {
+        FileState::File { bytes, sha256 } => {
             view.bytes = Some(*bytes);
             view.sha256.clone_from(sha256);
             (report::Verdict::Verified, if sha256.is_some() { "it is there" } else { "it is there, too large to be hashed" }.to_owned())
         }
-        Seen::Directory => (report::Verdict::Verified, "a directory".to_owned()),
-        Seen::Missing => (report::Verdict::Contradicted, "not there".to_owned()),
-        Seen::Outside => (report::Verdict::Unverified, "outside of the run's directory: not looked at".to_owned()),
-        Seen::Unreadable(problem) => (report::Verdict::Unverified, problem.clone()),
+        FileState::Directory => (report::Verdict::Verified, "a directory".to_owned()),
+        FileState::Missing => (report::Verdict::Contradicted, "not there".to_owned()),
+        FileState::Outside => (report::Verdict::Unverified, "outside of the run's directory: not looked at".to_owned()),
+        FileState::Unreadable(problem) => (report::Verdict::Unverified, problem.clone()),
     };
     view.verdict = verdict.word().to_owned();
     view.reason = seen;

@@ -6,7 +6,7 @@ use crate::store::{Connection, Group, Request, StoreError, counts, run_by_id, tr
 use crate::view::{ChangesView, ClarificationView, DelegationView, GroupView, RequestView, RoomView};
 use adjutant_core::signal::{Clarification, Delegation};
 use adjutant_core::tree::TreeSize;
-use adjutant_core::{Changes, Decision, Matter, RequestState, RunId};
+use adjutant_core::{Changes, Decision, RequestState, RunId, Subject};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
@@ -28,17 +28,17 @@ pub(in crate::ops) fn requests(all: &[Request]) -> Vec<RequestView> {
 
 pub(in crate::ops) fn request(request: &Request) -> RequestView {
     let answer = request.state.answer();
-    let (preview, risk) = match &request.matter {
-        Matter::Approval { preview, risk } => (preview.clone(), risk.clone()),
-        Matter::Question | Matter::Delegation(_) => (None, None),
+    let (preview, risk) = match &request.subject {
+        Subject::Approval { preview, risk } => (preview.clone(), risk.clone()),
+        Subject::Question | Subject::Delegation(_) => (None, None),
     };
     let changes = match answer.map(|answer| &answer.decision) {
         Some(Decision::Approved { changes, .. }) => changes.clone(),
         _ => Changes::default(),
     };
-    let delegation = match &request.matter {
-        Matter::Delegation(asked) => Some(delegation(asked, &changes)),
-        Matter::Question | Matter::Approval { .. } => None,
+    let delegation = match &request.subject {
+        Subject::Delegation(asked) => Some(delegation(asked, &changes)),
+        Subject::Question | Subject::Approval { .. } => None,
     };
     let (child, child_name) = request.child.clone().map(|(id, name)| (id.to_string(), name)).unzip();
     RequestView {
@@ -46,7 +46,7 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         number: request.no.to_string(),
         run_id: request.run.to_string(),
         run_name: request.run_name.clone(),
-        kind: request.matter.kind().word().to_owned(),
+        kind: request.subject.kind().word().to_owned(),
         question: request.question.clone(),
         question_id: request.own_id.clone(),
         context: request.context.clone(),
@@ -129,13 +129,13 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
     if let Some(Clarification { reason, blocked_at, resume_with, state }) = &request.clarification {
         [reason, blocked_at, resume_with, state].into_iter().for_each(|text| part(text.as_deref()));
     }
-    match &request.matter {
-        Matter::Question => {}
-        Matter::Approval { preview, risk } => {
+    match &request.subject {
+        Subject::Question => {}
+        Subject::Approval { preview, risk } => {
             part(preview.as_deref());
             part(risk.as_deref());
         }
-        Matter::Delegation(Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate }) => {
+        Subject::Delegation(Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate }) => {
             for text in [agent, directory, reason, context_required, coordination, estimate] {
                 part(text.as_deref());
             }

@@ -3,12 +3,12 @@
 use crate::config::Home;
 use crate::ops::checks::bounded;
 use crate::ops::requests::delegations::Child;
-use crate::ops::requests::receipts::asked;
+use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Bells, Connection, Request, StoreError, Topic, Tx, run_by_id};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord};
 use adjutant_core::signal::Priority;
-use adjutant_core::{Action, Changes, Decision, Denied, Matter, Principal, RequestEvent, RequestState, RunId, chosen, limits};
+use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject, chosen, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Ops {
         let mut answers = Vec::with_capacity(call.answers.len());
         for one in call.answers {
             let which = if several { one.message_id.clone().or_else(|| one.run.clone()) } else { None };
-            let given = self.given(&caller.who, one).map_err(|error| match error {
+            let given = self.parse_answer(&caller.who, one).map_err(|error| match error {
                 OpError::Store(why) => one_of(which.as_deref(), why).into(),
                 error => error,
             })?;
@@ -50,28 +50,30 @@ impl Ops {
             Ok(requests)
         };
         let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
-        let again = |tx: &mut Tx<'_>, ids: Vec<String>| ids.iter().map(|id| Ok(as_answered(asked(tx, id)?))).collect::<Result<Vec<_>, StoreError>>();
+        let again = |tx: &mut Tx<'_>, ids: Vec<String>| {
+            ids.iter().map(|id| Ok(as_answered(request_of_receipt(tx, id)?))).collect::<Result<Vec<_>, StoreError>>()
+        };
         let requests = self.write_with_receipt(caller, settle, receipt, again).await?;
-        Ok(self.store.read(|connection| told(connection, &self.home, &requests))?)
+        Ok(self.store.read(|connection| answered_view(connection, &self.home, &requests))?)
     }
 
     /// Reads one answer, as far as that needs no transaction.
-    fn given(&self, who: &Principal, one: AnswerOne) -> Result<Given, OpError> {
-        let decision = decision(&one)?;
+    fn parse_answer(&self, who: &Principal, one: AnswerOne) -> Result<ParsedAnswer, OpError> {
+        let decision = parse_decision(&one)?;
         let child = self.child_of(who, &one, &decision)?;
-        Ok(Given { decision, child, one })
+        Ok(ParsedAnswer { decision, child, one })
     }
 }
 
 /// One answer that is to be given, with the run that it would start.
 #[derive(Debug)]
-struct Given {
+struct ParsedAnswer {
     decision: Decision,
     child: Option<Child>,
     one: AnswerOne,
 }
 
-impl Given {
+impl ParsedAnswer {
     /// Answers the request that is meant. `before`: those that the same call has answered.
     fn settle(self, tx: &mut Tx<'_>, who: &Principal, bells: &Bells, before: &[Request]) -> Result<Request, StoreError> {
         let Self { decision, child, one: AnswerOne { run, message_id, content_hash, .. } } = self;
@@ -95,19 +97,19 @@ impl Given {
             return Err(Denied::NotAsShown.into());
         }
         // Whoever comes too late is told so, whatever they said.
-        let decision = if request.state == RequestState::Pending { meant(&request, decision)? } else { decision };
+        let decision = if request.state == RequestState::Pending { resolve_options(&request, decision)? } else { decision };
         if request.by_block {
             tx.may_refuse_late()?;
         }
         let given = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
-        Ok(match &request.matter {
-            Matter::Delegation(_) => {
+        Ok(match &request.subject {
+            Subject::Delegation(_) => {
                 tx.may_refuse_late()?;
                 crate::ops::requests::delegations::decide(tx, who, &request, decision, child)?
             }
             // An approval can be taken back until it was read, so nothing else reads it.
-            Matter::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
-            Matter::Question | Matter::Approval { .. } => tx.settle(&request, given)?,
+            Subject::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
+            Subject::Question | Subject::Approval { .. } => tx.settle(&request, given)?,
         })
     }
 }
@@ -121,7 +123,7 @@ fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
 }
 
 /// Shows answered requests, and the runs concerned as they are now.
-fn told(connection: &Connection, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
+fn answered_view(connection: &Connection, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
     let concerned: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
     let mut runs = Vec::with_capacity(concerned.len());
     for run in concerned.into_values() {
@@ -142,7 +144,7 @@ fn as_answered(request: Request) -> Request {
 }
 
 /// Reads numbers as the options that they stand for.
-fn meant(request: &Request, decision: Decision) -> Result<Decision, Denied> {
+fn resolve_options(request: &Request, decision: Decision) -> Result<Decision, Denied> {
     Ok(match decision {
         Decision::Text(text) => Decision::Text(chosen("answer", &request.options, &text)?),
         Decision::Approved { note: Some(note), changes } => Decision::Approved { note: Some(chosen("reason", &request.options, &note)?), changes },
@@ -151,7 +153,7 @@ fn meant(request: &Request, decision: Decision) -> Result<Decision, Denied> {
 }
 
 /// Reads what somebody decides.
-fn decision(one: &AnswerOne) -> Result<Decision, Denied> {
+fn parse_decision(one: &AnswerOne) -> Result<Decision, Denied> {
     bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
     let reason = one.reason.clone().or_else(|| Some(one.answer.clone())).filter(|text| !text.trim().is_empty());
     bounded("reason", reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;

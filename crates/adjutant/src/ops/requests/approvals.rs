@@ -1,4 +1,4 @@
-//! Asking for leave.
+//! Asking for approval.
 
 use crate::clock;
 use crate::ops::checks::{bounded, checked_expiry, checked_options};
@@ -6,7 +6,7 @@ use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::NewRequest;
 use crate::view::{DecisionWord, RequestApproval, RequestView};
 use adjutant_core::signal::{SignalKind, Source};
-use adjutant_core::{Action, Denied, Matter, RequestId, limits};
+use adjutant_core::{Action, Denied, RequestId, Subject, limits};
 
 fn checked(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     if call.action.trim().is_empty() {
@@ -40,7 +40,7 @@ impl Ops {
                 let RequestApproval { action, preview, risk, context, options, default: _, blocking, expires_s: _ } = call;
                 let new = NewRequest {
                     id,
-                    matter: Matter::Approval { preview, risk },
+                    subject: Subject::Approval { preview, risk },
                     question: action,
                     context,
                     options,

@@ -2,12 +2,12 @@
 
 use crate::clock;
 use crate::ops::checks::{bounded, checked_clarification, checked_expiry, checked_options};
-use crate::ops::requests::receipts::asked;
+use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{NewRequest, Request, Run, StoreError, Tx};
 use crate::view::{Ask, AskTogether, ClarificationView, RequestList, RequestView, WithdrawRequest};
 use adjutant_core::signal::{Clarification, SignalKind, Source};
-use adjutant_core::{Action, Denied, Matter, Principal, RequestEvent, RequestId, RequestState, SteadyTime, limits};
+use adjutant_core::{Action, Denied, Principal, RequestEvent, RequestId, RequestState, SteadyTime, Subject, limits};
 
 /// Most questions asked together in one call.
 const TOGETHER_MAX: usize = 20;
@@ -27,7 +27,7 @@ impl Ops {
             let new = new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms));
             tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))
         };
-        let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..asked(tx, &id)? });
+        let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..request_of_receipt(tx, &id)? });
         let Caller { who, key } = caller.clone();
         let request = self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?;
         let messages = self.messages_for(&who, key.as_ref()).await?;
@@ -60,7 +60,7 @@ impl Ops {
         };
         let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
         let as_asked = |tx: &mut Tx<'_>, ids: Vec<String>| {
-            ids.iter().map(|id| Ok(Request { state: RequestState::Pending, ..asked(tx, id)? })).collect::<Result<Vec<_>, StoreError>>()
+            ids.iter().map(|id| Ok(Request { state: RequestState::Pending, ..request_of_receipt(tx, id)? })).collect::<Result<Vec<_>, StoreError>>()
         };
         let Caller { who, key } = caller.clone();
         let requests = self.write_with_receipt(caller, open, receipt, as_asked).await?;
@@ -100,7 +100,7 @@ fn checked(ask: &Ask) -> Result<(), Denied> {
 fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> NewRequest {
     NewRequest {
         id,
-        matter: Matter::Question,
+        subject: Subject::Question,
         question: ask.question,
         own_id: ask.question_id.filter(|id| !id.trim().is_empty()),
         context: ask.context,

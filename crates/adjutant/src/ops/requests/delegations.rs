@@ -6,8 +6,10 @@ use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, rende
 use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by};
 use crate::view::{AnswerOne, Delegate, RequestView};
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
-use adjutant_core::tree::{Rank, changed, prompt};
-use adjutant_core::{Action, AgentName, Decision, Denied, Matter, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, estimate, limits};
+use adjutant_core::tree::{Rank, delegation_prompt, with_changes};
+use adjutant_core::{
+    Action, AgentName, Decision, Denied, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, Subject, estimate, limits,
+};
 use std::path::Path;
 
 /// The run that is to be started, worked out before the transaction that decides.
@@ -99,7 +101,7 @@ impl Ops {
                     options: Vec::new(),
                     default: None,
                     blocking: delegation.independence == Independence::Blocks,
-                    matter: Matter::Delegation(delegation),
+                    subject: Subject::Delegation(delegation),
                     by_block: false,
                     own_id: None,
                     clarification: None,
@@ -134,8 +136,8 @@ impl Ops {
             Ok(Some((request, requester, input)))
         })?;
         let Some((request, requester, own)) = found else { return Ok(None) };
-        let Matter::Delegation(asked) = &request.matter else { return Ok(None) };
-        let wanted = changed(asked, changes);
+        let Subject::Delegation(request_of_receipt) = &request.subject else { return Ok(None) };
+        let wanted = with_changes(request_of_receipt, changes);
         let config = self.config_or_builtin();
         let may = own.agent.permissions;
         let mut agent = match &wanted.agent {
@@ -156,7 +158,7 @@ impl Ops {
         profiles::check(&agent, stated)?;
         let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
         let cwd = checked_cwd(directory.to_str().unwrap_or_default())?;
-        let prompt = prompt(&requester.name, &wanted);
+        let prompt = delegation_prompt(&requester.name, &wanted);
         checked_prompt(&prompt, agent.prompt)?;
         let new = NewRun {
             id: RunId::new(clock::now(), random()),

@@ -13,7 +13,7 @@ impl Ops {
     /// The call repeated under its key gets the same ones: its reply may have been lost.
     pub(in crate::ops) async fn hand_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         let key = key.map(|key| key.beside(MESSAGES));
-        if self.store.read(|connection| has_none(connection, run, key.as_ref()))? {
+        if self.store.read(|connection| has_no_messages(connection, run, key.as_ref()))? {
             return Ok(Vec::new());
         }
         Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
@@ -29,7 +29,7 @@ impl Ops {
 }
 
 /// Tells whether a run's call has no messages to bring along, and brought none before.
-pub(super) fn has_none(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
+pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
     if !queued_messages(connection, run)?.is_empty() {
         return Ok(false);
     }
@@ -39,7 +39,7 @@ pub(super) fn has_none(connection: &Connection, run: RunId, key: Option<&Key>) -
 /// Takes a run's messages for one of its own calls, where its process reads none. `key` is that of
 /// the messages beside the call.
 pub(super) fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
-    if has_none(tx.connection(), run, key)? {
+    if has_no_messages(tx.connection(), run, key)? {
         return Ok(Vec::new());
     }
     let run = tx.run(run)?;

@@ -1,6 +1,6 @@
 //! Reading requests and their answers, and waiting for them.
 
-use crate::ops::requests::messages::{MESSAGES, has_none, take_messages};
+use crate::ops::requests::messages::{MESSAGES, has_no_messages, take_messages};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Connection, Key, Request, RequestsOf, StoreError, Topic, Tx, requests_page, requests_together};
 use crate::view::{ListRequests, ReadRequest, ReadTogether, RequestList, RequestView};
@@ -69,7 +69,7 @@ impl Ops {
             .write(move |tx| {
                 let mut views = Vec::with_capacity(ids.len());
                 for id in ids {
-                    let request = take(tx, &who, id)?;
+                    let request = retrieve(tx, &who, id)?;
                     let messages = if views.is_empty() { take_messages(tx, request.run, key.as_ref())? } else { Vec::new() };
                     views.push(RequestView { messages, ..render::request(&request) });
                 }
@@ -107,7 +107,7 @@ impl Ops {
         let listener = waits.then(|| self.store.bells().listen(vec![Topic::Answer(run, id)]));
         let look = |connection: &Connection| {
             let request = lookup::request(connection, &who, Action::ReadAnswer, &id.to_string())?;
-            let nothing_along = has_none(connection, request.run, key.as_ref())?;
+            let nothing_along = has_no_messages(connection, request.run, key.as_ref())?;
             Ok((request, nothing_along))
         };
         let (mut request, mut nothing_along) = self.store.read(look)?;
@@ -139,7 +139,7 @@ impl Ops {
         let (request, messages) = self
             .store
             .write(move |tx| {
-                let request = take(tx, &who, id)?;
+                let request = retrieve(tx, &who, id)?;
                 let messages = take_messages(tx, request.run, key.as_ref())?;
                 Ok((request, messages))
             })
@@ -149,7 +149,7 @@ impl Ops {
 }
 
 /// Takes what became of a request, for its asker.
-fn take(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, StoreError> {
+fn retrieve(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, StoreError> {
     let request = lookup::request(tx.connection(), who, Action::ReadAnswer, &id.to_string())?;
     match request.state {
         RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve),

@@ -186,7 +186,7 @@ impl Tx<'_> {
         }
         let (kind, text) = match silent_ms {
             Some(ms) => (EventKind::RunStalled, format!("no output and no call for {} s", ms / 1000)),
-            None => (EventKind::RunStirred, "heard from again".to_owned()),
+            None => (EventKind::RunActiveAgain, "heard from again".to_owned()),
         };
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &text)?;
         self.prepare("UPDATE runs SET stalled_at = ?2, stall_seq = ?3 WHERE id = ?1")?.execute(params![

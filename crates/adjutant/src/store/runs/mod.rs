@@ -10,11 +10,11 @@ pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, is_attem
 use conditions::RetryingRow;
 pub use reports::report_of;
 use spec::CheckpointRow;
-pub use spec::{RunInput, measure_of, permissions_of, run_input};
+pub use spec::{RunInput, acceptance_of, permissions_of, run_input};
 pub(super) use write::first_line;
 
 use super::StoreError;
-use adjutant_core::attention::{self, Facts, Need, Shortfall, Standing};
+use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::report::Claim;
 use adjutant_core::run::OpenRequests;
@@ -153,8 +153,8 @@ impl Run {
 
     /// Returns where it stands for whoever waits for it.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        attention::standing(self.state, self.awaits_requests())
+    pub fn phase(&self) -> RunPhase {
+        attention::run_phase(self.state, self.awaits_requests())
     }
 
     /// Returns what it needs of somebody.

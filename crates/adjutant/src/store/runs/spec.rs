@@ -2,7 +2,7 @@
 
 use crate::config::is_credential;
 use crate::store::{DispatchEnv, StoreError, Tx};
-use adjutant_core::checkpoint::{Checkpoint, MadeBy};
+use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
 use adjutant_core::{AgentName, AgentSpec, AttemptNo, HarnessKind, Permissions, PromptVia, RunId};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Per
 ///
 /// # Errors
 /// A failure of the store.
-pub fn measure_of(connection: &Connection, run: RunId) -> Result<(Option<String>, Vec<String>), StoreError> {
+pub fn acceptance_of(connection: &Connection, run: RunId) -> Result<(Option<String>, Vec<String>), StoreError> {
     let (criteria, accept): (Option<String>, Option<String>) = connection
         .prepare_cached("SELECT criteria, accept FROM run_inputs WHERE run = ?1")?
         .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -107,7 +107,7 @@ impl CheckpointRow {
             working_directory,
             changed_files,
         } = checkpoint.clone();
-        let by_us = made_by == MadeBy::Us;
+        let by_us = made_by == CheckpointAuthor::Adjutant;
         Self {
             attempt: attempt.0,
             by_us,
@@ -137,7 +137,7 @@ impl CheckpointRow {
             working_directory,
             changed_files,
         } = self;
-        let made_by = if by_us { MadeBy::Us } else { MadeBy::Run };
+        let made_by = if by_us { CheckpointAuthor::Adjutant } else { CheckpointAuthor::Run };
         let checkpoint = Checkpoint {
             made_by,
             blocker_type,

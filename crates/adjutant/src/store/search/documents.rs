@@ -140,7 +140,7 @@ impl Tx<'_> {
     fn index_request(&mut self, request: &Request) -> Result<(), StoreError> {
         let mut text = request.question.clone();
         let mut tags = vec![tag('o', &request.owner.to_string()), tag('a', &Principal::Run(request.run).to_string()), "k1".to_owned()];
-        if request.matter.kind() == RequestKind::Question || text.contains('?') {
+        if request.subject.kind() == RequestKind::Question || text.contains('?') {
             tags.push("q".to_owned());
         }
         // What was said along with several questions is found with the first of them.

@@ -6,7 +6,7 @@ mod post;
 mod start;
 mod window;
 
-pub use window::Uncounted;
+pub use window::UncountedEntry;
 
 use crate::ops::{OpError, Ops};
 use crate::store::Tx;
@@ -17,7 +17,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store; what was done so far stays done.
-    pub async fn run_turns(&self) -> Result<Vec<Uncounted>, OpError> {
+    pub async fn run_turns(&self) -> Result<Vec<UncountedEntry>, OpError> {
         loop {
             // What goes wrong with one turn holds up no other.
             let (posted, begun) = (self.post_answers().await, self.begin_turns().await);
@@ -32,7 +32,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn note_tokens(&self, counted: Vec<(Uncounted, u64)>) -> Result<(), OpError> {
+    pub async fn note_tokens(&self, counted: Vec<(UncountedEntry, u64)>) -> Result<(), OpError> {
         let note = move |tx: &mut Tx<'_>| counted.iter().try_for_each(|(entry, tokens)| tx.note_tokens(entry.entry, entry.revision, *tokens));
         Ok(self.store.write(note).await?)
     }

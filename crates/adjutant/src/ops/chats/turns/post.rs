@@ -2,10 +2,10 @@
 
 use crate::config::Config;
 use crate::files;
-use crate::ops::chats::ground::Ground;
+use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::publish::{Publication, publish};
-use crate::ops::chats::seat::Seat;
 use crate::ops::chats::turns::window::FLAG;
+use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::store::{NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id, turns_running};
 use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
@@ -20,7 +20,7 @@ const FAILURE_CHARS_MAX: usize = 2_000;
 const FLAGS_MAX: usize = 20;
 
 /// What became of a turn's run.
-pub(super) enum Came {
+pub(super) enum TurnResult {
     Answer(String),
     Failure(String),
 }
@@ -42,7 +42,7 @@ impl Ops {
             let id = turn.id;
             let (config, retention) = (self.config_or_builtin(), self.retention());
             let post = async {
-                let came = self.came_of(run.as_ref()).await?;
+                let came = self.turn_result(run.as_ref()).await?;
                 Ok(self.store.write(move |tx| post(tx, &config, &turn, run, came, retention)).await?)
             };
             match post.await {
@@ -53,18 +53,18 @@ impl Ops {
         failed.map_or(Ok(posted), Err)
     }
 
-    async fn came_of(&self, run: Option<&Run>) -> Result<Came, OpError> {
-        let Some(run) = run else { return Ok(Came::Failure("its run is gone".to_owned())) };
+    async fn turn_result(&self, run: Option<&Run>) -> Result<TurnResult, OpError> {
+        let Some(run) = run else { return Ok(TurnResult::Failure("its run is gone".to_owned())) };
         let result = run.result.clone().unwrap_or_default();
         match run.state {
             RunState::Finished(Outcome::Succeeded) => {}
-            state => return Ok(Came::Failure(failure(run, state, &result))),
+            state => return Ok(TurnResult::Failure(failure(run, state, &result))),
         }
         let text = if result.len() >= LAST_WORDS_BYTES { self.whole_answer(run, result).await? } else { result };
         let text = text.trim_end();
         // What it reported is better than nothing.
         let text = if text.trim().is_empty() { run.summary.as_deref().unwrap_or("") } else { text };
-        Ok(if text.trim().is_empty() { Came::Failure("it said nothing".to_owned()) } else { Came::Answer(text.to_owned()) })
+        Ok(if text.trim().is_empty() { TurnResult::Failure("it said nothing".to_owned()) } else { TurnResult::Answer(text.to_owned()) })
     }
 
     /// Reads what a run answered, as its supervisor kept it; `end` is the end of it. What a message cannot
@@ -101,7 +101,7 @@ impl Ops {
         let ended = self.store.write(move |tx| {
             let Some(turn) = turn_by_id(tx.connection(), id)? else { return Ok(()) };
             let run = turn.run.map(|run| run_by_id(tx.connection(), run)).transpose()?.flatten();
-            post(tx, &config, &turn, run, Came::Failure(why), retention)
+            post(tx, &config, &turn, run, TurnResult::Failure(why), retention)
         });
         match ended.await {
             Ok(()) => before,
@@ -111,7 +111,14 @@ impl Ops {
 }
 
 /// Posts what came of a turn, if it is still open.
-pub(super) fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Run>, came: Came, retention: Retention) -> Result<(), StoreError> {
+pub(super) fn post(
+    tx: &mut Tx<'_>,
+    config: &Config,
+    turn: &Turn,
+    run: Option<Run>,
+    came: TurnResult,
+    retention: Retention,
+) -> Result<(), StoreError> {
     let Some(turn) = turn_by_id(tx.connection(), turn.id)?.filter(|turn| turn.state.is_open()) else { return Ok(()) };
     let chat = tx.chat(turn.chat)?;
     if let Some(run) = &run
@@ -120,7 +127,7 @@ pub(super) fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Ru
         tx.advance(&run, RunEvent::Retired, retention, "hub", "it could not answer")?;
     }
     let (kind, text, state) = match came {
-        Came::Answer(text) if turn.is_summary => {
+        TurnResult::Answer(text) if turn.is_summary => {
             let flags: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix(FLAG)).take(FLAGS_MAX).collect();
             for flag in flags {
                 let flag = flag.trim().to_owned();
@@ -131,8 +138,8 @@ pub(super) fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Ru
             let text = text.lines().filter(|line| !line.trim().starts_with(FLAG)).collect::<Vec<_>>().join("\n");
             (EntryKind::Summary, if text.trim().is_empty() { "(no more than flags)".to_owned() } else { text }, TurnState::Answered)
         }
-        Came::Answer(text) => (EntryKind::Answer, text, TurnState::Answered),
-        Came::Failure(why) => {
+        TurnResult::Answer(text) => (EntryKind::Answer, text, TurnState::Answered),
+        TurnResult::Failure(why) => {
             let what = if turn.is_summary { "summarise the chat" } else { "answer" };
             (EntryKind::Failure, format!("{} could not {what}: {why}", turn.agent), TurnState::Failed)
         }
@@ -141,17 +148,17 @@ pub(super) fn post(tx: &mut Tx<'_>, config: &Config, turn: &Turn, run: Option<Ru
     let entry = if kind == EntryKind::Answer {
         // Whom it names is looked up among what its own run may see.
         let by = turn.run.map_or_else(|| chat.scope.owner.clone(), Principal::Run);
-        let seat = Seat::of(tx.connection(), &by)?;
+        let caller = ChatCaller::of(tx.connection(), &by)?;
         let publication = Publication {
             config,
-            seat: &seat,
+            caller: &caller,
             by: &by,
             chat: &chat,
             entry,
             to: Vec::new(),
             said_by_agent: Some(turn.agent.clone()),
             responder: None,
-            ground: Ground { cwd: turn.cwd.clone(), env: turn.env.clone() },
+            work_context: WorkContext { cwd: turn.cwd.clone(), env: turn.env.clone() },
         };
         publish(tx, publication)?.entry
     } else {

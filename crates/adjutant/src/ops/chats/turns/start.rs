@@ -2,8 +2,8 @@
 
 use crate::clock;
 use crate::config::Config;
-use crate::ops::chats::turns::post::{Came, post};
-use crate::ops::chats::turns::window::{Told, Uncounted, told};
+use crate::ops::chats::turns::post::{TurnResult, post};
+use crate::ops::chats::turns::window::{TurnPrompt, UncountedEntry, turn_prompt};
 use crate::ops::{OpError, Ops, profiles, programs};
 use crate::store::{Chat, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, at_work_in, next_turns, run_input, tree_size, turns_to_answer};
 use adjutant_core::tree::{Rank, TreeLimits, has_room};
@@ -12,7 +12,7 @@ use std::path::Path;
 
 impl Ops {
     /// Begins the turns that are next, save those of which something has to be counted first.
-    pub(super) async fn begin_turns(&self) -> Result<(bool, Vec<Uncounted>), OpError> {
+    pub(super) async fn begin_turns(&self) -> Result<(bool, Vec<UncountedEntry>), OpError> {
         let next = self.store.read(next_turns)?;
         let (mut begun, mut failed) = (false, None);
         let mut uncounted = Vec::new();
@@ -38,18 +38,18 @@ impl Ops {
                 .store
                 .write(move |tx| {
                     let chat = tx.chat(turn.chat)?;
-                    let leave = match spec {
-                        Ok(agent) => leave(tx, &config, &turn, agent, id)?,
-                        Err(why) => Leave::No(why),
+                    let decide_start = match spec {
+                        Ok(agent) => decide_start(tx, &config, &turn, agent, id)?,
+                        Err(why) => StartDecision::Refuse(why),
                     };
-                    let (agent, under) = match leave {
-                        Leave::Yes(agent, under) => (*agent, under),
+                    let (agent, under) = match decide_start {
+                        StartDecision::Start(agent, under) => (*agent, under),
                         // It is looked at again when a run has ended.
-                        Leave::Later => return Ok(Some(Vec::new())),
-                        Leave::No(why) => return post(tx, &config, &turn, None, Came::Failure(why), retention).map(|()| None),
+                        StartDecision::Later => return Ok(Some(Vec::new())),
+                        StartDecision::Refuse(why) => return post(tx, &config, &turn, None, TurnResult::Failure(why), retention).map(|()| None),
                     };
-                    let Told { prompt, wants_summary } = match told(tx.connection(), &chat, &turn)? {
-                        Ok(told) => told,
+                    let TurnPrompt { prompt, wants_summary } = match turn_prompt(tx.connection(), &chat, &turn)? {
+                        Ok(turn_prompt) => turn_prompt,
                         Err(uncounted) => return Ok(Some(uncounted)),
                     };
                     if !tx.begin_turn(turn.id, id)? {
@@ -99,28 +99,31 @@ impl Ops {
 }
 
 /// Whether a turn may be answered now.
-enum Leave {
+enum StartDecision {
     /// By the agent with the permissions that are left to it; and the run under which it counts, with the
     /// limits of that tree.
-    Yes(Box<AgentSpec>, Option<(RunId, TreeLimits)>),
+    Start(Box<AgentSpec>, Option<(RunId, TreeLimits)>),
     /// Somebody else is at work in its directory.
     Later,
-    No(String),
+    Refuse(String),
 }
 
 /// Decides whether a turn may be answered now. What a run asks for counts as its delegation: within
 /// the limits of its tree, with no more permissions than it has itself.
-fn leave(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<Leave, StoreError> {
+fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<StartDecision, StoreError> {
     let connection = tx.connection();
     let asked = asked_by(connection, turn)?;
     if config.refuse_shared_directory {
         let others = at_work_in(connection, &turn.cwd, id)?;
         // Who asks may be waiting for the answer.
         if let Some((_, name)) = others.iter().find(|(other, _)| asked.is_some_and(|(asking, _)| asking == *other)) {
-            return Ok(Leave::No(format!("{name}, which asks, is itself at work in {}, and the configuration refuses a second run", turn.cwd)));
+            return Ok(StartDecision::Refuse(format!(
+                "{name}, which asks, is itself at work in {}, and the configuration refuses a second run",
+                turn.cwd
+            )));
         }
         if !others.is_empty() {
-            return Ok(Leave::Later);
+            return Ok(StartDecision::Later);
         }
     }
     let stated = agent.permissions;
@@ -128,22 +131,22 @@ fn leave(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: Ru
         agent.permissions = agent.permissions.min(run_input(connection, asking)?.agent.permissions);
     }
     if let Err(refusal) = profiles::check(&agent, stated) {
-        return Ok(Leave::No(refusal.to_string()));
+        return Ok(StartDecision::Refuse(refusal.to_string()));
     }
-    let Some((_, counts_under)) = asked else { return Ok(Leave::Yes(Box::new(agent), None)) };
-    let Some(parent) = counts_under else { return Ok(Leave::Yes(Box::new(agent), None)) };
+    let Some((_, counts_under)) = asked else { return Ok(StartDecision::Start(Box::new(agent), None)) };
+    let Some(parent) = counts_under else { return Ok(StartDecision::Start(Box::new(agent), None)) };
     let mut above = Some(parent);
     while let Some(run) = above {
         let run = tx.run(run)?;
         if matches!(run.state, RunState::Stopping(StopReason::Cancelled) | RunState::Finished(Outcome::Cancelled)) {
-            return Ok(Leave::No(format!("{}, on whose behalf it would, was cancelled", run.name)));
+            return Ok(StartDecision::Refuse(format!("{}, on whose behalf it would, was cancelled", run.name)));
         }
         above = run.parent;
     }
     let size = tree_size(connection, &tx.run(parent)?)?;
     Ok(match has_room(size, config.tree) {
-        Ok(()) => Leave::Yes(Box::new(agent), Some((parent, config.tree))),
-        Err(denied) => Leave::No(denied.to_string()),
+        Ok(()) => StartDecision::Start(Box::new(agent), Some((parent, config.tree))),
+        Err(denied) => StartDecision::Refuse(denied.to_string()),
     })
 }
 

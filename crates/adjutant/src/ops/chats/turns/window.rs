@@ -26,14 +26,14 @@ const COUNT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// An entry whose tokens have to be counted before a window can be filled.
 #[derive(Debug, Clone)]
-pub struct Uncounted {
+pub struct UncountedEntry {
     pub entry: i64,
     pub revision: u32,
     pub text: String,
 }
 
 /// What an answering run is told.
-pub(super) struct Told {
+pub(super) struct TurnPrompt {
     pub prompt: String,
     /// Something is left out that no summary stands for.
     pub wants_summary: bool,
@@ -44,7 +44,7 @@ fn shown(entry: &ChatEntry) -> Entry {
 }
 
 /// Writes what a turn's run is told of the chat as it is now; or says what has to be counted first.
-pub(super) fn told(connection: &Connection, chat: &Chat, turn: &Turn) -> Result<Result<Told, Vec<Uncounted>>, StoreError> {
+pub(super) fn turn_prompt(connection: &Connection, chat: &Chat, turn: &Turn) -> Result<Result<TurnPrompt, Vec<UncountedEntry>>, StoreError> {
     if turn.is_summary {
         let larger = Chat { window: chat.window.times(SUMMARY_WINDOWS), ..chat.clone() };
         let task = format!(
@@ -54,7 +54,7 @@ pub(super) fn told(connection: &Connection, chat: &Chat, turn: &Turn) -> Result<
         );
         let new = Entry { name: "hub".to_owned(), pinned: false, text: "Summarise the chat above.".to_owned() };
         return Ok(window(connection, &larger, 0)?
-            .map(|window| Told { prompt: format!("{task}\n\n{}", history_text(&window.history, &new)), wants_summary: false }));
+            .map(|window| TurnPrompt { prompt: format!("{task}\n\n{}", history_text(&window.history, &new)), wants_summary: false }));
     }
     let new = match entry_by_seq(connection, chat.id, turn.message)? {
         Some(entry) => shown(&entry),
@@ -74,7 +74,7 @@ pub(super) fn told(connection: &Connection, chat: &Chat, turn: &Turn) -> Result<
     );
     let instructions = chat.instructions.as_deref().map(|text| format!("\n\nInstructions of this chat:\n{}", quote_block(text))).unwrap_or_default();
     let from_file = if chat.imported { IMPORTED } else { "" };
-    Ok(Ok(Told { prompt: format!("{task}{from_file}{instructions}\n\n{}", history_text(&history, &new)), wants_summary: unsummarised }))
+    Ok(Ok(TurnPrompt { prompt: format!("{task}{from_file}{instructions}\n\n{}", history_text(&history, &new)), wants_summary: unsummarised }))
 }
 
 /// A filled window.
@@ -88,7 +88,7 @@ struct Window {
 struct Costs<'a> {
     connection: &'a Connection,
     budget: Budget,
-    uncounted: Vec<Uncounted>,
+    uncounted: Vec<UncountedEntry>,
     bytes: usize,
 }
 
@@ -100,7 +100,7 @@ impl Costs<'_> {
                 Some(tokens) => Ok(tokens),
                 None => {
                     self.bytes += entry.text.len();
-                    self.uncounted.push(Uncounted { entry: entry.id, revision: entry.revision, text: entry.text.clone() });
+                    self.uncounted.push(UncountedEntry { entry: entry.id, revision: entry.revision, text: entry.text.clone() });
                     Ok(entry.text.len() as u64 / TOKEN_BYTES)
                 }
             },
@@ -110,7 +110,7 @@ impl Costs<'_> {
 
 /// Takes what fits of a chat, and of those that it branches off: pinned entries, then the newest. While
 /// something is left out, the newest summary goes in before them.
-fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Result<Window, Vec<Uncounted>>, StoreError> {
+fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Result<Window, Vec<UncountedEntry>>, StoreError> {
     // Their order in the conversation: what a chat branches off comes before it.
     let mut line: Vec<(Chat, i64)> = vec![(chat.clone(), i64::MAX)];
     while let Some((parent, seq)) = line.last().and_then(|(chat, _)| chat.branch_of) {
@@ -134,7 +134,7 @@ fn filled(
     line: &[(Chat, i64)],
     without: i64,
     summary: Option<ChatEntry>,
-) -> Result<Result<Window, Vec<Uncounted>>, StoreError> {
+) -> Result<Result<Window, Vec<UncountedEntry>>, StoreError> {
     let chat = &line[0].0;
     let mut fill = Fill::new(chat.window);
     let mut costs = Costs { connection, budget: chat.window, uncounted: Vec::new(), bytes: 0 };

@@ -7,14 +7,14 @@ use adjutant_core::{AgentName, ClientName, Denied, Principal};
 
 /// Somebody who reads or writes.
 #[derive(Debug, Clone)]
-pub(in crate::ops) struct Seat {
+pub(in crate::ops) struct ChatCaller {
     pub viewer: Viewer,
     pub name: String,
     /// The caller's run.
     pub run: Option<Run>,
 }
 
-impl Seat {
+impl ChatCaller {
     pub(in crate::ops) fn of(connection: &Connection, who: &Principal) -> Result<Self, StoreError> {
         let (scope, run) = match who {
             Principal::Person | Principal::Client(_) => (Scope { owner: who.clone(), root: None }, None),
@@ -31,7 +31,7 @@ impl Seat {
         Participant::Principal(self.viewer.who.clone())
     }
 
-    /// Finds a chat among those that exist for this seat.
+    /// Finds a chat among those that exist for this caller.
     pub(in crate::ops) fn chat(&self, connection: &Connection, id: i64) -> Result<Chat, StoreError> {
         let not_found = || StoreError::from(Denied::not_found("chat", &id.to_string()));
         let chat = chat_by_id(connection, ChatId(id))?.ok_or_else(not_found)?;
@@ -104,7 +104,7 @@ impl Seat {
 /// asked.
 pub(super) fn can_see(connection: &Connection, who: &Participant, chat: &Chat) -> Result<bool, StoreError> {
     let Participant::Principal(principal) = who else { return Ok(true) };
-    Ok(may_see(&Seat::of(connection, principal)?.viewer, &chat.scope.owner, chat.audience(), true))
+    Ok(may_see(&ChatCaller::of(connection, principal)?.viewer, &chat.scope.owner, chat.audience(), true))
 }
 
 /// Refuses participants who could not see the chat.

@@ -1,6 +1,6 @@
 //! Where answering runs work.
 
-use crate::ops::chats::seat::Seat;
+use crate::ops::chats::caller::ChatCaller;
 use crate::ops::{OpError, Ops};
 use crate::store::{DispatchEnv, KeptCredentials};
 use adjutant_core::Principal;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Where an answering run would work.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ground {
+pub(super) struct WorkContext {
     pub cwd: String,
     pub env: DispatchEnv,
 }
@@ -17,13 +17,13 @@ pub(super) struct Ground {
 impl Ops {
     /// Where a run would work that answers this: a run's words are answered where it works. The credentials are
     /// to be settled once the turn is on record, or is not.
-    pub(super) fn ground(&self, who: &Principal, cwd: &str, env: &BTreeMap<String, String>) -> Result<(Ground, KeptCredentials), OpError> {
+    pub(super) fn work_context(&self, who: &Principal, cwd: &str, env: &BTreeMap<String, String>) -> Result<(WorkContext, KeptCredentials), OpError> {
         let fallback = || Ok::<_, OpError>(self.home.dir.display().to_string());
         match who {
             Principal::Run(_) => {
-                let run = self.store.read(|connection| Seat::of(connection, who))?.run;
+                let run = self.store.read(|connection| ChatCaller::of(connection, who))?.run;
                 let kept = self.store.hold_credentials(BTreeMap::new())?;
-                Ok((Ground { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: kept.env.clone() }, kept))
+                Ok((WorkContext { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: kept.env.clone() }, kept))
             }
             Principal::Person | Principal::Client(_) => {
                 crate::ops::checks::checked_env(env)?;
@@ -33,7 +33,7 @@ impl Ops {
                     _ => fallback()?,
                 };
                 let kept = self.store.hold_credentials(env.clone())?;
-                Ok((Ground { cwd, env: kept.env.clone() }, kept))
+                Ok((WorkContext { cwd, env: kept.env.clone() }, kept))
             }
         }
     }

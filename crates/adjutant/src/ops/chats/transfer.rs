@@ -1,7 +1,7 @@
 //! Carrying chats out of a home and into another.
 
+use super::caller::ChatCaller;
 use super::render;
-use super::seat::Seat;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, entry_by_key, export_of};
 use crate::view::{CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat, ImportChat};
@@ -90,7 +90,7 @@ impl Ops {
     pub fn export_chat(&self, who: &Principal, call: &ExportChat) -> Result<ChatExport, OpError> {
         Self::check(who, Action::ReadChat)?;
         Ok(self.store.read(|connection| {
-            let chat = Seat::of(connection, who)?.chat(connection, call.chat_id)?;
+            let chat = ChatCaller::of(connection, who)?.chat(connection, call.chat_id)?;
             let Some(export) = export_of(connection, chat.id, call.after, PART)? else {
                 return Err(Denied::not_found("chat", &call.chat_id.to_string()).into());
             };
@@ -165,7 +165,7 @@ impl Ops {
         let entries = call.entries.into_iter().map(read_in).collect::<Result<Vec<_>, _>>()?;
         let (chat_id, head, more) = (call.chat_id, call.head, call.more);
         self.write(caller, move |tx, who| {
-            let seat = Seat::of(tx.connection(), who)?;
+            let caller = ChatCaller::of(tx.connection(), who)?;
             let chat = match (chat_id, head) {
                 (Some(id), None) => {
                     let chat = tx.chat(ChatId(id))?;
@@ -213,7 +213,7 @@ impl Ops {
                 tx.end_import(chat.id)?;
             }
             let chat = tx.chat(chat.id)?;
-            render::full(tx.connection(), &seat, &presence, &chat)
+            render::full(tx.connection(), &caller, &presence, &chat)
         })
         .await
     }
