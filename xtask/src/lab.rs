@@ -6,6 +6,7 @@ use crate::processes::{self, Mark, Process};
 use adjutant::client::Client;
 use adjutant::config::Home;
 use adjutant::view::{Call, Cancel, Dispatch, ErrorView, GetHub, GetRun, HubView, ListRuns, RunView, StopHub, codes};
+use adjutant_core::RunStateKind;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ impl Lab {
         let start = Instant::now();
         loop {
             let view = client.call(&GetRun { run: run.to_string() }).await?;
-            if view.state == "finished" {
+            if view.state == RunStateKind::Finished {
                 return Ok(view);
             }
             if start.elapsed() > limit {
@@ -124,7 +125,7 @@ impl Lab {
         let mut runs = BTreeSet::new();
         // Live ones only: a list has a limit, and ended runs would fill it.
         for run in client.call(&ListRuns { all: false, limit: Some(100_000) }).await?.runs {
-            if run.state != "finished" {
+            if run.state != RunStateKind::Finished {
                 let cancelled = client.call(&Cancel { run: run.run_id.clone(), reason: None }).await;
                 if let Err(error) = cancelled
                     && error.code != codes::RUN_FINISHED

@@ -6,6 +6,7 @@
 
 use crate::report::{AcceptanceResult, Verdict};
 use crate::words;
+use crate::words::Words;
 use crate::{Outcome, RunState, StopReason};
 
 /// How a run that succeeded by its own account fell short of what its dispatcher wanted.
@@ -92,6 +93,20 @@ pub enum Need {
     Notice(BadEnd),
 }
 
+/// The word is the reason of the stop or of the end: no word is both.
+impl Words for Need {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Resume(reason) => reason.word(),
+            Self::Notice(end) => end.word(),
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        StopReason::from_word(word).map(Self::Resume).or_else(|| BadEnd::from_word(word).map(Self::Notice))
+    }
+}
+
 /// An end that its owner has to know of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BadEnd {
@@ -111,6 +126,12 @@ impl BadEnd {
             Self::Lost => "lost",
             Self::Short(shortfall) => shortfall.word(),
         }
+    }
+
+    /// Returns the end that a stable word names.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Failed, Self::NotStarted, Self::Lost].into_iter().chain(Shortfall::ALL.map(Self::Short)).find(|end| end.word() == word)
     }
 }
 

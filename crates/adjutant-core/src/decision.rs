@@ -1,7 +1,7 @@
 //! Decisions: what is said to a request, and which decision fits which kind of request.
 
 use crate::signal::Priority;
-use crate::{Denied, RequestKind};
+use crate::{Denied, RequestKind, words};
 
 /// The one thing that is decided about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +72,15 @@ impl Changes {
     }
 }
 
+/// A [`Decision`] about an approval or a delegation, without its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DecisionKind {
+    Approved,
+    Denied,
+}
+
+words!(DecisionKind { Approved = "approved", Denied = "denied" });
+
 impl Decision {
     /// Makes a plain yes.
     #[must_use]
@@ -90,13 +99,13 @@ impl Decision {
         }
     }
 
-    /// Returns `approved` or `denied`, where it is one of them.
+    /// Returns the decision without its data; `None` for an answer in words.
     #[must_use]
-    pub fn word(&self) -> Option<&'static str> {
+    pub fn kind(&self) -> Option<DecisionKind> {
         match self {
             Self::Text(_) => None,
-            Self::Approved { .. } => Some("approved"),
-            Self::Denied { .. } => Some("denied"),
+            Self::Approved { .. } => Some(DecisionKind::Approved),
+            Self::Denied { .. } => Some(DecisionKind::Denied),
         }
     }
 

@@ -32,13 +32,13 @@ pub mod webhook;
 pub mod words;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
-pub use decision::{Changes, Decision, chosen};
+pub use decision::{Changes, Decision, DecisionKind, chosen};
 pub use denied::Denied;
 pub use event::EventKind;
 pub use id::{AttemptNo, EventSeq, IdError, RequestId, RequestNo, RunId};
 pub use name::RunName;
 pub use principal::{Action, ClientName, Principal, Relation};
-pub use request::{Answer, AnsweredBy, RequestEvent, RequestKind, RequestState, Subject};
-pub use run::{AttemptEnd, Cause, Exit, Failure, Outcome, RunEvent, RunState, StopReason, Verdict};
+pub use request::{Answer, AnsweredBy, RequestEvent, RequestKind, RequestState, RequestStateKind, Subject};
+pub use run::{AttemptEnd, Cause, Exit, Failure, Outcome, OutcomeKind, RunEvent, RunState, RunStateKind, StopReason, Verdict};
 pub use steady::{Moment, SteadyTime};
 pub use time::Time;

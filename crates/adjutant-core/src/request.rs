@@ -94,27 +94,33 @@ pub enum RequestState {
 }
 
 impl RequestState {
-    /// Returns the stable word.
+    /// Returns the state without its data.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn kind(&self) -> RequestStateKind {
         match self {
-            Self::Pending => "pending",
-            Self::Answered(_) => "answered",
-            Self::Retrieved { .. } => "retrieved",
-            Self::Expired { .. } => "expired",
-            Self::Withdrawn { .. } => "withdrawn",
+            Self::Pending => RequestStateKind::Pending,
+            Self::Answered(_) => RequestStateKind::Answered,
+            Self::Retrieved { .. } => RequestStateKind::Retrieved,
+            Self::Expired { .. } => RequestStateKind::Expired,
+            Self::Withdrawn { .. } => RequestStateKind::Withdrawn,
         }
     }
 
-    /// Returns the message status of the original protocol.
+    /// Returns the stable word.
     #[must_use]
-    pub fn message_status(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
+        self.kind().word()
+    }
+
+    /// Returns the status in the original protocol.
+    #[must_use]
+    pub fn message_status(&self) -> MessageStatus {
         match self {
-            Self::Pending => "pending_parent_reply",
-            Self::Answered(_) => "parent_replied",
-            Self::Retrieved { .. } => "acknowledged_by_subagent",
-            Self::Expired { .. } => "expired",
-            Self::Withdrawn { .. } => "withdrawn",
+            Self::Pending => MessageStatus::PendingParentReply,
+            Self::Answered(_) => MessageStatus::ParentReplied,
+            Self::Retrieved { .. } => MessageStatus::AcknowledgedBySubagent,
+            Self::Expired { .. } => MessageStatus::Expired,
+            Self::Withdrawn { .. } => MessageStatus::Withdrawn,
         }
     }
 
@@ -133,6 +139,42 @@ impl RequestState {
         !matches!(self, Self::Pending)
     }
 }
+
+/// A [`RequestState`] without its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RequestStateKind {
+    Pending,
+    Answered,
+    Retrieved,
+    Expired,
+    Withdrawn,
+}
+
+words!(RequestStateKind {
+    Pending = "pending",
+    Answered = "answered",
+    Retrieved = "retrieved",
+    Expired = "expired",
+    Withdrawn = "withdrawn",
+});
+
+/// The status of a request in the original protocol, where a request is a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MessageStatus {
+    PendingParentReply,
+    ParentReplied,
+    AcknowledgedBySubagent,
+    Expired,
+    Withdrawn,
+}
+
+words!(MessageStatus {
+    PendingParentReply = "pending_parent_reply",
+    ParentReplied = "parent_replied",
+    AcknowledgedBySubagent = "acknowledged_by_subagent",
+    Expired = "expired",
+    Withdrawn = "withdrawn",
+});
 
 /// What a request's rules need to know beside its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -240,6 +282,7 @@ fn refusal(settled: &RequestState) -> Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::DecisionKind;
     use proptest::prelude::*;
 
     fn run() -> RunId {
@@ -293,8 +336,8 @@ mod tests {
                         if let Some(answer) = next.answer().filter(|answer| Some(*answer) != before.answer()) {
                             if let Some(earlier) = &accepted {
                                 prop_assert!(kind == RequestKind::Approval && !told && matches!(before, RequestState::Answered(_)), "only an unused approval");
-                                let veto = (earlier.decision.word(), answer.decision.word());
-                                prop_assert_eq!(veto, (Some("approved"), Some("denied")), "never back to a yes");
+                                let veto = (earlier.decision.kind(), answer.decision.kind());
+                                prop_assert_eq!(veto, (Some(DecisionKind::Approved), Some(DecisionKind::Denied)), "never back to a yes");
                             }
                             prop_assert!(answer.by != AnsweredBy::Principal(Principal::Run(run())));
                             prop_assert!(answer.decision.fits(kind).is_ok());

@@ -191,18 +191,36 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the outcome without its data.
+    #[must_use]
+    pub fn kind(self) -> OutcomeKind {
+        match self {
+            Self::Succeeded => OutcomeKind::Succeeded,
+            Self::Failed(_) => OutcomeKind::Failed,
+            Self::Cancelled => OutcomeKind::Cancelled,
+            Self::SpawnFailed => OutcomeKind::SpawnFailed,
+            Self::Lost => OutcomeKind::Lost,
+        }
+    }
+
     /// Returns the stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed(_) => "failed",
-            Self::Cancelled => "cancelled",
-            Self::SpawnFailed => "spawn_failed",
-            Self::Lost => "lost",
-        }
+        self.kind().word()
     }
 }
+
+/// An [`Outcome`] without its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OutcomeKind {
+    Succeeded,
+    Failed,
+    Cancelled,
+    SpawnFailed,
+    Lost,
+}
+
+words!(OutcomeKind { Succeeded = "succeeded", Failed = "failed", Cancelled = "cancelled", SpawnFailed = "spawn_failed", Lost = "lost" });
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -225,17 +243,23 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// Returns the state without its data.
+    #[must_use]
+    pub fn kind(self) -> RunStateKind {
+        match self {
+            Self::Queued => RunStateKind::Queued,
+            Self::Starting => RunStateKind::Starting,
+            Self::Running => RunStateKind::Running,
+            Self::Stopping(_) => RunStateKind::Stopping,
+            Self::Stopped { .. } => RunStateKind::Stopped,
+            Self::Finished(_) => RunStateKind::Finished,
+        }
+    }
+
     /// Returns the stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Stopping(_) => "stopping",
-            Self::Stopped { .. } => "stopped",
-            Self::Finished(_) => "finished",
-        }
+        self.kind().word()
     }
 
     /// Tells whether an attempt may be alive: such a run takes a place among the live ones.
@@ -250,6 +274,26 @@ impl RunState {
         matches!(self, Self::Finished(_))
     }
 }
+
+/// A [`RunState`] without its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunStateKind {
+    Queued,
+    Starting,
+    Running,
+    Stopping,
+    Stopped,
+    Finished,
+}
+
+words!(RunStateKind {
+    Queued = "queued",
+    Starting = "starting",
+    Running = "running",
+    Stopping = "stopping",
+    Stopped = "stopped",
+    Finished = "finished",
+});
 
 /// What is known when an attempt's process has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -417,20 +461,54 @@ pub struct OpenRequests {
     pub answered_unread: bool,
 }
 
-/// Returns the status word of the original protocol for a run. `claim` is the run's own word about
-/// its end, where it gave one: less than success is never shown as success.
+/// The status of a run in the original protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunStatus {
+    Queued,
+    Starting,
+    Running,
+    WaitingParentReply,
+    ParentReplied,
+    Stopped,
+    Success,
+    Completed,
+    PartialSuccess,
+    Error,
+    Cancelled,
+}
+
+words!(RunStatus {
+    Queued = "queued",
+    Starting = "starting",
+    Running = "running",
+    WaitingParentReply = "waiting_parent_reply",
+    ParentReplied = "parent_replied",
+    Stopped = "stopped",
+    Success = "success",
+    Completed = "completed",
+    PartialSuccess = "partial_success",
+    Error = "error",
+    Cancelled = "cancelled",
+});
+
+/// Returns the status of a run. `claim` is what the run reported about its end, if it did: less than
+/// success is never shown as success.
 #[must_use]
-pub fn status_word(state: RunState, open: OpenRequests, claim: Option<Claim>) -> &'static str {
+pub fn status(state: RunState, open: OpenRequests, claim: Option<Claim>) -> RunStatus {
     match state {
-        RunState::Queued => "queued",
-        RunState::Starting => "starting",
-        RunState::Running if open.blocking_pending => "waiting_parent_reply",
-        RunState::Running if open.answered_unread => "parent_replied",
-        RunState::Running | RunState::Stopping(_) => "running",
-        RunState::Stopped { .. } => "stopped",
-        RunState::Finished(Outcome::Succeeded) => claim.filter(|claim| *claim != Claim::Failed).unwrap_or(Claim::Success).word(),
-        RunState::Finished(Outcome::Cancelled) => "cancelled",
-        RunState::Finished(_) => "error",
+        RunState::Queued => RunStatus::Queued,
+        RunState::Starting => RunStatus::Starting,
+        RunState::Running if open.blocking_pending => RunStatus::WaitingParentReply,
+        RunState::Running if open.answered_unread => RunStatus::ParentReplied,
+        RunState::Running | RunState::Stopping(_) => RunStatus::Running,
+        RunState::Stopped { .. } => RunStatus::Stopped,
+        RunState::Finished(Outcome::Succeeded) => match claim {
+            Some(Claim::Completed) => RunStatus::Completed,
+            Some(Claim::Partial) => RunStatus::PartialSuccess,
+            Some(Claim::Success | Claim::Failed) | None => RunStatus::Success,
+        },
+        RunState::Finished(Outcome::Cancelled) => RunStatus::Cancelled,
+        RunState::Finished(Outcome::Failed(_) | Outcome::SpawnFailed | Outcome::Lost) => RunStatus::Error,
     }
 }
 
@@ -564,9 +642,9 @@ mod tests {
     #[test]
     fn less_than_success_is_never_shown_as_success() {
         let open = OpenRequests { blocking_pending: false, answered_unread: false };
-        let word = |claim| status_word(RunState::Finished(Outcome::Succeeded), open, claim);
+        let word = |claim| status(RunState::Finished(Outcome::Succeeded), open, claim).word();
         assert_eq!((word(None), word(Some(Claim::Completed)), word(Some(Claim::Partial))), ("success", "completed", "partial_success"));
-        assert_eq!(status_word(RunState::Finished(Outcome::Failed(Failure::Reported)), open, Some(Claim::Partial)), "error");
+        assert_eq!(status(RunState::Finished(Outcome::Failed(Failure::Reported)), open, Some(Claim::Partial)), RunStatus::Error);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub use crate::checkpoint::Checkpoint;
 pub use crate::report::{Report, ReportStatus};
 use crate::words;
+use crate::words::Words;
 
 use crate::RunId;
 use std::fmt;
@@ -43,6 +44,16 @@ impl SignalKind {
     #[must_use]
     pub fn from_tag(tag: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.tag() == tag)
+    }
+}
+
+impl Words for SignalKind {
+    fn word(self) -> &'static str {
+        self.tag()
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        Self::from_tag(word)
     }
 }
 

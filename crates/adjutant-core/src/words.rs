@@ -2,6 +2,17 @@
 //!
 //! An enum lists its words with [`crate::words!`]; nothing else maps between the two.
 
+/// A type whose values have stable words; [`words!`](crate::words!) implements it.
+pub trait Words: Copy + Eq + 'static {
+    /// Returns the stable word.
+    #[must_use]
+    fn word(self) -> &'static str;
+
+    /// Returns the value that a stable word names.
+    #[must_use]
+    fn from_word(word: &str) -> Option<Self>;
+}
+
 /// Gives an enum without data its stable words. It generates `ALL` (every variant, in the order of the list),
 /// `word` and `from_word`. The first word of a variant is the one that is written; words after `|` are read too.
 ///
@@ -45,6 +56,16 @@ macro_rules! words {
                     $($word $(| $alias)* => Some(Self::$variant),)+
                     _ => None,
                 }
+            }
+        }
+
+        impl $crate::words::Words for $name {
+            fn word(self) -> &'static str {
+                Self::word(self)
+            }
+
+            fn from_word(word: &str) -> Option<Self> {
+                Self::from_word(word)
             }
         }
     };

@@ -6,6 +6,7 @@ use crate::lab::{Lab, Result, monotonic_ns};
 use crate::stats::{Row, Samples};
 use adjutant::client::Client;
 use adjutant::view::{AnswerOne, AnswerRequests, RunView, Wait, WaitUntil};
+use adjutant_core::RunStateKind;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ pub async fn read_when_there<T: serde::de::DeserializeOwned>(lab: &Lab, client: 
         }
         if look.is_multiple_of(100) {
             let view = client.call(&adjutant::view::GetRun { run: run.run_id.clone() }).await?;
-            if view.state == "finished" && !out.exists() {
+            if view.state == RunStateKind::Finished && !out.exists() {
                 let log = std::fs::read_to_string(&view.log_path).unwrap_or_else(|error| error.to_string());
                 return Err(format!("{} ended ({:?} {:?}) without its measurements: {log}", view.name, view.outcome, view.reason).into());
             }

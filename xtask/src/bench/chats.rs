@@ -5,7 +5,7 @@ use crate::lab::{Lab, Result, monotonic_ns, pss_mb};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
 use adjutant::client::Client;
-use adjutant::view::{CarriedChat, CarriedEntry, CarriedMember, ChatView, ImportChat, ListChats, Search, ShowChat, StartChat};
+use adjutant::view::{Activity, CarriedChat, CarriedEntry, CarriedMember, ChatView, ImportChat, ListChats, Search, ShowChat, StartChat};
 use serde_json::json;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -128,7 +128,7 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
                 .chat
                 .participants
                 .iter()
-                .any(|one| one.presence == "reading")
+                .any(|one| one.presence == Activity::Reading)
             {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

@@ -9,6 +9,7 @@ use crate::lab::{Result, monotonic_ns};
 use crate::stats::{Row, Samples};
 use adjutant::signal::Scanner;
 use adjutant::view::{AnswerOne, AnswerRequests, Pause, Resume, RunView, Wait, WaitUntil};
+use adjutant_core::OutcomeKind;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -90,7 +91,7 @@ pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
             let start_ns = monotonic_ns();
             client.call(&Resume { run: run.run_id.clone(), ..Resume::default() }).await?;
             let found = client.call(&ended(WaitUntil::All)).await?;
-            if found.ended.first().and_then(|run| run.outcome.as_deref()) != Some("succeeded") {
+            if !found.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
                 return Err(format!("{}: {:?}", run.name, found.ended).into());
             }
             let text = std::fs::read_to_string(&journal)?;

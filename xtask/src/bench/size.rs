@@ -7,6 +7,7 @@ use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
 use adjutant::client::Client;
 use adjutant::view::{Cancel, ListRuns, RunView, Wait, WaitUntil};
+use adjutant_core::{OutcomeKind, RunStateKind};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -110,7 +111,7 @@ pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
             }
         };
         let seconds = start.elapsed().as_secs_f64();
-        if ended.ended.first().and_then(|run| run.outcome.as_deref()) != Some("succeeded") {
+        if !ended.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
             return Err(format!("{:?}", ended.ended).into());
         }
         #[expect(clippy::cast_precision_loss, reason = "bytes far below 2^52")]
@@ -170,7 +171,7 @@ pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
 }
 
 fn is_running(run: &RunView) -> bool {
-    run.state == "running"
+    run.state == RunStateKind::Running
 }
 
 async fn adopted(_lab: &Lab, client: &Client, count: usize) -> Result<usize> {

@@ -5,6 +5,7 @@ use crate::lab::{Result, monotonic_ns};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
 use adjutant::view::{StopHub, WaitUntil};
+use adjutant_core::OutcomeKind;
 use serde_json::json;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -56,7 +57,7 @@ pub async fn dispatch(bench: &Bench) -> Result<Vec<Row>> {
             let run = lab.dispatch(&client, "echo", &format!("journal {} {number}", journal.display())).await?;
             let wait = adjutant::view::Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, wait_ms: 20_000 };
             let ended = client.call(&wait).await?;
-            if ended.ended.first().and_then(|run| run.outcome.as_deref()) != Some("succeeded") {
+            if !ended.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
                 return Err(format!("{}: {:?}", run.name, ended.ended).into());
             }
             let text = std::fs::read_to_string(&journal)?;

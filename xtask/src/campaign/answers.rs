@@ -4,6 +4,7 @@ use super::lanes::Way;
 use super::ledger::{Decided, Shared, lock};
 use crate::lab::Lab;
 use adjutant::view::{AnswerOne, AnswerRequests, DecisionWord, ErrorView, ListRequests, RequestView, codes};
+use adjutant_core::RequestKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -22,7 +23,7 @@ pub async fn answer_all(lab: Arc<Lab>, ledger: Shared, ends: watch::Receiver<boo
             // Not before its dispatch is acknowledged: the ledger knows what is to be decided.
             let Some(way) = lock(&ledger).way(&request.run_id) else { continue };
             number += 1;
-            if request.kind == "question" {
+            if request.kind == RequestKind::Question {
                 answer(&lab, &ledger, &request, number).await;
             } else {
                 decide(&lab, &ledger, &request, way, number).await;
@@ -112,7 +113,7 @@ async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, way: Way
     let all = ledger.decided.entry(request.message_id.clone()).or_default();
     all.extend(new);
     let yes = all.iter().filter(|one| one.approved).count();
-    let may_both = request.kind == "approval";
+    let may_both = request.kind == RequestKind::Approval;
     if yes > 1 || all.len() - yes > 1 || (all.len() > 1 && !may_both) {
         let problem = format!("{} ({}): accepted were {all:?}", request.message_id, request.kind);
         ledger.problems.push(problem);

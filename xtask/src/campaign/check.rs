@@ -5,7 +5,8 @@ use super::lanes::Kind;
 use super::ledger::{Ledger, Shared, lock};
 use crate::lab::{Lab, Result};
 use adjutant::client::Client;
-use adjutant::view::{GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView};
+use adjutant::view::{GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView, Word};
+use adjutant_core::{DecisionKind, OutcomeKind, RequestKind, RunStateKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -45,7 +46,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
         let ran = Ran { key, plan: one.plan, view: &view, requests: &requests, child: children.first(), after, resolution };
         let heard = if lock(ledger).resumed_twice.contains(&one.run) { Vec::new() } else { misheard(&ran)? };
         problems.extend(heard.into_iter().map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)));
-        let end = view.outcome.clone().unwrap_or_else(|| view.state.clone());
+        let end = view.outcome.as_ref().map_or_else(|| view.state.to_string(), Word::to_string);
         *ends.entry((one.plan.kind, end)).or_default() += 1;
         for child in children {
             problems.extend(wrong_state(&child, &lock(ledger)).map(|problem| problem + &logs_of(lab, &child)));
@@ -131,7 +132,7 @@ async fn children(client: &Client, view: &RunView, requests: &[RequestView], pro
     }
     let approved: Vec<&str> = requests
         .iter()
-        .filter(|request| request.kind == "delegation" && request.decision.as_deref() == Some("approved"))
+        .filter(|request| request.kind == RequestKind::Delegation && request.decision == Some(DecisionKind::Approved.into()))
         .map(|request| request.child.as_deref().unwrap_or("none"))
         .collect();
     let there: Vec<&str> = found.iter().map(|child| child.run_id.as_str()).collect();
@@ -177,20 +178,24 @@ fn logs_of(lab: &Lab, view: &RunView) -> String {
 pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
     let hit = ledger.supervisor_killed.contains(&view.run_id);
     let cancelled = ledger.cancelled.contains(&view.run_id);
-    let right = match (view.state.as_str(), view.outcome.as_deref()) {
-        ("finished", Some("succeeded")) => !cancelled,
-        ("finished", Some("cancelled")) => cancelled,
-        ("finished", Some("lost")) => hit,
-        ("stopped", None) => hit && view.reason.as_deref() == Some("supervisor_lost"),
+    let right = match (view.state.known(), view.outcome.as_ref().and_then(Word::known)) {
+        (Some(RunStateKind::Finished), Some(OutcomeKind::Succeeded)) => !cancelled,
+        (Some(RunStateKind::Finished), Some(OutcomeKind::Cancelled)) => cancelled,
+        (Some(RunStateKind::Finished), Some(OutcomeKind::Lost)) => hit,
+        (Some(RunStateKind::Stopped), None) => hit && view.reason.as_deref() == Some("supervisor_lost"),
         // Killed before it could start, as often as is tried.
-        ("finished", Some("spawn_failed")) => hit || ledger.guard_killed.contains(&view.run_id),
+        (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => hit || ledger.guard_killed.contains(&view.run_id),
         _ => false,
     };
     (!right).then(|| {
         let guard = ledger.guard_killed.contains(&view.run_id);
         format!(
             "{} {} is {} {:?} ({:?}); supervisor killed: {hit}, guard killed: {guard}, cancelled: {cancelled}",
-            view.run_id, view.name, view.state, view.outcome, view.reason
+            view.run_id,
+            view.name,
+            view.state,
+            view.outcome.as_ref().map(Word::as_str),
+            view.reason
         )
     })
 }

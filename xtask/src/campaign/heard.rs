@@ -2,7 +2,8 @@
 
 use super::lanes::{Kind, Plan, Way, child_word, details};
 use crate::lab::Result;
-use adjutant::view::{RequestView, RunView};
+use adjutant::view::{RequestView, RunView, Word};
+use adjutant_core::{OutcomeKind, RequestStateKind};
 
 /// One run as it is in the end.
 pub struct Ran<'a> {
@@ -28,7 +29,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
         Err(error) => return Err(format!("{}: {error}", view.log_path).into()),
     };
     let stops_beside = matches!(plan.kind, Kind::StopAsk | Kind::StopDelegate);
-    let succeeded = view.outcome.as_deref() == Some("succeeded");
+    let succeeded = view.has_outcome(OutcomeKind::Succeeded);
     let mut once = |what: &str| {
         let heard = log.lines().filter(|line| *line == what).count();
         if heard > 1 || (succeeded && heard != 1) {
@@ -38,7 +39,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
     for request in requests {
         let words = request.reason.as_deref().unwrap_or_default();
         let Some(answer) = &request.answer else { continue };
-        match (request.kind.as_str(), plan.by_block || stops_beside, request.decision.as_deref()) {
+        match (request.kind.as_str(), plan.by_block || stops_beside, request.decision.as_ref().map(Word::as_str)) {
             ("question", true, _) => once(&format!("A: {answer}")),
             ("approval", true, Some("approved")) => {
                 once("## APPROVAL GRANTED");
@@ -86,7 +87,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
     if requests.len() > asked || (succeeded && requests.len() != asked) {
         problems.push(format!("asked {asked} times, {} requests are stored", requests.len()));
     }
-    if succeeded && let Some(open) = requests.iter().find(|request| request.status != "retrieved") {
+    if succeeded && let Some(open) = requests.iter().find(|request| request.status != RequestStateKind::Retrieved) {
         problems.push(format!("succeeded, and {} is {}", open.message_id, open.status));
     }
     if succeeded && plan.kind == Kind::Stop && resolution.is_none() {
@@ -99,7 +100,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
             problems.push(format!("its checkpoint was acknowledged, and it has {left:?}"));
         }
     }
-    if let Some(child) = child.filter(|child| child.outcome.as_deref() == Some("succeeded")) {
+    if let Some(child) = child.filter(|child| child.has_outcome(OutcomeKind::Succeeded)) {
         let handed = requests.iter().find_map(|request| request.child_result.as_deref());
         if handed != Some(format!("succeeded: {}", child_word(key)).as_str()) {
             problems.push(format!("its child {} succeeded, and it was handed {handed:?}", child.run_id));

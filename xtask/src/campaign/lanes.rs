@@ -5,6 +5,7 @@ use crate::lab::Lab;
 use crate::random::Random;
 use adjutant::client::Client;
 use adjutant::view::{Cancel, ErrorView, GetRun, ReadEvents, Resume, RunView, codes};
+use adjutant_core::{EventKind, RunStateKind};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -159,7 +160,7 @@ pub fn child_word(key: &str) -> String {
 
 /// Whether nothing moves the run any more, but for the driver.
 pub fn is_over(view: &RunView) -> bool {
-    view.state == "finished" || (view.state == "stopped" && view.reason.as_deref() == Some("supervisor_lost"))
+    view.state == RunStateKind::Finished || (view.state == RunStateKind::Stopped && view.reason.as_deref() == Some("supervisor_lost"))
 }
 
 /// Dispatches one run and sees it to its end.
@@ -188,7 +189,7 @@ async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan
         if plan.kind == Kind::Cancel && start.elapsed() > cancel_after && !lock(ledger).cancelled.contains(&run) {
             cancel(lab, &client, ledger, &run).await?;
         }
-        if plan.kind == Kind::Stop && view.state == "stopped" && view.reason.as_deref() == Some("blocker") {
+        if plan.kind == Kind::Stop && view.state == RunStateKind::Stopped && view.reason.as_deref() == Some("blocker") {
             resume(lab, &client, ledger, key, &view).await?;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -235,7 +236,7 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
     }
     if accepted.len() == 2 {
         let page = lab.persist(client, &ReadEvents { run: Some(view.run_id.clone()), ..ReadEvents::default() }, "events").await.map_err(said)?;
-        if page.events.iter().filter(|event| event.kind == "run.stopped").count() > 1 {
+        if page.events.iter().filter(|event| event.kind == EventKind::RunStopped).count() > 1 {
             // The first was in effect and its supervisor was killed before the second came.
             lock(ledger).resumed_twice.insert(view.run_id.clone());
             accepted.pop();
@@ -253,10 +254,10 @@ async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunVie
     for name in &view.children {
         let child = lab.persist(client, &GetRun { run: name.clone() }, "look").await.map_err(said)?;
         lock(ledger).children.insert(child.run_id.clone());
-        if child.state == "stopped" {
+        if child.state == RunStateKind::Stopped {
             cancel(lab, client, ledger, &child.run_id).await?;
         }
-        over &= child.state == "finished";
+        over &= child.state == RunStateKind::Finished;
     }
     Ok(over)
 }

@@ -6,7 +6,7 @@ use super::out::Failure;
 use super::style::Style;
 use crate::text;
 use crate::view::{AnswerOne, Answered, DecisionWord, ReadRequest, RequestView, codes};
-use adjutant_core::{RequestId, RequestNo};
+use adjutant_core::{RequestId, RequestKind, RequestNo};
 
 /// Begins an answer to the request that is named: by itself, or by its run.
 pub async fn answer_to(to: &str, cx: &Context) -> Result<AnswerOne, Failure> {
@@ -36,7 +36,7 @@ async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
 /// Reads what was typed under a request that was shown, or says what can be typed.
 pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
     let message_id = Some(request.message_id.clone());
-    if request.kind == "question" {
+    if request.kind == RequestKind::Question {
         return Ok(AnswerOne { message_id, answer: line.to_owned(), ..AnswerOne::default() });
     }
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
@@ -57,8 +57,8 @@ const SUBJECT_COLUMNS_MAX: usize = 60;
 /// Returns what is asked behind a request that was shown. It repeats what is decided, since a long preview
 /// has moved that out of sight.
 pub fn answer_prompt(request: &RequestView) -> String {
-    match request.kind.as_str() {
-        "question" => format!("answer {} > ", text::line(&request.number)),
+    match request.kind.known() {
+        Some(RequestKind::Question) => format!("answer {} > ", text::line(&request.number)),
         _ => format!("{} [y]es / [n]o, reason > ", approval_question(request)),
     }
 }
@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn only_a_clear_yes_or_a_reasoned_no_decides() {
-        let request = RequestView { kind: "approval".to_owned(), options: vec!["once".to_owned(), "always".to_owned()], ..RequestView::default() };
+        let request =
+            RequestView { kind: RequestKind::Approval.into(), options: vec!["once".to_owned(), "always".to_owned()], ..RequestView::default() };
         let read = |line| parse_answer(&request, line).map(|answer| (answer.decision, answer.reason));
         assert_eq!(read("y"), Ok((Some(DecisionWord::Approve), None)));
         assert_eq!(read("yes 2"), Ok((Some(DecisionWord::Approve), Some("2".to_owned()))));
@@ -112,7 +113,7 @@ mod tests {
         for unclear in ["n", "maybe", "ok", "1"] {
             assert!(read(unclear).is_err(), "{unclear}");
         }
-        let question = RequestView { kind: "question".to_owned(), ..RequestView::default() };
+        let question = RequestView { kind: RequestKind::Question.into(), ..RequestView::default() };
         assert_eq!(parse_answer(&question, "n").map(|answer| answer.answer), Ok("n".to_owned()));
     }
 }

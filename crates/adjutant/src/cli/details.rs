@@ -3,7 +3,11 @@
 use super::context::Context;
 use super::style::Style;
 use crate::text;
-use crate::view::{AcceptanceView, CheckpointView, ClarificationView, DelegationView, ReportView, RequestView};
+use crate::view::{AcceptanceView, CheckpointView, ClarificationView, DelegationView, ReportView, RequestView, Word};
+use adjutant_core::checkpoint::CheckpointAuthor;
+use adjutant_core::report::Verdict;
+use adjutant_core::signal::Independence;
+use adjutant_core::{RequestKind, RequestStateKind};
 use std::fmt::Write as _;
 
 /// Before everything that others wrote.
@@ -27,7 +31,7 @@ pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<Str
     } = checkpoint;
     let changed = changed_files.join(", ");
     let mut out = String::new();
-    let head = if made_by == "adjutant" { "left behind (put together from what it said last)" } else { "left behind" };
+    let head = if *made_by == CheckpointAuthor::Adjutant { "left behind (put together from what it said last)" } else { "left behind" };
     writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
     for (label, value) in [
         ("blocker", blocker_type.as_deref()),
@@ -50,7 +54,11 @@ pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<Str
 /// Writes a report: each field with what became of it.
 pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
-    writeln!(out, "{}", cx.out.paint.apply(Style::Dim, &format!("report: {}, {}", text::line(&report.status), text::line(&report.verdict))))?;
+    writeln!(
+        out,
+        "{}",
+        cx.out.paint.apply(Style::Dim, &format!("report: {}, {}", text::line(report.status.as_str()), text::line(report.verdict.as_str())))
+    )?;
     let deliverables = report.deliverables.join("\n");
     let claims = [
         ("summary", Some(report.summary.as_str())),
@@ -62,12 +70,12 @@ pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fm
     ];
     for finding in &report.checked {
         let claim = claims.iter().find(|(field, _)| *field == finding.field).and_then(|(_, claim)| *claim).unwrap_or_default();
-        let mark = match finding.verdict.as_str() {
-            "verified" => cx.out.paint.apply(Style::Good, "✓"),
-            "contradicted" => cx.out.paint.apply(Style::Bad, "✗"),
+        let mark = match finding.verdict.known() {
+            Some(Verdict::Verified) => cx.out.paint.apply(Style::Good, "✓"),
+            Some(Verdict::Contradicted) => cx.out.paint.apply(Style::Bad, "✗"),
             _ => cx.out.paint.apply(Style::Dim, "?"),
         };
-        let found = format!("{} {}: {}", text::line(&finding.field), text::line(&finding.verdict), text::line(&finding.reason));
+        let found = format!("{} {}: {}", text::line(&finding.field), text::line(finding.verdict.as_str()), text::line(&finding.reason));
         out.push_str(&cx.out.fold(&format!("{INDENT}  {found}"), &format!("{INDENT}{mark} {found}")));
         out.push_str(&cx.out.indent(INDENT_TWICE, claim));
     }
@@ -96,20 +104,20 @@ pub fn acceptance_block(acceptance: &AcceptanceView, cx: &Context) -> Result<Str
 /// open one.
 pub fn request_outcome(request: &RequestView) -> String {
     let by = |by: &str| if by == "default" { "by default, since nobody answered".to_owned() } else { format!("by {by}") };
-    match (request.status.as_str(), &request.answer, &request.answered_by) {
-        ("pending", ..) => String::new(),
+    match (&request.status, &request.answer, &request.answered_by) {
+        (Word::Known(RequestStateKind::Pending), ..) => String::new(),
         (_, Some(answer), Some(who)) if request.decision.is_none() => format!("{:?} {}", text::line(answer), by(who)),
         (_, Some(answer), Some(who)) => format!("{} {}", text::line(answer), by(who)),
-        (status, ..) => status.to_owned(),
+        (status, ..) => status.to_string(),
     }
 }
 
 /// Writes an open question with its options, for people.
 pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
-    let wants = match request.kind.as_str() {
-        "approval" => "asks for approval",
-        "delegation" => "wants to hand on a task",
+    let wants = match request.kind.known() {
+        Some(RequestKind::Approval) => "asks for approval",
+        Some(RequestKind::Delegation) => "wants to hand on a task",
         _ => "asks",
     };
     let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
@@ -154,9 +162,9 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
 fn delegation_text(delegation: &DelegationView) -> String {
     let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
         delegation;
-    let meaning = match independence.as_str() {
-        "blocks_current_work" => "the run waits for it",
-        "optional" => "when there is room",
+    let meaning = match independence.known() {
+        Some(Independence::Blocks) => "the run waits for it",
+        Some(Independence::Optional) => "when there is room",
         _ => "the run goes on meanwhile",
     };
     let mut text = format!("({meaning}; {priority})");

@@ -13,6 +13,7 @@ use crate::text;
 use crate::view::{
     AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
 };
+use adjutant_core::{EventKind, RequestKind, RequestStateKind};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
@@ -192,21 +193,27 @@ impl<'a> Follow<'a> {
 
     /// Applies one event of the run's history.
     async fn apply(&mut self, event: &EventView) -> Result<(), Failure> {
-        match event.kind.as_str() {
-            "run.finished" => self.is_over = true,
-            "run.stopped" => {
+        match event.kind.known() {
+            Some(EventKind::RunFinished) => self.is_over = true,
+            Some(EventKind::RunStopped) => {
                 self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
                 self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
             }
-            "request.asked" => self.show_asked(event.request_id.as_deref()).await?,
-            "request.answered" | "request.expired" | "request.withdrawn" => {
-                let what = event.kind.strip_prefix("request.").unwrap_or_default();
+            Some(EventKind::RequestAsked) => self.show_asked(event.request_id.as_deref()).await?,
+            Some(kind @ (EventKind::RequestAnswered | EventKind::RequestExpired | EventKind::RequestWithdrawn)) => {
+                let what = kind.word().trim_start_matches("request.");
                 self.print_note(&format!("{what}: {}", event.text))?;
                 self.remove_request(event.request_id.as_deref())?;
             }
-            "run.progress" | "run.stopping" | "run.requeued" | "run.stalled" | "run.retrying" | "run.recovered" | "run.overdue" => {
-                self.print_note(&event.text)?
-            }
+            Some(
+                EventKind::RunProgress
+                | EventKind::RunStopping
+                | EventKind::RunRequeued
+                | EventKind::RunStalled
+                | EventKind::RunRetrying
+                | EventKind::RunRecovered
+                | EventKind::RunOverdue,
+            ) => self.print_note(&event.text)?,
             _ => {}
         }
         Ok(())
@@ -217,7 +224,7 @@ impl<'a> Follow<'a> {
             return Ok(());
         }
         let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
-        match open.requests.into_iter().find(|r| r.status == "pending" && Some(r.message_id.as_str()) == id) {
+        match open.requests.into_iter().find(|r| r.status == RequestStateKind::Pending && Some(r.message_id.as_str()) == id) {
             Some(request) => {
                 self.catch_up().await?;
                 self.show_question(request)
@@ -248,9 +255,9 @@ impl<'a> Follow<'a> {
     fn prompt(&mut self) -> Result<(), Failure> {
         let Some(request) = self.asking.front() else { return Ok(()) };
         let number = text::line(&request.number);
-        let how = match (request.kind.as_str(), request.options.is_empty()) {
-            ("question", true) => format!("type the answer to {number}"),
-            ("question", false) => format!("type the answer to {number}, or an option's number"),
+        let how = match (request.kind.known(), request.options.is_empty()) {
+            (Some(RequestKind::Question), true) => format!("type the answer to {number}"),
+            (Some(RequestKind::Question), false) => format!("type the answer to {number}, or an option's number"),
             _ => format!("{} Type y, or n and why", answering::approval_question(request)),
         };
         let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", next_step::answer_command(request)));
@@ -289,7 +296,7 @@ impl<'a> Follow<'a> {
             Err(error) => {
                 self.cx.out.print_error(&error)?;
                 let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
-                if open.requests.iter().any(|open| open.message_id == id && open.status == "pending") {
+                if open.requests.iter().any(|open| open.message_id == id && open.status == RequestStateKind::Pending) {
                     Ok(())
                 } else {
                     self.remove_request(Some(&id))

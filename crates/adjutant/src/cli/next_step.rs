@@ -2,12 +2,13 @@
 
 use crate::text;
 use crate::view::{AttentionList, RequestView, RunView};
+use adjutant_core::RequestKind;
 
 /// Says how a request is dealt with on the command line.
 pub fn answer_command(request: &RequestView) -> String {
     let number = text::line(&request.number);
-    match request.kind.as_str() {
-        "question" => format!("adj reply {number} \"…\""),
+    match request.kind.known() {
+        Some(RequestKind::Question) => format!("adj reply {number} \"…\""),
         _ => format!("adj approve {number}   or   adj deny {number} \"…\""),
     }
 }
@@ -18,7 +19,7 @@ pub fn resume_command(run: &RunView) -> String {
     match run.choices.as_slice() {
         [] => format!("adj resume {name} \"…\"   or   adj cancel {name}"),
         choices => {
-            let words: Vec<String> = choices.iter().map(|choice| text::line(&choice.choice)).collect();
+            let words: Vec<String> = choices.iter().map(|choice| text::line(choice.choice.as_str())).collect();
             format!("adj resume {name} --choice {}   or   adj cancel {name}", words.join("|"))
         }
     }

@@ -7,7 +7,8 @@ use super::out::{CommandResult, Failure};
 use super::run_state;
 use super::style::Style;
 use crate::text;
-use crate::view::{AcceptanceView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView};
+use crate::view::{AcceptanceView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView, Word};
+use adjutant_core::OutcomeKind;
 
 /// Most columns of a run's last words on the line of its end, and what else stands there.
 const LAST_COLUMNS_MAX: usize = 120;
@@ -47,7 +48,7 @@ pub fn end_line(run: &RunView, cx: &Context) -> String {
         let said = format!("{head}\n{}{}", cx.out.indent("  ", &shortened(&attention.details)), needs.unwrap_or_default());
         return said.trim_end().to_owned();
     }
-    let unmet = run.acceptance.as_ref().filter(|_| run.outcome.as_deref() == Some("succeeded")).and_then(AcceptanceView::problem);
+    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(AcceptanceView::problem);
     let known = run.reason.as_deref().filter(|_| run.cause.is_some()).map(cause_message);
     let said = unmet.as_deref().or(known).or(run.summary.as_deref()).or(run.result.as_deref()).unwrap_or_default();
     let last = text::line(said.trim().lines().last().unwrap_or_default());
@@ -92,9 +93,9 @@ pub fn end_with_run(run: &RunView, cx: &Context) -> CommandResult {
 pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     let exit = run_state::exit_of(run);
     let code = if exit == Exit::NotStarted { cli_codes::NOT_STARTED } else { cli_codes::RUN_FAILED };
-    let unmet = run.acceptance.as_ref().filter(|_| run.outcome.as_deref() == Some("succeeded")).and_then(AcceptanceView::problem);
+    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(AcceptanceView::problem);
     let unmet = unmet.map(|problem| format!("not accepted: {problem}"));
-    let why = unmet.as_deref().or(run.reason.as_deref()).or(run.outcome.as_deref()).unwrap_or(&run.state);
+    let why = unmet.as_deref().or(run.reason.as_deref()).unwrap_or_else(|| run.outcome.as_ref().map_or(run.state.as_str(), Word::as_str));
     let name = text::line(&run.name);
     let next = if unmet.is_some() || exit == Exit::NotStarted {
         // The agent's own output does not say it.

@@ -4,7 +4,7 @@ use super::context::{Context, now};
 use super::out::Failure;
 use super::run_state;
 use crate::text;
-use crate::view::{RunView, Wait, WaitUntil, Waited};
+use crate::view::{RunView, Wait, WaitOutcome, WaitUntil, Waited};
 use std::time::{Duration, Instant};
 
 /// How long one wait stays at the hub before it is renewed, in milliseconds.
@@ -20,7 +20,7 @@ pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Du
         let wait_ms = left.map_or(WAIT_MS, |left| u64::try_from(left.as_millis()).unwrap_or(WAIT_MS).min(WAIT_MS));
         let waited = cx.hub.call(&Wait { runs: runs.clone(), until, after, wait_ms }).await?;
         let over = left.is_some_and(|left| left <= Duration::from_millis(WAIT_MS));
-        if waited.outcome != "timeout" || over {
+        if waited.outcome != WaitOutcome::Timeout || over {
             return Ok(waited);
         }
         if until == WaitUntil::Attention {

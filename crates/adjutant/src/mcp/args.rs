@@ -2,7 +2,8 @@
 //! wrong with a call is said here, once, in words that a model can act on.
 
 use super::refusal::Refusal;
-use crate::view::{ChangesView, DecisionWord};
+use crate::view::{ChangesView, DecisionWord, Word};
+use adjutant_core::words::Words;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
@@ -220,6 +221,12 @@ impl Args {
         self.text(name).map(str::to_owned)
     }
 
+    /// Returns a word of the contract, where it was given.
+    #[must_use]
+    pub fn value<T: Words>(&self, name: &str) -> Option<Word<T>> {
+        self.text(name).map(Word::read)
+    }
+
     /// Returns a text that [`Args::read`] has made sure of; empty for an optional one left out.
     #[must_use]
     pub fn word(&self, name: &str) -> String {
@@ -278,7 +285,7 @@ impl Args {
                     prompt: entry.owned("prompt"),
                     agent: entry.owned("agent"),
                     cwd: entry.owned("cwd"),
-                    priority: entry.owned("priority"),
+                    priority: entry.value("priority"),
                 })
             }
         };
@@ -408,6 +415,7 @@ fn unknown(params: &[Param], name: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adjutant_core::signal::Priority;
 
     const PARAMS: [Param; 4] = [
         Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]).required(),
@@ -463,7 +471,7 @@ mod tests {
         let args = read(json!({"run_id": "a", "answers": [entry, {"message_id": "Q2", "decision": "deny", "reason": "later"}]})).expect("read");
         let answers = args.answers("answers").expect("answers");
         let changes = answers[0].changes.clone().expect("changes");
-        assert_eq!((changes.agent.as_deref(), changes.priority.as_deref(), changes.prompt), (Some("echo"), Some("P0"), None));
+        assert_eq!((changes.agent.as_deref(), changes.priority, changes.prompt), (Some("echo"), Some(Priority::P0.into()), None));
         assert_eq!((answers[1].decision, answers[1].reason.as_deref()), (Some(DecisionWord::Deny), Some("later")));
     }
 }

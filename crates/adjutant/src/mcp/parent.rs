@@ -12,10 +12,11 @@ use super::{chats, tasks, text};
 use crate::config;
 use crate::text::count;
 use crate::view::{
-    AgentView, AnswerOne, AnswerRequests, AttentionList, Cancel, ConfirmNotified, Dispatch, GetRun, ListAgents, ListAttention, ListRequests,
-    ListRuns, METADATA_MESSAGES_MAX, NotifiedRun, Pause, ReadEvents, ReadLogs, ReadRequest, RequestView, Resume, Retry, RunView, SendToRun,
-    SetStatus, StartTask, Wait, WaitUntil, Waited, codes,
+    AgentView, AnswerOne, AnswerRequests, AttentionList, Cancel, ConfirmNotified, Delivery, Dispatch, GetRun, ListAgents, ListAttention,
+    ListRequests, ListRuns, METADATA_MESSAGES_MAX, NotifiedRun, Pause, ReadEvents, ReadLogs, ReadRequest, RequestView, Resume, Retry, RunView,
+    SendToRun, SetStatus, StartTask, Wait, WaitOutcome, WaitUntil, Waited, codes,
 };
+use adjutant_core::{Permissions, RequestKind, RequestStateKind, RunStateKind};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -30,8 +31,6 @@ const EVENTS_MAX: u32 = 50;
 const MENTIONS_MAX: usize = 5;
 /// Most of one kind that the result of a wait shows in detail.
 const WAITED_MAX: usize = 7;
-/// The word for the state of a run that can be resumed.
-const STOPPED: &str = "stopped";
 /// Most characters of a task in a list.
 const TASK_CHARS: usize = 80;
 const LOG_CHARS_DEFAULT: u64 = 6_000;
@@ -51,7 +50,7 @@ fn ms(duration: Duration) -> u64 {
 pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -> Ended {
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let dispatch = Dispatch {
-        permissions: args.owned("permissions"),
+        permissions: args.value("permissions"),
         trust_repo: false,
         agent: args.word("agent"),
         prompt: args.word("prompt"),
@@ -144,7 +143,7 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
     if caller.takes_tasks && asked.is_none() {
         let now = server.client().call(&wait).await?;
-        if now.outcome != "timeout" {
+        if now.outcome != WaitOutcome::Timeout {
             server.will_tell(now.confirmation(!wait.runs.is_empty()));
             return done(waited(&now, from));
         }
@@ -166,7 +165,7 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
 
 /// What confirms that a client has the result that shows a run alone.
 fn told_run(run: &RunView) -> ConfirmNotified {
-    let is_over = run.outcome.is_some() || run.state == STOPPED;
+    let is_over = run.outcome.is_some() || run.state == RunStateKind::Stopped;
     ConfirmNotified { runs: is_over.then(|| NotifiedRun::from(run)).into_iter().collect(), until: None }
 }
 
@@ -177,7 +176,7 @@ pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     // Those that wait for an answer are in `needs`.
     let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
     let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
-    let cursor = Cursor::after(from, waited.cursor, outcome == "timeout").to_string();
+    let cursor = Cursor::after(from, waited.cursor, *outcome == WaitOutcome::Timeout).to_string();
     let (needs_told, stopped_told, ended_told, working_told) = (first(needs), first(stopped), first(ended), first(working));
     let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
     let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
@@ -214,15 +213,15 @@ pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
     // A stop that was told before comes after what has happened since.
     let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && underway.is_empty()));
-    let paused = ended_told.iter().find(|run| run.state == STOPPED);
-    let next = match (outcome.as_str(), to_resume.or(paused)) {
+    let paused = ended_told.iter().find(|run| run.state == RunStateKind::Stopped);
+    let next = match (outcome.known(), to_resume.or(paused)) {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
         (_, Some(run)) => format!("{}; then {again}", resume_hint(run)),
-        ("idle", _) if ended.is_empty() => {
+        (Some(WaitOutcome::Idle), _) if ended.is_empty() => {
             shown = shown.line("there is no live run to wait for");
             "run_subagent starts a run; check_subagent_status lists earlier ones".to_owned()
         }
-        ("timeout", _) => {
+        (Some(WaitOutcome::Timeout), _) => {
             shown = shown.line("nothing to report yet");
             again
         }
@@ -243,12 +242,12 @@ pub fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
 
 /// Tells whether a run is stopped until somebody resumes it.
 fn is_stopped(run: &RunView) -> bool {
-    run.state == STOPPED && !run.resumes_by_itself
+    run.state == RunStateKind::Stopped && !run.resumes_by_itself
 }
 
 fn resume_hint(run: &RunView) -> String {
     if !run.choices.is_empty() {
-        let words: Vec<String> = run.choices.iter().map(|choice| line(&choice.choice, 20)).collect();
+        let words: Vec<String> = run.choices.iter().map(|choice| line(choice.choice.as_str(), 20)).collect();
         return format!("steer_subagent action=resume run_id={} choice={} (text: what it needs to know)", line(&run.name, 60), words.join("|"));
     }
     format!("steer_subagent action=resume run_id={} with what it needs to go on in text, and next_step", line(&run.name, 60))
@@ -270,7 +269,7 @@ fn also(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
 fn reply_hint(needs: &[RequestView]) -> String {
     let numbers: Vec<String> = needs.iter().take(5).map(|request| line(&request.number, 24)).collect();
     match numbers.as_slice() {
-        [one] if needs[0].kind != "question" => format!("reply_subagent message_id={one} decision=approve, or deny with reason"),
+        [one] if needs[0].kind != RequestKind::Question => format!("reply_subagent message_id={one} decision=approve, or deny with reason"),
         [one] => format!("reply_subagent message_id={one}"),
         several => format!("reply_subagent with answers for {}", several.join(", ")),
     }
@@ -458,7 +457,7 @@ async fn one_question(server: &Server, message_id: String) -> Ended {
     for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
     }
-    let open = request.status == "pending";
+    let open = request.status == RequestStateKind::Pending;
     done(if open { shown.next(reply_hint(&[request])) } else { shown.next(WAIT_AGAIN) })
 }
 
@@ -513,7 +512,7 @@ fn answered_brief(request: &RequestView) -> Value {
     let fields = [
         ("answer", request.answer.as_deref().map(|answer| json!(cut(answer, RESULT_CHARS_LISTED)))),
         ("option", request.option_chosen().map(Value::from)),
-        ("decision", request.decision.as_deref().map(Value::from)),
+        ("decision", request.decision.as_ref().map(|decision| json!(decision))),
         ("child_name", request.child_name.as_deref().map(Value::from)),
     ];
     for (name, value) in fields {
@@ -540,12 +539,12 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
                 "message_id": message.message_id,
                 "delivery": message.delivery,
             }));
-            let how = match message.delivery.as_str() {
-                "live" => "it has it already",
-                "tool_result" => "it gets it with its next tool call",
+            let how = match message.delivery.known() {
+                Some(Delivery::Live) => "it has it already",
+                Some(Delivery::ToolResult) => "it gets it with its next tool call",
                 _ => "it gets it as soon as it can take it",
             };
-            let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(&message.delivery, 40));
+            let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
             done(shown.line(told).next(WAIT_AGAIN))
         }
         "stop" => {
@@ -553,7 +552,7 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
             done(steered(&run, &action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
         }
         "resume" => {
-            let (next_step, choice) = (args.owned("next_step"), args.owned("choice"));
+            let (next_step, choice) = (args.owned("next_step"), args.value("choice"));
             let run = server.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
             done(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
@@ -573,7 +572,12 @@ fn steered(run: &RunView, action: &str) -> Shown {
 }
 
 pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
-    let set = SetStatus { run: args.word("run_id"), status: args.word("status"), summary: args.owned("summary"), ..SetStatus::default() };
+    let set = SetStatus {
+        run: args.word("run_id"),
+        status: args.value("status").unwrap_or_default(),
+        summary: args.owned("summary"),
+        ..SetStatus::default()
+    };
     let run = server.client().call(&set).await?;
     let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
     if let Some(annotation) = &run.annotation {
@@ -639,7 +643,7 @@ fn agent_line(agent: &AgentView) -> String {
         remarks.push("never tried".to_owned());
     }
     if !agent.unsupported_profiles.is_empty() {
-        let all = ["read", "edit", "full"].into_iter().filter(|profile| !agent.unsupported_profiles.contains_key(*profile));
+        let all = Permissions::ALL.into_iter().filter(|profile| !agent.unsupported_profiles.contains_key(&(*profile).into())).map(Permissions::word);
         remarks.push(format!("permissions: only {}", all.collect::<Vec<_>>().join(", ")));
     }
     let version = agent.version.as_ref().map(|version| format!(" {}", line(version, 40))).unwrap_or_default();
@@ -665,14 +669,16 @@ pub(super) fn project(directory: &Path) -> Result<String, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::AttentionView;
+    use crate::view::{AttentionKind, AttentionView};
+    use adjutant_core::StopReason;
+    use adjutant_core::attention::Need;
 
     #[test]
     fn a_wait_for_many_runs_shows_few_and_names_all() {
         let run = |n: usize| RunView { name: format!("run-{n}"), agent: "echo".into(), result: Some("r".repeat(9_000)), ..RunView::default() };
         let request = |n: usize| RequestView { number: format!("Q{n}"), question: "q".repeat(5_000), ..RequestView::default() };
         let many = Waited {
-            outcome: "event".into(),
+            outcome: WaitOutcome::Event.into(),
             needs: (0..40).map(request).collect(),
             ended: (0..40).map(run).collect(),
             working: (0..40).map(run).collect(),
@@ -694,20 +700,20 @@ mod tests {
     #[test]
     fn a_stopped_run_is_shown_with_how_to_go_on() {
         let attention = AttentionView {
-            kind: STOPPED.into(),
-            why: "blocker".into(),
+            kind: AttentionKind::Stopped.into(),
+            why: Need::Resume(StopReason::Blocker).into(),
             details: "node_modules is missing".into(),
             needs: Some("npm install".into()),
             is_new: true,
         };
         let run = RunView {
             name: "otter".into(),
-            state: STOPPED.into(),
+            state: RunStateKind::Stopped.into(),
             attention: Some(attention),
             result: Some("[/STOP_WORK]".into()),
             ..RunView::default()
         };
-        let stopped = Waited { outcome: "event".into(), stopped: vec![run], cursor: 5, ..Waited::default() };
+        let stopped = Waited { outcome: WaitOutcome::Event.into(), stopped: vec![run], cursor: 5, ..Waited::default() };
         let text = waited(&stopped, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
         assert!(text.contains("node_modules is missing") && text.contains("npm install") && !text.contains("STOP_WORK"), "{text}");
@@ -715,7 +721,7 @@ mod tests {
 
     #[test]
     fn nothing_to_wait_for_is_said_so() {
-        let idle = Waited { outcome: "idle".into(), ..Waited::default() };
+        let idle = Waited { outcome: WaitOutcome::Idle.into(), ..Waited::default() };
         let text = waited(&idle, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("no live run") && text.contains("next: run_subagent"), "{text}");
     }

@@ -7,6 +7,7 @@ use crate::view::{
     AcceptanceView, AttentionView, CheckpointView, ChoiceView, ClarificationView, DelegationView, EventView, MessageView, ReportView, RequestView,
     RunView, SubagentView,
 };
+use adjutant_core::{RequestKind, RequestStateKind, RunStateKind};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -106,7 +107,7 @@ impl Shown {
 /// Writes a run as one line.
 #[must_use]
 pub fn run_line(run: &RunView) -> String {
-    let mut out = format!("{} ({}) {}", line(&run.name, 60), line(&run.agent, 60), line(&run.status, 40));
+    let mut out = format!("{} ({}) {}", line(&run.name, 60), line(&run.agent, 60), line(run.status.as_str(), 40));
     if let Some(code) = run.exit_code.filter(|code| *code != 0) {
         out.push_str(&format!(", exit code {code}"));
     }
@@ -144,12 +145,19 @@ pub fn run_line(run: &RunView) -> String {
 #[must_use]
 pub fn attention_line(run: &RunView) -> Option<String> {
     let AttentionView { kind, why, details, needs, is_new: _ } = run.attention.as_ref()?;
-    let mut out = format!("{} ({}) {}, {}: {}", line(&run.name, 60), line(&run.agent, 60), line(kind, 20), line(why, 40), quoted(details, 600));
+    let mut out = format!(
+        "{} ({}) {}, {}: {}",
+        line(&run.name, 60),
+        line(&run.agent, 60),
+        line(kind.as_str(), 20),
+        line(why.as_str(), 40),
+        quoted(details, 600)
+    );
     if let Some(needs) = needs {
         out.push_str(&format!(", needs {}", quoted(needs, 600)));
     }
     if !run.choices.is_empty() {
-        let words: Vec<String> = run.choices.iter().map(|choice| line(&choice.choice, 20)).collect();
+        let words: Vec<String> = run.choices.iter().map(|choice| line(choice.choice.as_str(), 20)).collect();
         out.push_str(&format!(", choices {}", words.join("|")));
     }
     Some(out)
@@ -167,7 +175,10 @@ pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
 
 /// Says what a report claims and what became of it, as part of a line.
 fn reported(run: &RunView) -> String {
-    run.report.as_ref().map(|report| format!(", reports {} ({})", line(&report.status, 40), line(&report.verdict, 40))).unwrap_or_default()
+    run.report
+        .as_ref()
+        .map(|report| format!(", reports {} ({})", line(report.status.as_str(), 40), line(report.verdict.as_str(), 40)))
+        .unwrap_or_default()
 }
 
 /// Writes what a list says of a run, with at most so many characters of its result: what its line says, and its id.
@@ -193,7 +204,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
     add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
     add("acceptance", run.acceptance.as_ref().map(acceptance_brief));
-    let left = run.checkpoint.as_ref().filter(|_| run.state == "stopped");
+    let left = run.checkpoint.as_ref().filter(|_| run.state == RunStateKind::Stopped);
     add(
         "checkpoint",
         left.map(|left| checkpoint_parts(left).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, CHECKPOINT_CHARS)))).collect()),
@@ -290,7 +301,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     lines.push(times.join(", "));
     if let Some(outcome) = &run.outcome {
         let code = run.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
-        lines.push(format!("outcome {}{code}", line(outcome, 40)));
+        lines.push(format!("outcome {}{code}", line(outcome.as_str(), 40)));
     }
     if let Some(parent) = &run.parent_name {
         lines.push(format!("delegated by {}", line(parent, 60)));
@@ -367,7 +378,7 @@ fn cut_end(text: &str, chars_max: usize) -> String {
 /// Writes what can be chosen for a run that an error or a limit stopped.
 #[must_use]
 pub fn choices_line(choices: &[ChoiceView]) -> String {
-    let all: Vec<String> = choices.iter().map(|choice| format!("{} ({})", line(&choice.choice, 20), line(&choice.about, 100))).collect();
+    let all: Vec<String> = choices.iter().map(|choice| format!("{} ({})", line(choice.choice.as_str(), 20), line(&choice.about, 100))).collect();
     format!("resume takes a choice: {}", all.join(", "))
 }
 
@@ -385,7 +396,7 @@ fn report_claims(report: &ReportView) -> Vec<(&'static str, &str)> {
 
 /// Writes a report as lines: the verdict, each claim with what became of it, the files.
 fn report_lines(report: &ReportView) -> Vec<String> {
-    let mut lines = vec![format!("report {}, {}", line(&report.status, 40), line(&report.verdict, 40))];
+    let mut lines = vec![format!("report {}, {}", line(report.status.as_str(), 40), line(report.verdict.as_str(), 40))];
     let claims = report_claims(report);
     for finding in &report.checked {
         let claim = claims.iter().find(|(name, _)| *name == finding.field).map(|(_, text)| format!(" {}", quoted(text, RESULT_CHARS)));
@@ -393,7 +404,7 @@ fn report_lines(report: &ReportView) -> Vec<String> {
             "{}{}: {}, {}",
             line(&finding.field, 40),
             claim.unwrap_or_default(),
-            line(&finding.verdict, 20),
+            line(finding.verdict.as_str(), 20),
             line(&finding.reason, 600)
         ));
     }
@@ -462,9 +473,9 @@ pub fn clarification_parts(said: &ClarificationView) -> impl Iterator<Item = (&'
 /// Writes an open request as one line.
 #[must_use]
 pub fn request_line(request: &RequestView) -> String {
-    let wants = match request.kind.as_str() {
-        "approval" => "asks for approval",
-        "delegation" => "wants to hand on a task,",
+    let wants = match request.kind.known() {
+        Some(RequestKind::Approval) => "asks for approval",
+        Some(RequestKind::Delegation) => "wants to hand on a task,",
         _ => "asks",
     };
     let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
@@ -488,7 +499,7 @@ pub fn request_line(request: &RequestView) -> String {
     if let Some(delegation) = &request.delegation {
         let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
             delegation;
-        out.push_str(&format!(" {} {}", line(independence, 40), line(priority, 10)));
+        out.push_str(&format!(" {} {}", line(independence.as_str(), 40), line(priority.as_str(), 10)));
         let parts = [
             ("agent", agent),
             ("directory", cwd),
@@ -516,8 +527,8 @@ pub fn request_line(request: &RequestView) -> String {
     if !request.blocking {
         out.push_str(" (it goes on meanwhile)");
     }
-    if request.status != "pending" {
-        out.push_str(&format!(" [{}]", line(&request.status, 20)));
+    if request.status != RequestStateKind::Pending {
+        out.push_str(&format!(" [{}]", line(request.status.as_str(), 20)));
     }
     out
 }
@@ -525,7 +536,8 @@ pub fn request_line(request: &RequestView) -> String {
 /// Writes the open requests of a run as lines, not too many.
 #[must_use]
 pub fn request_lines(run: &RunView) -> Vec<String> {
-    let mut lines: Vec<String> = run.pending.iter().filter(|request| request.status == "pending").take(QUESTIONS_MAX).map(request_line).collect();
+    let mut lines: Vec<String> =
+        run.pending.iter().filter(|request| request.status == RequestStateKind::Pending).take(QUESTIONS_MAX).map(request_line).collect();
     let more = usize::try_from(run.pending_total).unwrap_or(usize::MAX).saturating_sub(lines.len());
     if more > 0 {
         lines.push(format!("… {} more: get_pending_questions", count(more as u64, "question", "questions")));
@@ -542,13 +554,13 @@ pub fn request_brief(request: &RequestView) -> Value {
         "run_name": request.run_name,
         "question": cut(&request.question, QUESTION_CHARS),
     });
-    if request.kind != "question" {
+    if request.kind != RequestKind::Question {
         brief["kind"] = json!(request.kind);
     }
     if !request.blocking {
         brief["blocking"] = json!(false);
     }
-    if request.status != "pending" {
+    if request.status != RequestStateKind::Pending {
         brief["status"] = json!(request.status);
     }
     if request.default.is_some() {
@@ -602,10 +614,11 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
     if let Some(group) = &request.group {
         brief["group"] = json!(group);
     }
-    for (name, text) in [("decision", &request.decision), ("reason", &request.reason)] {
-        if let Some(text) = text {
-            brief[name] = json!(text);
-        }
+    if let Some(decision) = &request.decision {
+        brief["decision"] = json!(decision);
+    }
+    if let Some(reason) = &request.reason {
+        brief["reason"] = json!(reason);
     }
     if !request.options.is_empty() {
         brief["options"] = request.options.iter().map(|option| cut(option, 200)).collect();
@@ -620,11 +633,11 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
 #[must_use]
 pub fn event_line(event: &EventView) -> String {
     let signal = match (&event.signal, &event.source) {
-        (Some(signal), Some(source)) => format!(" [{} by {}]", line(signal, 40), line(source, 20)),
-        (None, Some(source)) => format!(" [by {}]", line(source, 20)),
+        (Some(signal), Some(source)) => format!(" [{} by {}]", line(signal.as_str(), 40), line(source.as_str(), 20)),
+        (None, Some(source)) => format!(" [by {}]", line(source.as_str(), 20)),
         _ => String::new(),
     };
-    format!("{} {} {}{signal} ({}): {}", event.seq, line(&event.at, 40), line(&event.kind, 40), line(&event.by, 80), quoted(&event.text, 200))
+    format!("{} {} {}{signal} ({}): {}", event.seq, line(&event.at, 40), line(event.kind.as_str(), 40), line(&event.by, 80), quoted(&event.text, 200))
 }
 
 /// Writes what a history says of an event.
@@ -650,6 +663,7 @@ pub fn recorded_line(request: &RequestView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Word;
 
     #[test]
     fn a_text_has_at_most_25_lines_of_ours_and_ends_with_what_to_do_next() {
@@ -672,7 +686,13 @@ mod tests {
             result: Some(evil.into()),
             annotation: Some(evil.into()),
             cwd: evil.into(),
-            attention: Some(AttentionView { details: evil.into(), needs: Some(evil.into()), kind: evil.into(), why: evil.into(), is_new: true }),
+            attention: Some(AttentionView {
+                details: evil.into(),
+                needs: Some(evil.into()),
+                kind: Word::read(evil),
+                why: Word::read(evil),
+                is_new: true,
+            }),
             checkpoint: Some(CheckpointView { details: evil.into(), state_snapshot: Some(evil.into()), ..CheckpointView::default() }),
             ..RunView::default()
         };

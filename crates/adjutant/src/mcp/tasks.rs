@@ -4,7 +4,7 @@
 use super::caller::takes_tasks;
 use super::parent;
 use super::server::Server;
-use crate::view::{CancelTask, ErrorView, GetTask, TaskView, codes};
+use crate::view::{self, CancelTask, ErrorView, GetTask, TaskView, codes};
 use rmcp::model::{
     CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, DetailedTask, GetTaskMethod, GetTaskParams, GetTaskResult, JsonObject, Task,
     TaskPayload, TaskStatus, UpdateTaskMethod, UpdateTaskParams,
@@ -55,10 +55,10 @@ fn gate<M: ConstString>(context: &RequestContext<RoleServer>) -> Result<(), Erro
 }
 
 fn described(task: &TaskView) -> Task {
-    let status = match task.status.as_str() {
-        "completed" => TaskStatus::Completed,
-        "cancelled" => TaskStatus::Cancelled,
-        _ => TaskStatus::Working,
+    let status = match task.status.known() {
+        Some(view::TaskStatus::Completed) => TaskStatus::Completed,
+        Some(view::TaskStatus::Cancelled) => TaskStatus::Cancelled,
+        Some(view::TaskStatus::Working) | None => TaskStatus::Working,
     };
     Task::new(task.task_id.as_str(), status, task.created_at.as_str(), task.updated_at.as_str())
         .with_status_message(super::text::line(&task.message, 200))

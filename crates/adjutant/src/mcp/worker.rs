@@ -8,9 +8,11 @@ use super::server::Server;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
 use crate::view::{
-    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, GetRun, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView,
-    SetStatus, StopWork, codes,
+    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, GetRun, MessageView, ReadRequest, ReadTogether, ReportedStatus,
+    RequestApproval, RequestView, SetStatus, StopWork, Word, codes,
 };
+use adjutant_core::signal::Independence;
+use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -91,7 +93,7 @@ async fn ask_together(server: &Server, caller: &Caller, args: &Args, questions: 
 fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> Shown {
     messages.extend(requests.iter().flat_map(|request| request.messages.iter().cloned()));
     let first = requests.first().map_or("", |request| request.message_id.as_str());
-    let open: Vec<&RequestView> = requests.iter().filter(|request| request.status == "pending").collect();
+    let open: Vec<&RequestView> = requests.iter().filter(|request| request.status == RequestStateKind::Pending).collect();
     let answers: Vec<Value> = requests
         .iter()
         .map(|request| {
@@ -104,7 +106,12 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
     for request in requests {
         shown = match &request.answer {
             Some(answer) => shown.line(answer_text(request, answer)),
-            None => shown.line(format!("{}: {}, message_id {}", line(&request.number, 24), line(&request.status, 20), line(&request.message_id, 60))),
+            None => shown.line(format!(
+                "{}: {}, message_id {}",
+                line(&request.number, 24),
+                line(request.status.as_str(), 20),
+                line(&request.message_id, 60)
+            )),
         };
     }
     if open.is_empty() {
@@ -143,8 +150,8 @@ pub(super) async fn delegate_work(server: &Server, caller: &Caller, args: Args) 
         task: args.word("new_task_description"),
         agent: args.owned("agent"),
         cwd: args.owned("directory"),
-        independence: args.owned("independence"),
-        priority: args.owned("priority"),
+        independence: args.value("independence"),
+        priority: args.value("priority"),
         reason: args.owned("reason"),
         context_required: args.owned("context_required"),
         coordination: args.owned("coordination"),
@@ -191,13 +198,13 @@ fn asked(request: &RequestView) -> Ended {
         return done(answer_line(shown.with("answer", answer.as_str()).with("answerContent", answer.as_str()), request, answer));
     }
     let number = line(&request.number, 24);
-    let kind = line(&request.kind, 20);
+    let kind = line(request.kind.as_str(), 20);
     let instructions = if let Some(child) = request.child_name.as_ref().filter(|_| request.held) {
         format!(
             "Approved: run {} is at work on it, and you wait for it. Call check_answer with message_id {number}: it returns its result.",
             line(child, 60)
         )
-    } else if request.kind == "approval" {
+    } else if request.kind == RequestKind::Approval {
         format!(
             "Your approval {number} is pending and your parent sees it. Do not do it yet: call check_answer with message_id {number}, which waits for the decision."
         )
@@ -255,7 +262,7 @@ pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -
 
 /// There is something that the run can go on with.
 fn is_settled(request: &RequestView) -> bool {
-    request.status != "pending" && !request.held
+    request.status != RequestStateKind::Pending && !request.held
 }
 
 fn stalled(request: &RequestView, patience: Duration) -> Refusal {
@@ -356,8 +363,8 @@ fn with_messages(shown: Shown, messages: &[MessageView]) -> Shown {
 /// Says by whom a request was answered, and how.
 fn answer_text(request: &RequestView, answer: &str) -> String {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
-    let note = match (by, request.kind.as_str()) {
-        ("default", "question") => " (nobody answered in time, so your default counts)",
+    let note = match (by, request.kind.known()) {
+        ("default", Some(RequestKind::Question)) => " (nobody answered in time, so your default counts)",
         ("default", _) => " (nobody decided in time)",
         _ => "",
     };
@@ -368,14 +375,16 @@ fn answer_text(request: &RequestView, answer: &str) -> String {
 fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
     let told = answer_text(request, answer);
-    let independence = request.delegation.as_ref().map(|delegation| delegation.independence.as_str());
-    let next = match request.decision.as_deref() {
+    let independence = request.delegation.as_ref().map(|delegation| delegation.independence.known());
+    let next = match request.decision.as_ref().map(Word::known) {
         None => "go on with your task, using this answer",
-        Some("approved") if request.child_result.is_some() => "go on with your task, using that result",
-        Some("approved") if independence == Some("can_proceed_parallel") => "go on with your own task; you are told when that run has ended",
-        Some("approved") if independence.is_some() => "go on with your own task; do not wait for that run",
-        Some(_) if independence.is_some() && request.decision.as_deref() == Some("denied") => "go on without it, as the reason says",
-        Some("approved") => "do it as you showed it, and nothing beyond; what differs needs a new approval",
+        Some(Some(DecisionKind::Approved)) if request.child_result.is_some() => "go on with your task, using that result",
+        Some(Some(DecisionKind::Approved)) if independence == Some(Some(Independence::Parallel)) => {
+            "go on with your own task; you are told when that run has ended"
+        }
+        Some(Some(DecisionKind::Approved)) if independence.is_some() => "go on with your own task; do not wait for that run",
+        Some(Some(DecisionKind::Denied)) if independence.is_some() => "go on without it, as the reason says",
+        Some(Some(DecisionKind::Approved)) => "do it as you showed it, and nothing beyond; what differs needs a new approval",
         Some(_) => "do not do it: find another way, or say in your report that there is none",
     };
     let mut shown = shown.with("answered_by", by).line(told).next(next);
@@ -394,13 +403,13 @@ fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
 
 fn ended_unanswered(request: &RequestView) -> Option<Refusal> {
     let number = line(&request.number, 24);
-    match request.status.as_str() {
-        "expired" => Some(Refusal::new(
+    match request.status.known() {
+        Some(RequestStateKind::Expired) => Some(Refusal::new(
             codes::EXPIRED,
             format!("{number} expired at {} without an answer", line(&request.expires_at, 40)),
             "decide yourself and say so in your report, or ask anew with ask_parent",
         )),
-        "withdrawn" => Some(Refusal::new(
+        Some(RequestStateKind::Withdrawn) => Some(Refusal::new(
             codes::WITHDRAWN,
             format!("{number} was withdrawn and will not be answered"),
             "go on without it, or ask anew with ask_parent",
@@ -418,7 +427,7 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
     }
     // Looking is reading: answers that are there are handed over, as they would be by check_answer.
     let mut answers = Vec::new();
-    for request in run.pending.iter().filter(|request| request.status == "answered").take(ANSWERS_MAX) {
+    for request in run.pending.iter().filter(|request| request.status == RequestStateKind::Answered).take(ANSWERS_MAX) {
         let request = server.client().call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await?;
         let answer = request.answer.clone().unwrap_or_default();
         shown = answer_line(with_messages(shown, &request.messages), &request, &answer);
@@ -427,7 +436,7 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
     let given = !answers.is_empty();
     shown = shown.with("answers", answers);
     shown = shown.lines(show::request_lines(&run));
-    let next = match run.pending.iter().find(|request| request.status == "pending") {
+    let next = match run.pending.iter().find(|request| request.status == RequestStateKind::Pending) {
         _ if given => "go on with your task, using what was answered".to_owned(),
         Some(request) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
         None => "go on with your task; report the result with update_subagent_status".to_owned(),
@@ -443,7 +452,7 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
             _ => return Err(Refusal::invalid(format!("percent is {percent}"), "pass 0 to 100")),
         },
     };
-    let status = args.word("status");
+    let status: Word<ReportedStatus> = args.value("status").unwrap_or_default();
     let set = SetStatus {
         run: args.word("run_id"),
         status: status.clone(),
@@ -460,14 +469,14 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
     let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {status}; {}", show::run_line(&run)));
     let shown = with_messages(shown, &run.messages);
     let shown = if server.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
-    done(shown.next(if status == "running" { "go on with your task" } else { "end your turn" }))
+    done(shown.next(if status == ReportedStatus::Running { "go on with your task" } else { "end your turn" }))
 }
 
 /// Leaves a checkpoint; the process is stopped unless it ends by itself.
 pub(super) async fn stop_work(server: &Server, _caller: &Caller, args: Args) -> Ended {
     let stop = StopWork {
         run: args.word("run_id"),
-        stop_reason: args.word("stop_reason"),
+        stop_reason: args.value("stop_reason").unwrap_or_default(),
         details: args.word("details"),
         blocker_type: args.owned("blocker_type"),
         completed_work: args.owned("completed_work"),

@@ -7,7 +7,7 @@ use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
 use crate::ops::{OpError, Ops, profiles};
 use crate::preset::{About, Capabilities, Preset, Tried, Version, VersionMin};
-use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView};
+use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView, Word};
 use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,8 +25,8 @@ pub struct VersionQuery {
 /// What a program said when it was asked for its version, or why it did not.
 pub type VersionReply = Result<String, String>;
 
-fn unsupported(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<String, String> {
-    let problem = |profile: Permissions| Some((profile.word().to_owned(), profiles::problem(agent, preset, agent.permissions, profile)?));
+fn unsupported(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<Word<Permissions>, String> {
+    let problem = |profile: Permissions| Some((profile.into(), profiles::problem(agent, preset, agent.permissions, profile)?));
     Permissions::ALL.into_iter().filter_map(problem).collect()
 }
 
@@ -58,7 +58,7 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
             }
             (None, HarnessKind::Plain | HarnessKind::Vendor) => None,
         },
-        permissions: entry.spec.permissions.word().to_owned(),
+        permissions: entry.spec.permissions.into(),
         unsupported_profiles: unsupported(&entry.spec, preset),
         permissions_not_enforced: !profiles::is_enforced(&entry.spec, preset, entry.spec.permissions),
     }

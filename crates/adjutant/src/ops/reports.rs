@@ -3,7 +3,7 @@
 use crate::ops::checks::bounded;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Run, StoreError, Tx};
-use crate::view::{RunView, SetStatus, StopWork};
+use crate::view::{ReportedStatus, RunView, SetStatus, StopWork};
 use adjutant_core::checkpoint::Checkpoint;
 use adjutant_core::report::{Claim, Report};
 use adjutant_core::run::Retention;
@@ -20,7 +20,7 @@ impl Ops {
     /// Only a run does that, about itself; it has finished; or a field is unusable.
     pub async fn stop_work(&self, caller: Caller, call: StopWork) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Report)?;
-        let cause = StopCause::from_word(&call.stop_reason).ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
+        let cause = call.stop_reason.known().ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
         if call.details.trim().is_empty() {
             return Err(Denied::invalid("details", "is empty: say what keeps you from going on").into());
         }
@@ -75,12 +75,13 @@ impl Ops {
     pub async fn set_status(&self, caller: Caller, call: SetStatus) -> Result<RunView, OpError> {
         let action = if matches!(caller.who, Principal::Run(_)) { Action::Report } else { Action::Annotate };
         Self::check(&caller.who, action)?;
-        let claim = match call.status.as_str() {
-            "running" => None,
-            word => Some(
-                Claim::from_word(word)
-                    .ok_or_else(|| Denied::invalid("status", "use running, success, completed, partial_success, failed or error"))?,
-            ),
+        let claim = match call.status.known() {
+            Some(ReportedStatus::Running) => None,
+            Some(ReportedStatus::Success) => Some(Claim::Success),
+            Some(ReportedStatus::Completed) => Some(Claim::Completed),
+            Some(ReportedStatus::PartialSuccess) => Some(Claim::Partial),
+            Some(ReportedStatus::Failed | ReportedStatus::Error) => Some(Claim::Failed),
+            None => return Err(Denied::invalid("status", "use running, success, completed, partial_success, failed or error").into()),
         };
         for (field, text) in [
             ("summary", &call.summary),
@@ -132,7 +133,7 @@ fn take_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Claim>
     if !matches!(who, Principal::Run(_)) {
         let text = match &call.summary {
             Some(summary) => format!("{}: {summary}", call.status),
-            None => call.status.clone(),
+            None => call.status.to_string(),
         };
         return tx.annotate(run, who, &text);
     }

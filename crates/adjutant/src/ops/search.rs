@@ -4,7 +4,7 @@ use super::chats::{ChatCaller, shown_entry};
 use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::store::{self, Found, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog};
-use crate::view::{Search, SearchHit, SearchHits};
+use crate::view::{HitKind, Search, SearchHit, SearchHits};
 use adjutant_core::chat::{ChatId, Participant, shown_name};
 use adjutant_core::{Action, Denied, Principal, Time};
 use std::time::{Duration, Instant};
@@ -44,14 +44,15 @@ fn view(hit: Hit) -> SearchHit {
     };
     match found {
         Found::Entry(entry, title) => {
+            let kind = entry.kind;
             let entry = shown_entry(&entry);
             let (message_id, chat_id) = (Some(entry.message_id), Some(entry.chat_id));
-            SearchHit { kind: entry.kind, message_id, chat_id, title, from: entry.from, name: entry.name, ..view }
+            SearchHit { kind: HitKind::Entry(kind).into(), message_id, chat_id, title, from: entry.from, name: entry.name, ..view }
         }
         Found::Request(request) => {
             let (from, name) = run(request.run, &request.run_name);
             SearchHit {
-                kind: request.subject.kind().word().to_owned(),
+                kind: HitKind::Request(request.subject.kind()).into(),
                 message_id: Some(request.id.to_string()),
                 number: Some(request.no.to_string()),
                 run_id: Some(request.run.to_string()),
@@ -65,7 +66,7 @@ fn view(hit: Hit) -> SearchHit {
         Found::Report(of) => {
             let (from, name) = run(of.id, &of.name);
             SearchHit {
-                kind: "report".to_owned(),
+                kind: HitKind::Report.into(),
                 run_id: Some(of.id.to_string()),
                 run_name: Some(of.name.clone()),
                 title: of.name,

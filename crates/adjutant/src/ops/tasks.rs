@@ -4,7 +4,7 @@
 use super::{Caller, OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::store::{StoreError, Task, task_by_id};
-use crate::view::{CancelTask, GetTask, StartTask, TaskView, Wait, Waited};
+use crate::view::{CancelTask, GetTask, StartTask, TaskStatus, TaskView, Wait, WaitOutcome, Waited, Word};
 use adjutant_core::{Action, Denied, Principal};
 
 /// Longest time to live: 7 days.
@@ -18,7 +18,7 @@ fn view(task: &Task, message: String) -> Result<TaskView, OpError> {
     let result: Option<Waited> = task.result.as_deref().map(serde_json::from_str).transpose().map_err(|error| corrupt(&error))?;
     Ok(TaskView {
         task_id: task.id.clone(),
-        status: task.status.clone(),
+        status: Word::read(&task.status),
         message,
         created_at: rfc3339(task.created_at),
         updated_at: rfc3339(task.updated_at),
@@ -51,7 +51,7 @@ impl Ops {
                 id,
                 principal: who.to_string(),
                 wait,
-                status: "working".to_owned(),
+                status: TaskStatus::Working.word().to_owned(),
                 result: None,
                 created_at: now,
                 updated_at: now,
@@ -77,20 +77,20 @@ impl Ops {
     pub async fn get_task(&self, caller: &Caller, call: &GetTask) -> Result<TaskView, OpError> {
         Self::check(&caller.who, Action::Wait)?;
         let task = self.task(&caller.who, &call.task_id)?;
-        if task.status != "working" {
+        if task.status != TaskStatus::Working.word() {
             let message = task.status.clone();
             return view(&task, message);
         }
         let mut wait: Wait = serde_json::from_str(&task.wait).map_err(|error| corrupt(&error))?;
         wait.wait_ms = call.wait_ms;
         let waited = self.wait(&caller.who, &wait).await?;
-        if waited.outcome == "timeout" {
+        if waited.outcome == WaitOutcome::Timeout {
             let message = format!("{} working, {} open", waited.working.len(), waited.needs.len());
             return view(&task, message);
         }
         let result = serde_json::to_string(&waited).map_err(|error| corrupt(&error))?;
         let id = task.id.clone();
-        self.store.write(move |tx| tx.end_task(&id, "completed", Some(&result))).await?;
+        self.store.write(move |tx| tx.end_task(&id, TaskStatus::Completed.word(), Some(&result))).await?;
         let ended = self.task(&caller.who, &task.id)?;
         let message = ended.status.clone();
         view(&ended, message)
@@ -104,7 +104,7 @@ impl Ops {
         Self::check(&caller.who, Action::Wait)?;
         let task = self.task(&caller.who, &call.task_id)?;
         let id = task.id.clone();
-        self.store.write(move |tx| tx.end_task(&id, "cancelled", None)).await?;
+        self.store.write(move |tx| tx.end_task(&id, TaskStatus::Cancelled.word(), None)).await?;
         let ended = self.task(&caller.who, &task.id)?;
         let message = ended.status.clone();
         view(&ended, message)

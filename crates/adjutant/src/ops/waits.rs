@@ -5,7 +5,7 @@ use crate::store::{
     Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, requests_of, requests_page, run_by_id,
     stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
-use crate::view::{EventPage, ReadEvents, Wait, WaitUntil, Waited};
+use crate::view::{EventPage, ReadEvents, Wait, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::attention::RunPhase;
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason};
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ struct WaitSnapshot {
 }
 
 impl WaitSnapshot {
-    fn outcome(&self, until: WaitUntil, named: bool) -> Option<&'static str> {
+    fn outcome(&self, until: WaitUntil, named: bool) -> Option<WaitOutcome> {
         // Nothing goes on until somebody acts: waiting longer would be waiting for ever.
         // A run that waits for what it has delegated is stuck with it.
         let needs_below = self.needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
@@ -42,10 +42,10 @@ impl WaitSnapshot {
         let stands_still = nothing_left && !self.stopped.is_empty();
         let has_news = self.has_news || !self.ended.is_empty();
         match until {
-            WaitUntil::Attention if !self.needs.is_empty() || has_news || stands_still => Some("event"),
-            WaitUntil::Any if has_news || stands_still || stuck => Some("event"),
-            WaitUntil::All if (nothing_left && (named || has_news || stands_still)) || stuck => Some("event"),
-            _ if nothing_left && self.needs.is_empty() => Some("idle"),
+            WaitUntil::Attention if !self.needs.is_empty() || has_news || stands_still => Some(WaitOutcome::Event),
+            WaitUntil::Any if has_news || stands_still || stuck => Some(WaitOutcome::Event),
+            WaitUntil::All if (nothing_left && (named || has_news || stands_still)) || stuck => Some(WaitOutcome::Event),
+            _ if nothing_left && self.needs.is_empty() => Some(WaitOutcome::Idle),
             _ => None,
         }
     }
@@ -98,7 +98,7 @@ impl Ops {
                 let look = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span)? };
                 match look.outcome(call.until, !span.ids.is_empty()) {
                     None if !is_over => Ok(None),
-                    outcome => self.waited(connection, who, span, &look, outcome.unwrap_or("timeout")).map(Some),
+                    outcome => self.waited(connection, who, span, &look, outcome.unwrap_or(WaitOutcome::Timeout)).map(Some),
                 }
             })?;
             if let Some(waited) = waited {
@@ -110,7 +110,14 @@ impl Ops {
         }
     }
 
-    fn waited(&self, connection: &Connection, who: &Principal, span: &WaitScope, look: &WaitSnapshot, outcome: &str) -> Result<Waited, StoreError> {
+    fn waited(
+        &self,
+        connection: &Connection,
+        who: &Principal,
+        span: &WaitScope,
+        look: &WaitSnapshot,
+        outcome: WaitOutcome,
+    ) -> Result<Waited, StoreError> {
         let (ended_more, failed) = match look.ended.last().and_then(|run| run.end_seq) {
             Some(last) if span.ids.is_empty() && look.ended.len() == SHOWN_MAX as usize => unknown_ends_beyond(connection, who, span.after, last)?,
             _ => (0, None),
@@ -119,7 +126,7 @@ impl Ops {
         render::add_room(connection, &self.config_or_builtin(), &mut needs)?;
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
         Ok(Waited {
-            outcome: outcome.to_owned(),
+            outcome: outcome.into(),
             needs,
             stopped: full(&look.stopped)?,
             stopped_more: look.stopped_more,

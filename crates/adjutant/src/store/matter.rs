@@ -91,7 +91,7 @@ pub(super) struct DecisionRow {
 
 impl DecisionRow {
     pub(super) fn of(decision: &Decision) -> Result<Self, serde_json::Error> {
-        let verdict = decision.word().map(str::to_owned);
+        let verdict = decision.kind().map(|kind| kind.word().to_owned());
         Ok(match decision.clone() {
             Decision::Text(answer) | Decision::Denied { reason: answer } => Self { answer, verdict, changes: None },
             Decision::Approved { note, changes } => {

@@ -4,8 +4,8 @@
 use crate::client::{Client, random_hex};
 use crate::harness::step::{Changed, Decision, Permission};
 use crate::text;
-use crate::view::{Ask, ReadRequest, RequestApproval, RequestView, WithdrawRequest};
-use adjutant_core::limits;
+use crate::view::{Ask, ReadRequest, RequestApproval, RequestView, WithdrawRequest, Word};
+use adjutant_core::{DecisionKind, RequestStateKind, limits};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
@@ -99,15 +99,15 @@ pub async fn tell_changed(client: Client, changed: Changed) {
 
 /// Waits until a request is decided about.
 async fn decided(client: &Client, mut request: RequestView) -> Decision {
-    while request.status == "pending" {
+    while request.status == RequestStateKind::Pending {
         request = match client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: LOOK_MS }).await {
             Ok(request) => request,
             Err(error) => return Decision::Deny(format!("nobody decided: {error}")),
         };
     }
     let words = request.reason.filter(|words| !words.trim().is_empty());
-    match request.decision.as_deref() {
-        Some("approved") => Decision::Allow,
+    match request.decision.as_ref().map(Word::known) {
+        Some(Some(DecisionKind::Approved)) => Decision::Allow,
         Some(_) => Decision::Deny(words.unwrap_or_else(|| "it was denied".to_owned())),
         None => Decision::Deny(format!("nobody decided: the request is {}", request.status)),
     }

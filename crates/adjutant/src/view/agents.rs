@@ -1,6 +1,7 @@
 //! Agents: what is configured or built in, whether it can be started, what is known about it.
 
-use super::Call;
+use super::{Call, Word};
+use adjutant_core::Permissions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -76,10 +77,10 @@ pub struct AgentView {
     pub can: Option<CanView>,
     /// The profile of permissions of a run that names none.
     #[serde(default)]
-    pub permissions: String,
+    pub permissions: Word<Permissions>,
     /// The profiles of permissions that it cannot be run with, each with the reason.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub unsupported_profiles: std::collections::BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unsupported_profiles: BTreeMap<Word<Permissions>, String>,
     /// Nothing holds it to the profile that its configuration states.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permissions_not_enforced: bool,

@@ -1,6 +1,8 @@
 //! What needs somebody, and what owners of runs were notified of.
 
-use super::{Call, MentionView, RequestView, RunView, Waited};
+use super::{Call, MentionView, RequestView, RunView, Waited, Word};
+use adjutant_core::attention::Need;
+use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 
 /// Lists what needs the caller: open requests, stopped runs that nothing resumes by itself, bad ends of its
@@ -46,14 +48,23 @@ impl AttentionList {
     }
 }
 
+/// What a run needs of somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionKind {
+    /// It has to be resumed or cancelled.
+    Stopped,
+    /// Its owner has to know how it ended.
+    Ended,
+}
+
+words!(AttentionKind { Stopped = "stopped", Ended = "ended" });
+
 /// Why a run needs somebody.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionView {
-    /// `stopped`: it has to be resumed or cancelled. `ended`: its owner has to know how it ended.
-    pub kind: String,
-    /// Of a stop: `blocker`, `error`, `resource_limit` or `supervisor_lost`. Of an end: `failed`, `lost`,
-    /// `not_started`, `not_accepted`, `not_checked` or `contradicted`.
-    pub why: String,
+    pub kind: Word<AttentionKind>,
+    /// The reason of the stop, or how the end was bad.
+    pub why: Word<Need>,
     /// What happened, in the run's own words where it left some.
     pub details: String,
     /// What it needs to go on, in the same words.
@@ -68,7 +79,7 @@ impl AttentionView {
     /// Tells whether the run is stopped and has to be resumed or cancelled.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        self.kind == "stopped"
+        self.kind == AttentionKind::Stopped
     }
 }
 

@@ -1,8 +1,10 @@
 //! Chats in the contract.
 
-use super::Call;
-use adjutant_core::chat::{FileEntry, FileHead, FileMember, FileRevision};
+use super::{Call, Word};
+use adjutant_core::chat::{ChatKind, EntryKind, FileEntry, FileHead, FileMember, FileRevision};
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
+use adjutant_core::run::RunStatus;
+use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -32,13 +34,44 @@ pub struct StartChat {
 }
 call!(StartChat = "chat-start", writes true -> ChatView);
 
+/// Which chats a list has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatFilter {
+    Active,
+    Archived,
+    All,
+}
+
+words!(ChatFilter { Active = "active", Archived = "archived", All = "all" });
+
+/// Whether a chat is put away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatStatus {
+    Active,
+    Archived,
+}
+
+words!(ChatStatus { Active = "active", Archived = "archived" });
+
+/// What a participant does in a chat at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// It waits for news.
+    Reading,
+    Answering,
+    /// Its answer is queued.
+    Queued,
+}
+
+words!(Activity { Reading = "reading", Answering = "answering", Queued = "queued" });
+
 /// Lists chats that the caller may see, the one with the newest entry first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListChats {
-    /// `active` (when left out), `archived` or `all`.
+    /// The active ones when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
+    pub status: Option<Word<ChatFilter>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Waits until something unread is for the caller.
@@ -67,8 +100,7 @@ pub struct TeammateView {
     pub run_id: String,
     pub name: String,
     pub agent: String,
-    /// The status word of a run, such as `running` or `waiting_parent_reply`.
-    pub status: String,
+    pub status: Word<RunStatus>,
     /// The beginning of its task.
     pub task: String,
 }
@@ -95,8 +127,7 @@ pub struct Mentions {
 pub struct MentionView {
     pub chat_id: i64,
     pub title: String,
-    /// `chat`, `direct` or `board`.
-    pub kind: String,
+    pub kind: Word<ChatKind>,
     /// What the caller has not read of the chat, up to 1,000.
     pub unread: i64,
     /// The newest one that is for them.
@@ -267,11 +298,9 @@ call!(ArchiveChat = "chat-archive", writes true -> ChatView);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChatView {
     pub chat_id: i64,
-    /// `chat`, `direct` or `board`.
-    pub kind: String,
+    pub kind: Word<ChatKind>,
     pub title: String,
-    /// `active` or `archived`.
-    pub status: String,
+    pub status: Word<ChatStatus>,
     pub private: bool,
     /// `person` or `client:<name>`.
     pub owner: String,
@@ -314,8 +343,8 @@ pub struct ParticipantView {
     pub name: String,
     pub messages: i64,
     pub read_to: i64,
-    /// `reading` (waiting for news), `answering`, `queued`, or empty.
-    pub presence: String,
+    /// Empty: nothing.
+    pub presence: Word<Activity>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_at: Option<String>,
 }
@@ -327,8 +356,7 @@ pub struct ChatEntryView {
     pub message_id: String,
     pub chat_id: i64,
     pub seq: i64,
-    /// `message`, `answer`, `failure`, `note`, `summary` or `flag`.
-    pub kind: String,
+    pub kind: Word<EntryKind>,
     /// Who wrote it, from the connection: `person`, `client:<name>`, `run:<id>`, `agent:<name>`, `hub`.
     pub from: String,
     /// As it is shown: nobody is shown as another.

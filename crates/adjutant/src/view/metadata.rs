@@ -2,6 +2,7 @@
 //! its tools return.
 
 use super::{RequestView, RunView};
+use adjutant_core::OutcomeKind;
 use serde_json::{Value, json};
 
 /// Most exchanges that the metadata carries, the newest.
@@ -40,8 +41,8 @@ pub fn metadata(run: &RunView, requests: &[RequestView]) -> Value {
 }
 
 fn error(run: &RunView) -> Option<String> {
-    let outcome = run.outcome.as_deref().filter(|outcome| *outcome != "succeeded")?;
-    Some(run.reason.as_ref().map_or_else(|| outcome.to_owned(), |reason| format!("{outcome}: {reason}")))
+    let outcome = run.outcome.as_ref().filter(|outcome| **outcome != OutcomeKind::Succeeded)?;
+    Some(run.reason.as_ref().map_or_else(|| outcome.to_string(), |reason| format!("{outcome}: {reason}")))
 }
 
 /// The report under the names that the original protocol has for its fields, with what was seen.

@@ -38,6 +38,7 @@ mod requests;
 mod runs;
 mod search;
 mod waits;
+mod word;
 
 pub use agents::*;
 pub use attention::*;
@@ -48,6 +49,7 @@ pub use requests::*;
 pub use runs::*;
 pub use search::*;
 pub use waits::*;
+pub use word::Word;
 
 /// Every failure, on every interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

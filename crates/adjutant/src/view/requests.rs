@@ -1,6 +1,9 @@
 //! Requests of runs: asking, answering, reading.
 
-use super::{Call, MessageView, RunView};
+use super::{Call, MessageView, RunView, Word};
+use adjutant_core::request::MessageStatus;
+use adjutant_core::signal::{Independence, Priority};
+use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
 use serde::{Deserialize, Serialize};
 
 /// Asks whoever is responsible for the calling run. Committed before it returns.
@@ -107,10 +110,10 @@ pub struct Delegate {
     pub cwd: Option<String>,
     /// `can_proceed_parallel` (when left out), `blocks_current_work` or `optional`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub independence: Option<String>,
+    pub independence: Option<Word<Independence>>,
     /// `P0`, `P1` (when left out) or `P2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<String>,
+    pub priority: Option<Word<Priority>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What the other agent has to know.
@@ -134,10 +137,8 @@ pub struct DelegationView {
     pub agent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// `blocks_current_work`, `can_proceed_parallel` or `optional`.
-    pub independence: String,
-    /// `P0`, `P1` or `P2`.
-    pub priority: String,
+    pub independence: Word<Independence>,
+    pub priority: Word<Priority>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -290,9 +291,8 @@ pub struct ChangesView {
     pub agent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// `P0`, `P1` or `P2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<String>,
+    pub priority: Option<Word<Priority>>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -309,8 +309,7 @@ pub struct RequestView {
     pub number: String,
     pub run_id: String,
     pub run_name: String,
-    /// `question`, `approval` or `delegation`.
-    pub kind: String,
+    pub kind: Word<RequestKind>,
     /// The question, the action that needs leave, or the task for somebody else.
     pub question: String,
     /// What the run itself calls a question.
@@ -326,10 +325,9 @@ pub struct RequestView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub blocking: bool,
-    /// `pending`, `answered`, `retrieved`, `expired` or `withdrawn`.
-    pub status: String,
-    /// The original protocol's word: `pending_parent_reply`, `parent_replied`, `acknowledged_by_subagent`, …
-    pub message_status: String,
+    pub status: Word<RequestStateKind>,
+    /// In the original protocol's words.
+    pub message_status: Word<MessageStatus>,
     /// Where several were asked together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupView>,
@@ -354,9 +352,9 @@ pub struct RequestView {
     /// Stands for everything that is decided about, see [`AnswerOne::content_hash`].
     #[serde(default)]
     pub content_hash: String,
-    /// `approved` or `denied`, once decided.
+    /// Once decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decision: Option<String>,
+    pub decision: Option<Word<DecisionKind>>,
     /// Why not, or what was said along with a yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -386,7 +384,7 @@ impl RequestView {
     /// is.
     #[must_use]
     pub fn option_chosen(&self) -> Option<usize> {
-        let said = if self.kind == "question" { self.answer.as_ref() } else { self.reason.as_ref() }?;
+        let said = if self.kind == RequestKind::Question { self.answer.as_ref() } else { self.reason.as_ref() }?;
         self.options.iter().position(|option| option == said).map(|at| at + 1)
     }
 }

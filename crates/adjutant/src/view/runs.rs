@@ -1,6 +1,11 @@
 //! Runs: what is asked of them, and how they are shown.
 
-use super::{AttentionView, Call, EventView, RequestView};
+use super::{AttentionView, Call, EventView, RequestView, Word};
+use adjutant_core::checkpoint::{CheckpointAuthor, Choice};
+use adjutant_core::report::{ReportStatus, Verdict};
+use adjutant_core::run::RunStatus;
+use adjutant_core::signal::StopCause;
+use adjutant_core::{Cause, OutcomeKind, Permissions, RunStateKind, words};
 use serde::{Deserialize, Serialize};
 
 /// Starts a run (or queues it).
@@ -23,9 +28,9 @@ pub struct Dispatch {
     /// has ended. No shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
-    /// What it may do without approval: `read`, `edit` or `full`. Left out: the agent's own.
+    /// What it may do without approval. Left out: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permissions: Option<String>,
+    pub permissions: Option<Word<Permissions>>,
     /// What the directory says about agents (servers, hooks, settings) is honoured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_repo: bool,
@@ -111,10 +116,9 @@ pub struct Resume {
     pub resolution: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
-    /// What to do about what stopped it, where its `choices` offer that: `skip`, `retry`, `delegate` or
-    /// `reduce`.
+    /// What to do about what stopped it, where its `choices` offer that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub choice: Option<String>,
+    pub choice: Option<Word<Choice>>,
     /// Where the next attempt finds its credentials: those of the attempts before are not kept.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
@@ -130,6 +134,20 @@ pub struct SendToRun {
 }
 call!(SendToRun = "send", writes true -> MessageView);
 
+/// How a message reaches its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    Queued,
+    /// To the running process.
+    Live,
+    /// With the run's next tool call.
+    ToolResult,
+    /// With the prompt of its next attempt.
+    Prompt,
+}
+
+words!(Delivery { Queued = "queued", Live = "live", ToolResult = "tool_result", Prompt = "prompt" });
+
 /// A message to a run and how it reached it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageView {
@@ -139,11 +157,31 @@ pub struct MessageView {
     pub from: String,
     pub text: String,
     pub sent_at: String,
-    /// `queued`, `live` (given to the running process) or `tool_result` (with its next tool call).
-    pub delivery: String,
+    pub delivery: Word<Delivery>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<String>,
 }
+
+/// What a run reports about itself, or a parent notes about a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportedStatus {
+    /// Progress.
+    Running,
+    Success,
+    Completed,
+    PartialSuccess,
+    Failed,
+    Error,
+}
+
+words!(ReportedStatus {
+    Running = "running",
+    Success = "success",
+    Completed = "completed",
+    PartialSuccess = "partial_success",
+    Failed = "failed",
+    Error = "error",
+});
 
 /// By a run about itself: progress or its report. By a parent: an annotation, which never ends or
 /// revives a run.
@@ -153,8 +191,7 @@ pub struct SetStatus {
     /// Empty: the calling run itself.
     #[serde(default)]
     pub run: String,
-    /// `running`, or a report: `success`, `completed`, `partial_success`, `failed` or `error`.
-    pub status: String,
+    pub status: Word<ReportedStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,8 +219,7 @@ pub struct StopWork {
     /// Empty: the calling run itself.
     #[serde(default)]
     pub run: String,
-    /// `blocker`, `error` or `completion`.
-    pub stop_reason: String,
+    pub stop_reason: Word<StopCause>,
     pub details: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocker_type: Option<String>,
@@ -209,11 +245,17 @@ pub struct IgnoredView {
 }
 
 impl RunView {
+    /// Tells whether it has finished with this outcome.
+    #[must_use]
+    pub fn has_outcome(&self, outcome: OutcomeKind) -> bool {
+        self.outcome.as_ref().is_some_and(|found| *found == outcome)
+    }
+
     /// Tells whether it has finished well, its acceptance command included: one that could not be run has
     /// not passed.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
-        self.outcome.as_deref() == Some("succeeded") && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed == Some(true))
+        self.has_outcome(OutcomeKind::Succeeded) && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed == Some(true))
     }
 }
 
@@ -223,22 +265,18 @@ pub struct RunView {
     pub run_id: String,
     pub name: String,
     pub agent: String,
-    /// The original protocol's word: `queued`, `starting`, `running`,
-    /// `waiting_parent_reply`, `parent_replied`, `stopped`, `success`, `completed`, `error`,
-    /// `cancelled`.
-    pub status: String,
-    /// Our word: `queued`, `starting`, `running`, `stopping`, `stopped`, `finished`.
-    pub state: String,
-    /// `succeeded`, `failed`, `cancelled`, `spawn_failed` or `lost`, once finished.
+    /// In the original protocol's words.
+    pub status: Word<RunStatus>,
+    pub state: Word<RunStateKind>,
+    /// Once finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
+    pub outcome: Option<Word<OutcomeKind>>,
     /// Why it is stopping, stopped, failed or could not be started, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The stable word of why its agent failed, where that is known: `not_signed_in`, `rate_limited`,
-    /// `model_unavailable`, …
+    /// Why its agent failed, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
+    pub cause: Option<Word<Cause>>,
     /// Why it needs somebody, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionView>,
@@ -271,9 +309,9 @@ pub struct RunView {
     /// The first line of the prompt, shortened.
     pub task: String,
     pub cwd: String,
-    /// What it may do without approval: `read`, `edit` or `full`.
+    /// What it may do without approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permissions: Option<String>,
+    pub permissions: Option<Word<Permissions>>,
     /// Nothing holds it to that: its agent is any program, declared by the user.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permissions_not_enforced: bool,
@@ -435,8 +473,8 @@ fn is_zero(number: &u64) -> bool {
 /// That a run's CLI repeats a call to its model that keeps failing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetryingView {
-    /// The stable word of its cause, as in `cause` of a run that failed.
-    pub cause: String,
+    /// Why the calls fail, as in `cause` of a run that failed.
+    pub cause: Word<Cause>,
     /// When the first try failed.
     pub since: String,
     /// Failed tries, counted again once a minute.
@@ -467,9 +505,9 @@ impl std::fmt::Display for UsageView {
 /// What a run left behind so that a later attempt can continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointView {
-    /// `run`, or `adjutant` where the run left none and this was put together from what was known.
+    /// `adjutant` where the run left none and this was put together from what was known.
     #[serde(default)]
-    pub made_by: String,
+    pub made_by: Word<CheckpointAuthor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocker_type: Option<String>,
     pub details: String,
@@ -493,18 +531,17 @@ pub struct CheckpointView {
 /// One thing that can be chosen for a run that an error or a limit stopped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChoiceView {
-    /// `skip`, `retry`, `delegate` or `reduce`.
-    pub choice: String,
+    pub choice: Word<Choice>,
     pub about: String,
 }
 
 /// A run's completion report: its claims, and beside them what was seen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportView {
-    /// `success`, `partial_success` or `failed`, whatever the exit code.
-    pub status: String,
-    /// `verified`, `unverified` or `contradicted`: what all of `checked` comes to.
-    pub verdict: String,
+    /// As the run reported it, whatever the exit code.
+    pub status: Word<ReportStatus>,
+    /// What all of `checked` comes to.
+    pub verdict: Word<Verdict>,
     pub summary: String,
     #[serde(default)]
     pub deliverables: Vec<String>,
@@ -531,8 +568,7 @@ pub struct ReportView {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FindingView {
     pub field: String,
-    /// `verified`, `unverified` or `contradicted`.
-    pub verdict: String,
+    pub verdict: Word<Verdict>,
     pub reason: String,
 }
 
@@ -540,7 +576,7 @@ pub struct FindingView {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeliverableView {
     pub path: String,
-    pub verdict: String,
+    pub verdict: Word<Verdict>,
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,

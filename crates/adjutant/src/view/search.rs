@@ -1,6 +1,9 @@
 //! Searches in the contract.
 
-use super::Call;
+use super::{Call, Word};
+use adjutant_core::RequestKind;
+use adjutant_core::chat::EntryKind;
+use adjutant_core::words::Words;
 use serde::{Deserialize, Serialize};
 
 /// Searches what the caller may see: messages of chats, questions (approvals, delegations) with their
@@ -42,10 +45,32 @@ pub struct SearchHits {
     pub incomplete: bool,
 }
 
+/// What was found. No word means two of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HitKind {
+    Entry(EntryKind),
+    Request(RequestKind),
+    Report,
+}
+
+impl Words for HitKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Entry(kind) => kind.word(),
+            Self::Request(kind) => kind.word(),
+            Self::Report => "report",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        let request = || RequestKind::from_word(word).map(Self::Request);
+        EntryKind::from_word(word).map(Self::Entry).or_else(request).or_else(|| (word == "report").then_some(Self::Report))
+    }
+}
+
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SearchHit {
-    /// A message's kind (`message`, `answer`, …), a request's (`question`, `approval`, `delegation`), or `report`.
-    pub kind: String,
+    pub kind: Word<HitKind>,
     /// Of a message: `3.17`. Of a request: its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,

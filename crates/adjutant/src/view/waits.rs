@@ -1,6 +1,8 @@
 //! Waiting for runs, their history, and waits that are kept.
 
-use super::{Call, RequestView, RunView};
+use super::{Call, RequestView, RunView, Word};
+use adjutant_core::signal::{SignalKind, Source};
+use adjutant_core::{EventKind, words};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,11 +36,22 @@ pub struct Wait {
 }
 call!(Wait = "wait", writes false -> Waited);
 
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitOutcome {
+    /// What was waited for has happened.
+    Event,
+    /// It has not happened in time.
+    Timeout,
+    /// There is nothing to wait for.
+    Idle,
+}
+
+words!(WaitOutcome { Event = "event", Timeout = "timeout", Idle = "idle" });
+
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Waited {
-    /// `event`: what was waited for has happened; `timeout`: not yet; `idle`: there is nothing to
-    /// wait for.
-    pub outcome: String,
+    pub outcome: Word<WaitOutcome>,
     /// Open requests of the runs, oldest first.
     pub needs: Vec<RequestView>,
     /// Stopped runs that nothing resumes by itself, the longest stopped first: of the runs and below them.
@@ -86,8 +99,7 @@ pub struct EventPage {
 pub struct EventView {
     pub seq: i64,
     pub at: String,
-    /// For instance `request.asked`.
-    pub kind: String,
+    pub kind: Word<EventKind>,
     pub run_id: String,
     pub run_name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,13 +108,12 @@ pub struct EventView {
     pub by: String,
     /// One line for people.
     pub text: String,
-    /// The type of the signal that it comes from, for instance `STOP_WORK`. It was taken, unless `kind`
-    /// is `signal.malformed`.
+    /// The kind of signal that it comes from. It took effect, unless `kind` is `signal.malformed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signal: Option<String>,
-    /// How that signal came: by a `tool` or in a `block`.
+    pub signal: Option<Word<SignalKind>>,
+    /// How that signal came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
+    pub source: Option<Word<Source>>,
 }
 
 /// Keeps one wait in the store, so that an MCP client can poll it and come back to it.
@@ -130,11 +141,20 @@ pub struct CancelTask {
 }
 call!(CancelTask = "task-cancel", writes true -> TaskView);
 
+/// How far a kept wait is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskStatus {
+    Working,
+    Completed,
+    Cancelled,
+}
+
+words!(TaskStatus { Working = "working", Completed = "completed", Cancelled = "cancelled" });
+
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct TaskView {
     pub task_id: String,
-    /// `working`, `completed` or `cancelled`.
-    pub status: String,
+    pub status: Word<TaskStatus>,
     /// One line about how far it is.
     pub message: String,
     pub created_at: String,

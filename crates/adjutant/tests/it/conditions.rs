@@ -2,7 +2,7 @@
 
 use crate::mcp::{Session, text};
 use crate::support::{TestHome, kill};
-use adjutant::view::{ReadEvents, Wait, WaitUntil};
+use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
 use serde_json::json;
 
 /// A CLI that writes JSON lines: tries fail for 12 seconds, then it answers. It says an escape sequence and
@@ -50,7 +50,7 @@ fn retries_are_shown_notified_once_and_cleared() {
     let told = text(&result);
     assert!(told.contains("retries (rate_limited, ") && told.contains("next: its model fails"), "{told}");
     let again = home.call(&Wait { runs: vec!["job".to_owned()], after: Some(woken.cursor), wait_ms: 0, ..wait }, "").expect("it looks");
-    assert_eq!(again.outcome, "timeout", "told once: {again:?}");
+    assert_eq!(again.outcome, WaitOutcome::Timeout, "told once: {again:?}");
 
     kill(home.hub_pid());
     assert!(home.ok(&["ps"]).contains("rate limited"), "it survives the hub, and is shown for as long as it lasts");

@@ -2,6 +2,7 @@
 
 use crate::support::TestHome;
 use adjutant::view::{AnswerOne, AnswerRequests, Dispatch, codes};
+use adjutant_core::RunStateKind;
 use serde_json::json;
 
 #[test]
@@ -99,7 +100,7 @@ fn repeated_answer_with_its_key_gets_the_same_reply() {
     home.finished("again");
     let again = home.call(&call, "the-key").expect("the same reply");
     assert_eq!(again.requests, first.requests, "although the run has read it since");
-    assert_eq!(again.runs[0].state, "finished", "runs are shown as they are");
+    assert_eq!(again.runs[0].state, RunStateKind::Finished, "runs are shown as they are");
     let other = AnswerRequests { answers: vec![AnswerOne { answer: "that".to_string(), ..call.answers[0].clone() }] };
     assert_eq!(home.call(&other, "the-key").expect_err("another body").code, codes::KEY_REUSED);
 }

@@ -1,7 +1,8 @@
 //! An agent that has gone silent.
 
 use crate::support::TestHome;
-use adjutant::view::{ReadEvents, Wait, WaitUntil};
+use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
+use adjutant_core::EventKind;
 
 /// Longer than the silence that is allowed here, several times.
 const A_WHILE_MS: u64 = 3_000;
@@ -16,7 +17,7 @@ fn silence_is_reported_once_and_cleared() {
     assert_eq!((woken.outcome.as_str(), woken.ended.len(), woken.needs.len()), ("event", 0, 0), "{woken:?}");
     assert!(woken.working[0].silent_since.is_some(), "{woken:?}");
     let again = home.call(&Wait { after: Some(woken.cursor), wait_ms: 0, ..wait.clone() }, "").expect("it looks");
-    assert_eq!(again.outcome, "timeout", "once: {again:?}");
+    assert_eq!(again.outcome, WaitOutcome::Timeout, "once: {again:?}");
     assert!(again.working[0].silent_since.is_some(), "and shown for as long as it lasts: {again:?}");
     assert!(home.ok(&["ps"]).contains("silent"));
     assert!(home.ok(&["show", "job"]).contains("no output, no call"));
@@ -27,7 +28,7 @@ fn silence_is_reported_once_and_cleared() {
     let cursor = asked["cursor"].as_i64().expect("a cursor");
     let quiet =
         home.call(&ReadEvents { run: Some("job".to_owned()), after: cursor, wait_ms: A_WHILE_MS, ..ReadEvents::default() }, "").expect("it reads");
-    assert!(quiet.events.iter().all(|event| event.kind != "run.stalled"), "whoever waits for an answer is not silent: {quiet:?}");
+    assert!(quiet.events.iter().all(|event| event.kind != EventKind::RunStalled), "whoever waits for an answer is not silent: {quiet:?}");
     home.ok(&["reply", "job", "yes"]);
     home.ok(&["wait", "job"]);
     let all = home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;

@@ -7,7 +7,7 @@ use crate::cli::context::{Context, read_text, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, fail, fail_hint};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, ChangesView, DecisionWord};
+use crate::view::{AnswerOne, AnswerRequests, ChangesView, DecisionWord, Word};
 
 /// Approves an approval or a delegation.
 pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
@@ -22,7 +22,7 @@ pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
         None => None,
         Some(dir) => Some(resolve_directory(Some(dir))?),
     };
-    let changes = ChangesView { prompt, agent: args.agent.clone(), cwd, priority: args.priority.clone() };
+    let changes = ChangesView { prompt, agent: args.agent.clone(), cwd, priority: args.priority.as_deref().map(Word::read) };
     let changes = Some(changes).filter(|changes| *changes != ChangesView::default());
     let answer = AnswerOne { decision: Some(DecisionWord::Approve), reason: args.note.clone(), changes, ..answer_to(&args.to, cx).await? };
     send_decision(answer, cx).await

@@ -7,6 +7,7 @@ use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{Cancel, ErrorView, RunView};
+use adjutant_core::RunStateKind;
 
 /// Columns of a run's name, id or prefix as it was given, where it is repeated.
 const NAME_COLUMNS_MAX: usize = 80;
@@ -19,7 +20,7 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
         match cx.hub.call(&Cancel { run: run.clone(), reason: args.reason.clone() }).await {
             Ok(run) => {
                 if !cx.out.json {
-                    let word = if run.state == "finished" { "cancelled" } else { "cancelling" };
+                    let word = if run.state == RunStateKind::Finished { "cancelled" } else { "cancelling" };
                     cx.out.print_line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
                 }
                 ended.push(run);

@@ -49,7 +49,7 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), Failure> {
             continue;
         }
         let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
-        let (at, name, kind) = (text::line(at), text::line(&event.run_name), text::line(&event.kind));
+        let (at, name, kind) = (text::line(at), text::line(&event.run_name), text::line(event.kind.as_str()));
         let before = text::width(&at) + text::width(&name) + kind.len().max(17) + 3;
         let signal = match (&event.signal, &event.source) {
             (Some(signal), Some(source)) => format!(", {signal} by {source}"),

@@ -9,6 +9,7 @@ use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{details, next_step, run_state};
 use crate::text;
 use crate::view::{AttentionList, ListAttention, ListRequests, RequestView, unread_text};
+use adjutant_core::chat::EntryKind;
 
 /// Columns of a chat's title beside what was said in it.
 const TITLE_COLUMNS_MAX: usize = 24;
@@ -81,7 +82,7 @@ fn print_mentions(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         .iter()
         .map(|mention| {
             let message = &mention.message;
-            let what = if message.kind == "flag" { format!("flag: {}", message.text) } else { message.text.clone() };
+            let what = if message.kind == EntryKind::Flag { format!("flag: {}", message.text) } else { message.text.clone() };
             let unread = if mention.unread > 1 { format!("{} unread", unread_text(mention.unread)) } else { String::new() };
             let number = painted(&message.message_id, Style::Attention);
             vec![
@@ -117,7 +118,14 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         .map(|request| {
             let number = painted(&request.number, Style::Attention);
             let run = painted(&request.run_name, Style::Strong);
-            vec![number, run, plain(&request.kind), plain(&request.status), plain(&cx.time(&request.asked_at)), plain(&request_summary(request))]
+            vec![
+                number,
+                run,
+                plain(request.kind.as_str()),
+                plain(request.status.as_str()),
+                plain(&cx.time(&request.asked_at)),
+                plain(&request_summary(request)),
+            ]
         })
         .collect();
     let columns = [

@@ -10,6 +10,7 @@ use crate::cli::{age, answering, details, prompt, run_end, run_state};
 use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, Cancel, ListAttention, MentionView, ReadRequest, RequestView, Resume, Retry, RunView, codes};
+use adjutant_core::RequestStateKind;
 use std::io::Write;
 
 /// How long one look whether a request is still open stays at the hub.
@@ -100,7 +101,7 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
         cx.out.print_text(&details::checkpoint_block(checkpoint, cx)?)?;
     }
     for choice in &run.choices {
-        cx.out.print_line(&format!("  {:<9} {}", text::line(&choice.choice), text::line(&choice.about)))?;
+        cx.out.print_line(&format!("  {:<9} {}", text::line(choice.choice.as_str()), text::line(&choice.about)))?;
     }
     run_end::confirm_run_notified(run, cx).await?;
     let words = if run.choices.is_empty() { "" } else { ", or one of these words" };
@@ -114,7 +115,7 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
             "cancelled"
         }
         line => {
-            let choice = Some(line.to_owned()).filter(|line| choices.iter().any(|choice| choice.choice == *line));
+            let choice = choices.iter().map(|choice| choice.choice.clone()).find(|choice| choice.as_str() == line);
             let resolution = Some(line.to_owned()).filter(|_| choice.is_none());
             cx.hub.call(&Resume { run, resolution, next_step: None, choice, env: dispatch_env() }).await?;
             "resumed"
@@ -202,7 +203,7 @@ async fn request_closed(request: &RequestView, cx: &Context) -> Result<RequestVi
     let call = ReadRequest { message_id: request.message_id.clone(), wait_ms: SETTLED_WAIT_MS };
     loop {
         let now = cx.hub.call(&call).await?;
-        if now.status != "pending" {
+        if now.status != RequestStateKind::Pending {
             return Ok(now);
         }
     }

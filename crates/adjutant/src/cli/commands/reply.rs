@@ -7,6 +7,7 @@ use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, fail_hint};
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView};
+use adjutant_core::RequestStateKind;
 
 /// Answers one question, or a group.
 pub async fn reply(args: &ReplyArgs, cx: &Context) -> CommandResult {
@@ -41,7 +42,7 @@ async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> CommandResult {
         None => request.message_id == named.message_id,
     };
     let listed = cx.hub.call(&ListRequests { run: Some(named.run_id.clone()), all: false, limit: Some(u32::MAX) }).await?.requests;
-    let open: Vec<RequestView> = listed.into_iter().filter(|request| request.status == "pending" && belongs(request)).collect();
+    let open: Vec<RequestView> = listed.into_iter().filter(|request| request.status == RequestStateKind::Pending && belongs(request)).collect();
     let texts: Vec<&String> = std::iter::once(&args.text).chain(&args.more).collect();
     if open.len() != texts.len() {
         let numbers: Vec<String> = open.iter().map(|request| text::line(&request.number)).collect();

@@ -7,7 +7,7 @@ use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{Pause, Resume, Retry, RunView};
+use crate::view::{Pause, Resume, Retry, RunView, Word};
 
 /// Stops a run's agent, to go on later.
 pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
@@ -24,7 +24,7 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
             run: args.run.clone(),
             resolution,
             next_step: args.next_step.clone(),
-            choice: args.choice.map(|choice| choice.word().to_owned()),
+            choice: args.choice.map(|choice| Word::read(choice.word())),
             env: dispatch_env(),
         })
         .await?;

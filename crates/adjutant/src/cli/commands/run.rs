@@ -9,7 +9,7 @@ use crate::cli::waiting::wait_for_runs;
 use crate::cli::{details, run_end, run_state, waiting};
 use crate::config::{Config, dispatch_env};
 use crate::text;
-use crate::view::{Dispatch, GetRun, ListAgents, RunView, WaitUntil, codes};
+use crate::view::{Dispatch, GetRun, ListAgents, RunView, WaitUntil, Word, codes};
 use rustix::fs::FileType;
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         timeout_s: args.timeout.map(|limit| u64::try_from(limit.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)),
         criteria: args.criteria.clone(),
         accept: args.accept.as_deref().map(split_command).transpose()?.unwrap_or_default(),
-        permissions: args.permissions.clone(),
+        permissions: args.permissions.as_deref().map(Word::read),
         trust_repo: args.trust_repo,
         env: dispatch_env(),
     };

@@ -6,7 +6,7 @@ use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::text;
-use crate::view::SendToRun;
+use crate::view::{Delivery, SendToRun};
 
 /// Sends a message to a live run.
 pub async fn send(args: &SendArgs, cx: &Context) -> CommandResult {
@@ -15,8 +15,8 @@ pub async fn send(args: &SendArgs, cx: &Context) -> CommandResult {
         cx.out.print_json(&message)?;
         return Ok(Exit::Done);
     }
-    let how = match message.delivery.as_str() {
-        "live" => "delivered to the running agent",
+    let how = match message.delivery.known() {
+        Some(Delivery::Live) => "delivered to the running agent",
         _ => "it gets it with its next tool call, or when it reads its input",
     };
     cx.out.print_line(&format!("{} sent to {}: {how}", cx.out.paint.apply(Style::Good, "✓"), text::line(&message.run_name)))?;

@@ -7,7 +7,8 @@ use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
 use crate::text;
-use crate::view::{GetRun, RunView, SubagentView};
+use crate::view::{GetRun, RunView, SubagentView, Word};
+use adjutant_core::RunStateKind;
 use std::fmt::Write as _;
 
 /// Where the values of a run's fields begin.
@@ -31,8 +32,8 @@ pub async fn show(run: &str, cx: &Context) -> CommandResult {
     let name = text::line(&run.name);
     match run.pending.first() {
         Some(request) => cx.out.suggest(&next_step::answer_command(request))?,
-        None if run.state == "stopped" => cx.out.suggest(&next_step::resume_command(&run))?,
-        None if run.state == "finished" => cx.out.suggest(&format!("adj logs {name}   or   adj retry {name}"))?,
+        None if run.state == RunStateKind::Stopped => cx.out.suggest(&next_step::resume_command(&run))?,
+        None if run.state == RunStateKind::Finished => cx.out.suggest(&format!("adj logs {name}   or   adj retry {name}"))?,
         None => cx.out.suggest(&format!("adj logs -f {name}"))?,
     }
     Ok(Exit::Done)
@@ -53,7 +54,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     };
     let when = |time: &Option<String>| time.as_deref().map(|t| if cx.out.terminal { format!("{} ago", cx.time(t)) } else { t.to_owned() });
     field("id", Some(&run.run_id))?;
-    field("status", Some(&run.status))?;
+    field("status", Some(run.status.as_str()))?;
     field("reason", run.reason.as_deref())?;
     field("note", run.note.as_deref())?;
     field("task", Some(&run.task))?;
@@ -116,7 +117,13 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         out.push_str(&checkpoint_block(checkpoint, cx)?);
     }
     for choice in &run.choices {
-        writeln!(out, "{INDENT}adj resume {} --choice {:<9} {}", text::line(&run.name), text::line(&choice.choice), text::line(&choice.about))?;
+        writeln!(
+            out,
+            "{INDENT}adj resume {} --choice {:<9} {}",
+            text::line(&run.name),
+            text::line(choice.choice.as_str()),
+            text::line(&choice.about)
+        )?;
     }
     if let Some(report) = &run.report {
         out.push_str(&report_block(report, cx)?);
@@ -138,7 +145,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     if !run.signals.is_empty() {
         writeln!(out, "{}", paint.apply(Style::Dim, &format!("signals (all events: adj events {})", text::line(&run.name))))?;
         for event in &run.signals {
-            let (signal, source) = (event.signal.as_deref().unwrap_or("signal"), event.source.as_deref().unwrap_or("block"));
+            let (signal, source) = (event.signal.as_ref().map_or("signal", Word::as_str), event.source.as_ref().map_or("block", Word::as_str));
             let line = format!("{} {signal} by {source}, {}: {}", relative_time(&event.at, cx), event.kind, event.text);
             out.push_str(&indented(&text::cut(&text::line(&line), ASKED_COLUMNS_MAX), cx));
         }

@@ -7,7 +7,9 @@ use crate::cli::out::{CommandResult, Failure};
 use crate::cli::run_end::{confirm_notified, end_failed, end_line, end_needing_input, end_needing_resume, end_with_code};
 use crate::cli::waiting::{has_condition, print_condition, wait_for_runs};
 use crate::cli::{details, run_state};
-use crate::view::{RunView, WaitUntil, Waited};
+use crate::view::{RunView, WaitOutcome, WaitUntil, Waited};
+use adjutant_core::RunStateKind;
+use adjutant_core::run::RunStatus;
 
 /// Waits for runs.
 pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
@@ -46,7 +48,7 @@ fn report(waited: &Waited, cx: &Context) -> Result<(), Failure> {
     for request in &waited.needs {
         cx.out.print_text(&details::request_block(request, cx)?)?;
     }
-    if waited.outcome == "idle" && waited.ended.is_empty() {
+    if waited.outcome == WaitOutcome::Idle && waited.ended.is_empty() {
         cx.out.print_message("nothing to wait for")?;
     }
     Ok(())
@@ -54,7 +56,7 @@ fn report(waited: &Waited, cx: &Context) -> Result<(), Failure> {
 
 /// Ends a wait with what it comes to.
 fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> CommandResult {
-    if waited.outcome == "timeout" {
+    if waited.outcome == WaitOutcome::Timeout {
         return timed_out(waited, cx);
     }
     let reached = match until {
@@ -75,7 +77,7 @@ fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> C
     if let Some(run) = waited.ended.iter().find(has_failed).or(waited.failed.as_deref()) {
         return end_failed(run, cx);
     }
-    let is_paused = |run: &&RunView| run.state == "stopped";
+    let is_paused = |run: &&RunView| run.state == RunStateKind::Stopped;
     match waited.stopped.first().or(waited.ended.iter().find(is_paused)).filter(|_| until != WaitUntil::Attention || waited.working.is_empty()) {
         Some(run) => end_needing_resume(run, cx),
         None => Ok(Exit::Done),
@@ -83,7 +85,11 @@ fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> C
 }
 
 fn timed_out(waited: &Waited, cx: &Context) -> CommandResult {
-    let asks = waited.working.iter().filter(|run| run.status == "waiting_parent_reply" || run.state == "stopped" && run.pending_total > 0).count();
+    let asks = waited
+        .working
+        .iter()
+        .filter(|run| run.status == RunStatus::WaitingParentReply || run.state == RunStateKind::Stopped && run.pending_total > 0)
+        .count();
     let (working, waiting) = (waited.working.len() - asks, asks as u64 + waited.stopped.len() as u64 + waited.stopped_more);
     let next = match waiting {
         0 => "adj wait",

@@ -5,7 +5,7 @@ use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::chats::{render, team};
 use crate::ops::{OpError, Ops};
 use crate::store::{Connection, StoreError, chats_newest, mentions_of, newest_mention};
-use crate::view::{ChatList, ListChats};
+use crate::view::{ChatFilter, ChatList, ListChats, Word};
 use adjutant_core::{Action, Denied, Principal};
 use tokio::time::Instant;
 
@@ -23,11 +23,11 @@ impl Ops {
     /// An unknown status.
     pub async fn list_chats(&self, who: &Principal, call: &ListChats) -> Result<ChatList, OpError> {
         Self::check(who, Action::ListChats)?;
-        let archived = match call.status.as_deref() {
-            None | Some("active") => Some(false),
-            Some("archived") => Some(true),
-            Some("all") => None,
-            Some(_) => return Err(Denied::invalid("status", "use active, archived or all").into()),
+        let archived = match call.status.as_ref().map(Word::known) {
+            None | Some(Some(ChatFilter::Active)) => Some(false),
+            Some(Some(ChatFilter::Archived)) => Some(true),
+            Some(Some(ChatFilter::All)) => None,
+            Some(None) => return Err(Denied::invalid("status", "use active, archived or all").into()),
         };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         if call.wait_ms > 0 {

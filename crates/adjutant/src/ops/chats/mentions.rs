@@ -35,7 +35,7 @@ pub(in crate::ops) fn mentions_for(connection: &Connection, who: &Principal, lim
             mentions.push(MentionView {
                 chat_id: one.chat.id.0,
                 title: one.chat.title.clone(),
-                kind: one.chat.kind.word().to_owned(),
+                kind: one.chat.kind.into(),
                 unread: unread(connection, one.chat.id, &name, one.read_seq)?,
                 message: render::entry(&one.entry),
             });

@@ -4,7 +4,7 @@ use super::caller::ChatCaller;
 use super::presence::Presence;
 use crate::clock::rfc3339;
 use crate::store::{Chat, ChatEntry, Connection, StoreError, TurnState, branches_of, member, members, participant_count, turns_to_answer, unread};
-use crate::view::{ChatEntryView, ChatView, ParticipantView};
+use crate::view::{Activity, ChatEntryView, ChatStatus, ChatView, ParticipantView, Word};
 use adjutant_core::chat::{Participant, shown_name};
 
 pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
@@ -13,7 +13,7 @@ pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
         message_id: format!("{chat}.{seq}"),
         chat_id: chat.0,
         seq: *seq,
-        kind: kind.word().to_owned(),
+        kind: (*kind).into(),
         from: author.to_string(),
         name: shown_name(author, name, label.as_deref()),
         label: label.clone(),
@@ -34,9 +34,9 @@ pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -
     let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
     Ok(ChatView {
         chat_id: chat.id.0,
-        kind: chat.kind.word().to_owned(),
+        kind: chat.kind.into(),
         title: chat.title.clone(),
-        status: if chat.archived { "archived" } else { "active" }.to_owned(),
+        status: if chat.archived { ChatStatus::Archived } else { ChatStatus::Active }.into(),
         private: chat.private,
         owner: chat.scope.owner.to_string(),
         root: chat.scope.root.map(|root| root.to_string()),
@@ -72,17 +72,17 @@ pub(super) fn full(connection: &Connection, caller: &ChatCaller, presence: &Pres
             Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => None,
         };
         let presence = match turn.map(|turn| turn.state) {
-            Some(TurnState::Running) => "answering",
-            Some(_) => "queued",
-            None if presence.is_reading(chat.id, &who) => "reading",
-            None => "",
+            Some(TurnState::Running) => Activity::Answering.into(),
+            Some(_) => Activity::Queued.into(),
+            None if presence.is_reading(chat.id, &who) => Activity::Reading.into(),
+            None => Word::default(),
         };
         view.participants.push(ParticipantView {
             name: shown_name(&member.who, &member.name, None),
             who,
             messages: member.said,
             read_to: member.read_seq,
-            presence: presence.to_owned(),
+            presence,
             seen_at: member.seen_at.map(rfc3339),
         });
     }

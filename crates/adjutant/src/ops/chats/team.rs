@@ -4,7 +4,7 @@ use super::caller::ChatCaller;
 use crate::store::{Connection, Run, StoreError, runs_newest, turn_of_run};
 use crate::view::TeammateView;
 use adjutant_core::RunState;
-use adjutant_core::run::status_word;
+use adjutant_core::run;
 
 /// Siblings in one list.
 const TEAM_MAX: usize = 20;
@@ -33,7 +33,7 @@ fn teammate(run: &Run) -> TeammateView {
         run_id: run.id.to_string(),
         name: run.name.clone(),
         agent: run.agent.clone(),
-        status: status_word(run.state, run.open_requests(), run.claim).to_owned(),
+        status: run::status(run.state, run.open_requests(), run.claim).into(),
         task: run.task.chars().take(TASK_CHARS_MAX).collect(),
     }
 }

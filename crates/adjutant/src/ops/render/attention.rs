@@ -1,25 +1,26 @@
 //! Why a run needs somebody.
 
 use crate::store::Run;
-use crate::view::AttentionView;
+use crate::view::{AttentionKind, AttentionView};
 use adjutant_core::attention::{BadEnd, Need, RunPhase, Shortfall};
 use adjutant_core::{Outcome, RunState, StopReason};
 
 /// Says why a run needs somebody, in its own words where it left some.
 pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
     let is_new = !run.is_owner_notified;
-    Some(match run.need()? {
+    let need = run.need()?;
+    Some(match need {
         Need::Resume(reason) => {
             // What an earlier attempt left behind says nothing about this stop.
             let left = run.checkpoint.as_ref().filter(|_| run.checkpoint_attempt == Some(run.attempt));
             let said = left.map(|checkpoint| checkpoint.details.trim()).filter(|details| !details.is_empty());
             let details = said.or(run.detail.as_deref().map(str::trim)).unwrap_or_else(|| stop_text(reason));
             let needs = left.and_then(|checkpoint| checkpoint.requirements.clone()).filter(|needs| !needs.trim().is_empty());
-            AttentionView { kind: "stopped".to_owned(), why: reason.word().to_owned(), details: details.to_owned(), needs, is_new }
+            AttentionView { kind: AttentionKind::Stopped.into(), why: need.into(), details: details.to_owned(), needs, is_new }
         }
         Need::Notice(end) => {
             let details = run.detail.as_deref().map_or_else(|| end_text(run, end), |detail| detail.trim().to_owned());
-            AttentionView { kind: "ended".to_owned(), why: end.word().to_owned(), details, needs: None, is_new }
+            AttentionView { kind: AttentionKind::Ended.into(), why: need.into(), details, needs: None, is_new }
         }
     })
 }

@@ -2,20 +2,20 @@
 
 use crate::clock::rfc3339;
 use crate::store::{Event, Message};
-use crate::view::{EventView, MessageView};
+use crate::view::{EventView, MessageView, Word};
 
 pub(in crate::ops) fn event(event: &Event) -> EventView {
     EventView {
         seq: event.seq.0,
         at: rfc3339(event.at),
-        kind: event.kind.word().to_owned(),
+        kind: event.kind.into(),
         run_id: event.run.to_string(),
         run_name: event.run_name.clone(),
         request_id: event.request.map(|id| id.to_string()),
         by: event.by.clone(),
         text: event.text.clone(),
-        signal: event.signal.clone().filter(|signal| !signal.is_empty()),
-        source: event.source.clone(),
+        signal: event.signal.as_deref().filter(|signal| !signal.is_empty()).map(Word::read),
+        source: event.source.as_deref().map(Word::read),
     }
 }
 
@@ -27,7 +27,7 @@ pub(in crate::ops) fn message(message: &Message, run_name: &str) -> MessageView 
         from: message.sender.clone(),
         text: message.text.clone(),
         sent_at: rfc3339(message.sent_at),
-        delivery: message.delivery.clone(),
+        delivery: Word::read(&message.delivery),
         delivered_at: message.delivered_at.map(rfc3339),
     }
 }

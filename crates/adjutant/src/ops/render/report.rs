@@ -6,10 +6,11 @@ use crate::store::{Connection, Run, StoreError, report_of};
 use crate::view::{AcceptanceView, ChoiceView, DeliverableView, FindingView, ReportView, RunView};
 use adjutant_core::checkpoint::choices;
 use adjutant_core::report::{self, FileState, Report, ReportedFile};
+use adjutant_core::run::RunStatus;
 use adjutant_core::{Outcome, RunState};
 
 /// The original protocol's word for a run whose agent succeeded and whose acceptance command did not.
-const NOT_ACCEPTED: &str = "error";
+const NOT_ACCEPTED: RunStatus = RunStatus::Error;
 
 /// Adds to a run's view what it reported, what was seen, and what the one makes of the other.
 pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
@@ -24,7 +25,7 @@ pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut 
     view.report = report.map(|report| report_view(report, run, saw.as_ref()));
     if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
         // The agent claims success, and the dispatcher's own measure says otherwise.
-        NOT_ACCEPTED.clone_into(&mut view.status);
+        view.status = NOT_ACCEPTED.into();
     }
     Ok(())
 }
@@ -32,7 +33,7 @@ pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut 
 /// What can be chosen for a run that an error or a limit stopped.
 pub(in crate::ops) fn choice_views(run: &Run) -> Vec<ChoiceView> {
     let all = choices(run.state, run.checkpoint.as_ref());
-    all.iter().map(|choice| ChoiceView { choice: choice.word().to_owned(), about: choice.about().to_owned() }).collect()
+    all.iter().map(|choice| ChoiceView { choice: (*choice).into(), about: choice.about().to_owned() }).collect()
 }
 
 fn acceptance_view(seen: &AcceptanceEvidence, accept: &[String]) -> AcceptanceView {
@@ -52,8 +53,8 @@ fn report_view(claimed: Report, run: &Run, saw: Option<&AttemptEvidence>) -> Rep
     let findings = report::check(&claimed, &evidence);
     let Report { status, summary, deliverables, metrics, issues, recommendations, duration } = claimed;
     ReportView {
-        status: status.word().to_owned(),
-        verdict: report::overall(&findings).word().to_owned(),
+        status: status.into(),
+        verdict: report::overall(&findings).into(),
         summary,
         deliverables,
         metrics_achieved: metrics,
@@ -64,7 +65,7 @@ fn report_view(claimed: Report, run: &Run, saw: Option<&AttemptEvidence>) -> Rep
         open_requests: evidence.open_requests,
         checked: findings
             .into_iter()
-            .map(|finding| FindingView { field: finding.field.to_owned(), verdict: finding.verdict.word().to_owned(), reason: finding.reason })
+            .map(|finding| FindingView { field: finding.field.to_owned(), verdict: finding.verdict.into(), reason: finding.reason })
             .collect(),
     }
 }
@@ -82,7 +83,7 @@ fn deliverable(file: &ReportedFile) -> DeliverableView {
         FileState::Outside => (report::Verdict::Unverified, "outside of the run's directory: not looked at".to_owned()),
         FileState::Unreadable(problem) => (report::Verdict::Unverified, problem.clone()),
     };
-    view.verdict = verdict.word().to_owned();
+    view.verdict = verdict.into();
     view.reason = seen;
     view
 }

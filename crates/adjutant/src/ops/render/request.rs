@@ -3,10 +3,10 @@
 use crate::clock::{self, rfc3339};
 use crate::config::Config;
 use crate::store::{Connection, Group, Request, StoreError, counts, run_by_id, tree_size};
-use crate::view::{ChangesView, ClarificationView, DelegationView, GroupView, RequestView, RoomView};
+use crate::view::{ChangesView, ClarificationView, DelegationView, GroupView, RequestView, RoomView, Word};
 use adjutant_core::signal::{Clarification, Delegation};
 use adjutant_core::tree::TreeSize;
-use adjutant_core::{Changes, Decision, RequestState, RunId, Subject};
+use adjutant_core::{Changes, Decision, RequestState, RequestStateKind, RunId, Subject};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
@@ -46,7 +46,7 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         number: request.no.to_string(),
         run_id: request.run.to_string(),
         run_name: request.run_name.clone(),
-        kind: request.subject.kind().word().to_owned(),
+        kind: request.subject.kind().into(),
         question: request.question.clone(),
         question_id: request.own_id.clone(),
         context: request.context.clone(),
@@ -54,8 +54,8 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         options: request.options.clone(),
         default: request.default.clone(),
         blocking: request.blocking,
-        status: request.state.word().to_owned(),
-        message_status: request.state.message_status().to_owned(),
+        status: request.state.kind().into(),
+        message_status: request.state.message_status().into(),
         group: request.group.map(|Group { first, place, size }| GroupView { first: first.to_string(), place, size }),
         preview,
         risk,
@@ -65,7 +65,7 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         child_result: request.outcome.clone(),
         held: request.held,
         content_hash: content_hash(request),
-        decision: answer.and_then(|answer| answer.decision.word()).map(str::to_owned),
+        decision: answer.and_then(|answer| answer.decision.kind()).map(Word::Known),
         reason: answer.and_then(|answer| match &answer.decision {
             Decision::Text(_) => None,
             Decision::Approved { note, .. } => note.clone(),
@@ -94,13 +94,13 @@ fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
         prompt: changes.prompt.clone(),
         agent: changes.agent.clone(),
         cwd: changes.directory.clone(),
-        priority: changes.priority.map(|priority| priority.word().to_owned()),
+        priority: changes.priority.map(Word::Known),
     });
     DelegationView {
         agent,
         cwd: directory,
-        independence: independence.word().to_owned(),
-        priority: priority.word().to_owned(),
+        independence: independence.into(),
+        priority: priority.into(),
         reason,
         context_required,
         coordination,
@@ -153,7 +153,7 @@ const WITH_ROOM_MAX: usize = 50;
 /// Adds to open delegations what is in use of what their runs would take.
 pub(in crate::ops) fn add_room(connection: &Connection, config: &Config, views: &mut [RequestView]) -> Result<(), StoreError> {
     let mut counted = None;
-    for view in views.iter_mut().filter(|view| view.status == "pending" && view.delegation.is_some()).take(WITH_ROOM_MAX) {
+    for view in views.iter_mut().filter(|view| view.status == RequestStateKind::Pending && view.delegation.is_some()).take(WITH_ROOM_MAX) {
         let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else { continue };
         let Some(run) = run_by_id(connection, run)? else { continue };
         let counts = match counted {

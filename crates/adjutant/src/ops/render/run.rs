@@ -9,7 +9,8 @@ use crate::store::{
     Connection, RetryingSince, Run, StoreError, Usage, children_of, counts, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
 };
 use crate::view::{CheckpointView, IgnoredView, RetryingView, RunView, SubagentView, UsageView};
-use adjutant_core::run::status_word;
+use adjutant_core::run;
+use adjutant_core::run::RunStatus;
 use adjutant_core::signal::Checkpoint;
 use adjutant_core::{Exit, Failure, Outcome, Permissions, RunState, StopReason, Time, subagent};
 
@@ -25,7 +26,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     view.checkpoint = crate::ops::evidence::checkpoint(connection, run)?.as_ref().map(checkpoint);
     super::report::add_report(connection, run, &mut view)?;
     if let Some((permissions, is_plain)) = permissions_of(connection, run.id)? {
-        view.permissions = Some(permissions.word().to_owned());
+        view.permissions = Some(permissions.into());
         view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
     }
     if let Some(parent) = run.parent {
@@ -46,7 +47,7 @@ pub(in crate::ops) fn starts_at_once(connection: &Connection, live_runs_max: u64
     let counts = counts(connection)?;
     if counts.live.saturating_sub(counts.lent).saturating_add(place) <= live_runs_max {
         view.queue_place = None;
-        view.status = RunState::Starting.word().to_owned();
+        view.status = RunStatus::Starting.into();
     }
     Ok(())
 }
@@ -83,12 +84,12 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         run_id: run.id.to_string(),
         name: run.name.clone(),
         agent: run.agent.clone(),
-        status: status_word(run.state, run.open_requests(), run.claim).to_owned(),
-        state: run.state.word().to_owned(),
-        outcome: if let RunState::Finished(outcome) = run.state { Some(outcome.word().to_owned()) } else { None },
+        status: run::status(run.state, run.open_requests(), run.claim).into(),
+        state: run.state.kind().into(),
+        outcome: if let RunState::Finished(outcome) = run.state { Some(outcome.kind().into()) } else { None },
         reason,
         cause: match run.state {
-            RunState::Finished(Outcome::Failed(Failure::Agent(cause))) => Some(cause.word().to_owned()),
+            RunState::Finished(Outcome::Failed(Failure::Agent(cause))) => Some(cause.into()),
             _ => None,
         },
         attention: super::attention::attention(run),
@@ -168,7 +169,7 @@ fn subagent(seen: SubagentView, is_live: bool) -> SubagentView {
 
 fn retrying(since: &RetryingSince) -> RetryingView {
     let RetryingSince { cause, since, tries, words } = since.clone();
-    RetryingView { cause: cause.word().to_owned(), since: rfc3339(since), tries, words }
+    RetryingView { cause: cause.into(), since: rfc3339(since), tries, words }
 }
 
 fn usage(of: Usage) -> UsageView {
@@ -182,7 +183,7 @@ fn checkpoint(from: &Checkpoint) -> CheckpointView {
     let Checkpoint { made_by, blocker_type, details, completed_work, blocked_work, state, requirements, recovery, working_directory, changed_files } =
         from.clone();
     CheckpointView {
-        made_by: made_by.word().to_owned(),
+        made_by: made_by.into(),
         blocker_type,
         details,
         completed_work,

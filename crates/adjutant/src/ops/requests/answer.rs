@@ -7,7 +7,6 @@ use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Bells, Connection, Request, StoreError, Topic, Tx, run_by_id};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord};
-use adjutant_core::signal::Priority;
 use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject, chosen, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -168,7 +167,7 @@ fn parse_decision(one: &AnswerOne) -> Result<Decision, Denied> {
             let ChangesView { prompt, agent, cwd, priority } = one.changes.clone().unwrap_or_default();
             let priority = match priority {
                 None => None,
-                Some(word) => Some(Priority::from_word(&word).ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?),
+                Some(word) => Some(word.known().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?),
             };
             Ok(Decision::Approved { note: reason, changes: Changes { prompt, agent, directory: cwd, priority } })
         }

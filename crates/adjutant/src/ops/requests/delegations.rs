@@ -33,12 +33,11 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
     }
     let independence = match independence {
         None => Independence::Parallel,
-        Some(word) => Independence::from_word(&word)
-            .ok_or_else(|| Denied::invalid("independence", "use blocks_current_work, can_proceed_parallel or optional"))?,
+        Some(word) => word.known().ok_or_else(|| Denied::invalid("independence", "use blocks_current_work, can_proceed_parallel or optional"))?,
     };
     let priority = match priority {
         None => Priority::default(),
-        Some(word) => Priority::from_word(&word).ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
+        Some(word) => word.known().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
     };
     Ok(Delegation { task, agent, directory: cwd, reason, independence, priority, context_required, coordination, estimate: estimated_duration })
 }

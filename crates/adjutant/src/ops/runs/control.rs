@@ -55,8 +55,8 @@ impl Ops {
         bounded("next_step", call.next_step.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         let choice = call
             .choice
-            .as_deref()
-            .map(|word| Choice::from_word(word).ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce")))
+            .as_ref()
+            .map(|choice| choice.known().ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce")))
             .transpose()?;
         let (home, retention) = (self.home.clone(), self.retention());
         let kept = self.credentials_for(&caller.who, Action::Resume, &call.run, call.env).await?;

@@ -7,7 +7,7 @@ use crate::preset::Preset;
 use crate::store::{Connection, KeptCredentials, NewRun, RunInput, StoreError, Tx, run_input, taken_by};
 use crate::view::{Dispatch, Retry, RunView};
 use adjutant_core::tree::Rank;
-use adjutant_core::{Action, AgentName, Denied, Permissions, Principal, RunEvent, RunId, RunName, RunState};
+use adjutant_core::{Action, AgentName, Denied, Principal, RunEvent, RunId, RunName, RunState};
 use std::collections::BTreeMap;
 
 impl Ops {
@@ -33,8 +33,8 @@ impl Ops {
         checked_env(&call.env)?;
         programs::program(entry, call.env.get("PATH").map_or("", String::as_str))?;
         let mut agent = entry.spec.clone();
-        if let Some(word) = &call.permissions {
-            agent.permissions = Permissions::from_word(word).ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
+        if let Some(permissions) = &call.permissions {
+            agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
         }
         profiles::check(&agent, entry.spec.permissions)?;
         agent.trust_repo |= call.trust_repo;

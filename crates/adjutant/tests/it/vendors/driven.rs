@@ -4,6 +4,7 @@ use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
 use adjutant::view::ReadEvents;
+use adjutant_core::EventKind;
 use serde_json::{Value, json};
 
 /// A command that leaves a process behind, in a session of its own, as agents' shells do.
@@ -323,7 +324,7 @@ mod scenario {
         // The receipt says which way it went.
         let way = if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) { "live" } else { "tool_result" };
         let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
-        let delivered: Vec<&str> = events.iter().filter(|event| event.kind == "message.delivered").map(|event| event.text.as_str()).collect();
+        let delivered: Vec<&str> = events.iter().filter(|event| event.kind == EventKind::MessageDelivered).map(|event| event.text.as_str()).collect();
         assert!(matches!(delivered[..], [text] if text.contains(way)), "{delivered:?}");
     }
 

@@ -12,7 +12,7 @@ use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::config::{Config, dispatch_env};
 use crate::preset::{Preset, Profile};
 use crate::text;
-use crate::view::{AgentList, AgentView, ListAgents, codes};
+use crate::view::{AgentList, AgentView, ListAgents, Word, codes};
 
 /// Does what is asked for.
 pub async fn agents(args: &AgentsArgs, cx: &Context) -> CommandResult {
@@ -232,7 +232,7 @@ fn version(agent: &AgentView) -> String {
 fn preset_lines(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String)> {
     let about = &preset.about;
     let profile = |name: &str, profile: &Profile| {
-        if let Some(why) = agent.unsupported_profiles.get(name) {
+        if let Some(why) = agent.unsupported_profiles.get(&Word::read(name)) {
             return format!("refused: {why}");
         }
         let how = profile.args.iter().chain(&profile.mode).cloned().collect::<Vec<_>>().join(" ");

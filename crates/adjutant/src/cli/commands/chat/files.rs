@@ -7,7 +7,7 @@ use crate::cli::out::{CommandResult, Failure, fail};
 use crate::text;
 use crate::view::{CarriedChat, CarriedEntry, ChatView, ExportChat, ImportChat, ShowChat, codes};
 use adjutant_core::Denied;
-use adjutant_core::chat::FileCheck;
+use adjutant_core::chat::{EntryKind, FileCheck};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::io::Read;
@@ -87,8 +87,8 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
         let page = cx.hub.call(&ShowChat { chat_id, after: Some(after), limit: Some(500), peek: true, ..ShowChat::default() }).await?;
         for entry in page.messages.iter().filter(|entry| entry.seq <= last) {
             let mut head = format!("\n## {}.{} {}, {}", entry.chat_id, entry.seq, text::line(&entry.name), entry.at);
-            if entry.kind != "message" {
-                head.push_str(&format!(" ({})", text::line(&entry.kind)));
+            if entry.kind != EntryKind::Message {
+                head.push_str(&format!(" ({})", text::line(entry.kind.as_str())));
             }
             if let Some(seq) = entry.reply_to {
                 head.push_str(&format!(", to {chat_id}.{seq}"));

@@ -12,9 +12,10 @@ use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::config;
 use crate::text;
 use crate::view::{
-    Answers, ArchiveChat, ChatEntryView, ChatPage, ChatView, GetChatStats, ListChats, MentionView, ReadAnswers, Say, ShowChat, StartChat,
-    SummariseChat, unread_text,
+    Answers, ArchiveChat, ChatEntryView, ChatFilter, ChatPage, ChatStatus, ChatView, GetChatStats, ListChats, MentionView, ReadAnswers, Say,
+    ShowChat, StartChat, SummariseChat, unread_text,
 };
+use adjutant_core::chat::{ChatKind, EntryKind};
 
 const CHATS_SHOWN_MAX: u32 = 100;
 /// Messages of one page when a whole chat is printed.
@@ -76,7 +77,7 @@ fn print_done<T: serde::Serialize>(data: &T, what: &str, which: &str, cx: &Conte
 }
 
 async fn ls(args: &ChatLsArgs, cx: &Context) -> CommandResult {
-    let status = args.all.then(|| "all".to_owned());
+    let status = args.all.then(|| ChatFilter::All.into());
     let list = cx.hub.call(&ListChats { status, limit: Some(args.limit.unwrap_or(CHATS_SHOWN_MAX)), wait_ms: 0 }).await?;
     if cx.out.json {
         cx.out.print_json_list(&list.chats, u64::from(list.more), &[])?;
@@ -113,8 +114,8 @@ fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
     let labels = [
         (chat.imported, "from a file"),
         (chat.private, "private"),
-        (chat.status == "archived", "archived"),
-        (chat.kind != "chat", chat.kind.as_str()),
+        (chat.status == ChatStatus::Archived, "archived"),
+        (chat.kind != ChatKind::Chat, chat.kind.as_str()),
     ];
     let labels: Vec<&str> = labels.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
     let title = if labels.is_empty() { chat.title.clone() } else { format!("{} ({})", chat.title, labels.join(", ")) };
@@ -210,7 +211,7 @@ fn chat_head(page: &ChatPage, cx: &Context) -> String {
         presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
     });
     out.push_str(&cx.out.indent(INDENT, &format!("with {}", present.collect::<Vec<_>>().join(", "))));
-    if chat.status == "archived" {
+    if chat.status == ChatStatus::Archived {
         out.push_str(&format!("{INDENT}archived: adj chat archive --undo {} takes it back\n", chat.chat_id));
     }
     if chat.imported {
@@ -239,8 +240,8 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
         }
         let (id, name) = (format!("{}.{}", entry.chat_id, entry.seq), text::line(&entry.name));
         let mut notes: Vec<String> = note.map(str::to_owned).into_iter().collect();
-        if entry.kind != "message" && entry.kind != "answer" {
-            notes.push(text::line(&entry.kind));
+        if entry.kind != EntryKind::Message && entry.kind != EntryKind::Answer {
+            notes.push(text::line(entry.kind.as_str()));
         }
         notes.extend(entry.reply_to.map(|seq| format!("to {seq}")));
         notes.extend(entry.key.as_ref().map(|key| format!("key {}, version {}", text::line(key), entry.revision + 1)));
@@ -294,7 +295,7 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
             printed = answers.answers.len();
         }
     }
-    let failed = answers.answers.iter().any(|answer| answer.kind == "failure");
+    let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
     if cx.out.json {
         cx.out.print_json(&serde_json::json!({"said": said, "answers": answers.answers, "waiting": answers.waiting}))?;
     }
@@ -329,11 +330,11 @@ async fn summarise(args: ChatSummariseArgs, cx: &Context) -> CommandResult {
     }
     let mut entries = answers.answers;
     // Its flags stand right before it.
-    if let Some(summary) = entries.iter().find(|entry| entry.kind == "summary").map(|entry| entry.seq) {
+    if let Some(summary) = entries.iter().find(|entry| entry.kind == EntryKind::Summary).map(|entry| entry.seq) {
         let after = Some((summary - 1 - FLAGS_BEFORE_MAX).max(0));
         let page = cx.hub.call(&ShowChat { chat_id: args.chat, after, limit: Some(PAGE), peek: true, ..ShowChat::default() }).await?;
         let before = page.messages.into_iter().rev().skip_while(|entry| entry.seq >= summary);
-        let mut flags: Vec<ChatEntryView> = before.take_while(|entry| entry.kind == "flag").collect();
+        let mut flags: Vec<ChatEntryView> = before.take_while(|entry| entry.kind == EntryKind::Flag).collect();
         flags.reverse();
         entries.splice(0..0, flags);
     }
@@ -342,7 +343,7 @@ async fn summarise(args: ChatSummariseArgs, cx: &Context) -> CommandResult {
     } else {
         print_entries(&entries, cx)?;
     }
-    Ok(if entries.iter().any(|entry| entry.kind == "summary") { Exit::Done } else { Exit::Failed })
+    Ok(if entries.iter().any(|entry| entry.kind == EntryKind::Summary) { Exit::Done } else { Exit::Failed })
 }
 
 async fn stats(chat: Option<i64>, cx: &Context) -> CommandResult {

@@ -7,6 +7,8 @@ use crate::cli::out::{Failure, fail};
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{ChatEntryView, ChatPage, ErrorView, EventView, GetRun, ShowChat};
+use adjutant_core::EventKind;
+use adjutant_core::chat::EntryKind;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 
@@ -62,17 +64,17 @@ impl DemoChat {
 
     /// Tells whether an event is about a run that answers, and notes its end.
     pub async fn observe(&mut self, event: &EventView, cx: &Context) -> Result<bool, Failure> {
-        if event.kind == "run.started" && cx.hub.call(&GetRun { run: event.run_id.clone() }).await?.agent == ANSWERS {
+        if event.kind == EventKind::RunStarted && cx.hub.call(&GetRun { run: event.run_id.clone() }).await?.agent == ANSWERS {
             self.answering.insert(event.run_id.clone());
         }
         let is_answering = self.answering.contains(&event.run_id);
-        self.ended += usize::from(is_answering && event.kind == "run.finished");
+        self.ended += usize::from(is_answering && event.kind == EventKind::RunFinished);
         Ok(is_answering)
     }
 
     /// Says what must have been said and was not.
     pub fn check(&self) -> Result<(), Failure> {
-        let answers = self.said.iter().filter(|entry| entry.kind == "answer" && entry.name == ANSWERS).count();
+        let answers = self.said.iter().filter(|entry| entry.kind == EntryKind::Answer && entry.name == ANSWERS).count();
         if self.said.len() == ENTRIES && answers == ANSWERING_RUNS {
             return Ok(());
         }
@@ -86,9 +88,9 @@ pub fn line(entry: &ChatEntryView) -> String {
 }
 
 pub fn style(entry: &ChatEntryView) -> Style {
-    match entry.kind.as_str() {
-        "answer" => Style::Good,
-        "failure" => Style::Bad,
+    match entry.kind.known() {
+        Some(EntryKind::Answer) => Style::Good,
+        Some(EntryKind::Failure) => Style::Bad,
         _ => Style::Plain,
     }
 }

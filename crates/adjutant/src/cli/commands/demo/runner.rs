@@ -16,7 +16,8 @@ use crate::cli::prompt::TerminalLines;
 use crate::cli::style::Style;
 use crate::process::foreground;
 use crate::text;
-use crate::view::{ChatPage, Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView};
+use crate::view::{ChatPage, Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView, Word};
+use adjutant_core::EventKind;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -174,24 +175,24 @@ impl Demo<'_> {
         if self.chat.observe(event, self.cx).await? {
             return Ok(());
         }
-        match event.kind.as_str() {
-            "run.started" => {
+        match event.kind.known() {
+            Some(EventKind::RunStarted) => {
                 let task = TASKS.iter().find(|part| part.name == name).map_or("second try", |part| part.task);
                 self.print_event(name, Style::Good, &format!("● {task}"))?;
                 if name == tasks::HANGS {
                     self.schedule(self.pace * Duration::from_millis(4_500), Step::Cancel);
                 }
             }
-            "run.progress" => self.print_event(name, Style::Plain, &event.text)?,
-            "request.asked" => self.show_request(name, event.request_id.as_deref()).await?,
-            "request.answered" => {
+            Some(EventKind::RunProgress) => self.print_event(name, Style::Plain, &event.text)?,
+            Some(EventKind::RequestAsked) => self.show_request(name, event.request_id.as_deref()).await?,
+            Some(EventKind::RequestAnswered) => {
                 self.answers += 1;
                 self.print_event(name, Style::Good, &format!("✓ {}", event.text))?;
                 if name == tasks::ASKS {
                     self.end_prompt()?;
                 }
             }
-            "run.finished" => {
+            Some(EventKind::RunFinished) => {
                 self.finished += 1;
                 let style = if event.text.contains("succeeded") { Style::Good } else { Style::Attention };
                 self.print_event(name, style, &format!("■ {}", event.text))?;
@@ -382,8 +383,12 @@ fn wrong_outcomes(runs: &[RunView]) -> Vec<String> {
     for run in runs {
         let is_extra = run.retry_of.is_some() || run.agent == chat::ANSWERS;
         let wanted = if is_extra { tasks::EXTRA_OUTCOME } else { expected.remove(run.name.as_str()).unwrap_or("nothing") };
-        if run.outcome.as_deref() != Some(wanted) {
-            wrong.push(format!("{} ended as {}, not {wanted}", text::line(&run.name), text::line(run.outcome.as_deref().unwrap_or(&run.state))));
+        if run.outcome.as_ref().map(Word::as_str) != Some(wanted) {
+            wrong.push(format!(
+                "{} ended as {}, not {wanted}",
+                text::line(&run.name),
+                text::line(run.outcome.as_ref().map_or(run.state.as_str(), Word::as_str))
+            ));
         }
     }
     wrong.extend(expected.keys().map(|name| format!("{name} is missing")));

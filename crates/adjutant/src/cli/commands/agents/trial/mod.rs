@@ -16,9 +16,10 @@ use crate::process::tree;
 use crate::text;
 use crate::view::{
     AgentView, AnswerOne, AnswerRequests, Cancel, DecisionWord, Dispatch, ErrorView, GetRun, ReadEvents, ReadLogs, RequestView, Resume, RunView,
-    Wait, WaitUntil, Waited,
+    Wait, WaitOutcome, WaitUntil, Waited, Word,
 };
-use adjutant_core::Permissions;
+use adjutant_core::report::ReportStatus;
+use adjutant_core::{EventKind, Permissions, RequestKind, RunStateKind};
 use script::Kind;
 use serde_json::{Value, json};
 use std::fs::DirBuilder;
@@ -90,9 +91,9 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
 
 /// The least profile that an agent can be held to, where that is not its own.
 fn other_profile(agent: &AgentView) -> Option<&'static str> {
-    let is_unsupported = |profile: &str| agent.unsupported_profiles.contains_key(profile);
-    let mut all = Permissions::ALL.into_iter().map(Permissions::word);
-    if is_unsupported(&agent.permissions) { all.find(|profile| !is_unsupported(profile)) } else { None }
+    let is_unsupported = |profile: &Word<Permissions>| agent.unsupported_profiles.contains_key(profile);
+    let mut all = Permissions::ALL.into_iter();
+    if is_unsupported(&agent.permissions) { all.find(|profile| !is_unsupported(&(*profile).into())).map(Permissions::word) } else { None }
 }
 
 /// Ends a run that is still under way.
@@ -165,7 +166,7 @@ impl Trial<'_> {
                 agent: self.agent.name.clone(),
                 prompt,
                 cwd: self.dir.display().to_string(),
-                permissions: self.profile.map(ToOwned::to_owned),
+                permissions: self.profile.map(Word::read),
                 // Should this process die, its runs do not go on for ever.
                 timeout_s: Some(self.limit.as_secs().max(1).saturating_mul(4)),
                 env: dispatch_env(),
@@ -181,7 +182,7 @@ impl Trial<'_> {
     async fn wait_for_event(&self, run: &str) -> Result<Option<Waited>, ErrorView> {
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         let waited = self.cx.hub.call(&Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, after: None, wait_ms }).await?;
-        Ok(Some(waited).filter(|waited| waited.outcome == "event"))
+        Ok(Some(waited).filter(|waited| waited.outcome == WaitOutcome::Event))
     }
 
     async fn work(&mut self) -> Result<WorkRun, Failure> {
@@ -205,7 +206,7 @@ impl Trial<'_> {
                     seen.timed_out_waiting_to = Some("stop asking");
                     break;
                 }
-                if request.kind == "question" {
+                if request.kind == RequestKind::Question {
                     seen.asked = true;
                     self.cx.out.print_message("  it asks; it is answered")?;
                     self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), answer: first.clone(), ..AnswerOne::default() }).await?;
@@ -216,7 +217,7 @@ impl Trial<'_> {
                 continue;
             }
             let Some(ended) = news.ended.into_iter().chain(news.stopped).find(|ended| ended.run_id == id) else { continue };
-            if ended.state == "finished" || seen.stopped {
+            if ended.state == RunStateKind::Finished || seen.stopped {
                 break;
             }
             seen.stopped = true;
@@ -237,8 +238,8 @@ impl Trial<'_> {
     async fn look_at(&self, id: &str, seen: &mut WorkRun, first: &str, second: &str) -> Result<(), Failure> {
         let view = self.cx.hub.call(&GetRun { run: id.to_owned() }).await?;
         let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(EVENTS_READ_MAX), wait_ms: 0 }).await?;
-        let progress = history.events.iter().find(|event| event.kind == "run.progress" && event.source.is_some());
-        seen.progress_by = progress.and_then(|event| event.source.clone());
+        let progress = history.events.iter().find(|event| event.kind == EventKind::RunProgress && event.source.is_some());
+        seen.progress_by = progress.and_then(|event| event.source.as_ref().and_then(Word::known));
         let said = match self.kind {
             Kind::Echo => self.log(id).await?,
             Kind::Tools | Kind::Blocks => [view.summary.as_deref(), view.result.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("\n"),
@@ -246,8 +247,8 @@ impl Trial<'_> {
         seen.first_word |= said.contains(first);
         seen.second_word = said.contains(second);
         seen.sessions.1 = view.session;
-        seen.reported = view.report.is_some_and(|report| report.status == "success");
-        seen.outcome = view.outcome;
+        seen.reported = view.report.is_some_and(|report| report.status == ReportStatus::Success);
+        seen.outcome = view.outcome.as_ref().and_then(Word::known);
         seen.reason = view.reason;
         seen.usage = view.usage;
         Ok(())
@@ -272,7 +273,7 @@ impl Trial<'_> {
                 }
                 continue;
             };
-            if request.kind == "question" {
+            if request.kind == RequestKind::Question {
                 seen.asked = true;
                 break;
             }
@@ -298,7 +299,7 @@ impl Trial<'_> {
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, wait_ms }).await?;
         let view = self.cx.hub.call(&GetRun { run: id.clone() }).await?;
-        seen.outcome = view.outcome;
+        seen.outcome = view.outcome.as_ref().and_then(Word::known);
         seen.reason = view.reason;
         seen.left = left(&self.cx.home.dir, &id, &self.dir).await;
         Ok(seen)
@@ -320,7 +321,7 @@ impl Trial<'_> {
 /// some show it in a field of the tool's input, some as the action itself.
 fn is_the_command(request: &RequestView) -> bool {
     let command = script::COMMAND;
-    if request.kind != "approval" {
+    if request.kind != RequestKind::Approval {
         return false;
     }
     let preview = request.preview.as_deref().unwrap_or_default();
@@ -367,9 +368,9 @@ mod tests {
 
     #[test]
     fn only_the_command_itself_gets_leave() {
-        let asks = |kind: &str, question: &str, preview: Value| {
+        let asks = |kind: RequestKind, question: &str, preview: Value| {
             is_the_command(&RequestView {
-                kind: kind.to_owned(),
+                kind: kind.into(),
                 question: question.to_owned(),
                 preview: Some(preview.to_string()),
                 ..RequestView::default()
@@ -377,13 +378,13 @@ mod tests {
         };
         let command = script::COMMAND;
         let action = format!("use {command}");
-        assert!(asks("approval", "use Bash", json!({"command": command, "description": "as told"})));
-        assert!(asks("approval", "use shell", json!({"cmd": format!("{command}\n")})));
-        assert!(asks("approval", &action, json!([{"type": "content"}])));
-        assert!(!asks("approval", "use Bash", json!({"command": format!("curl x | sh; {command}")})));
-        assert!(!asks("approval", &action, json!({"command": "rm -rf /"})));
-        assert!(!asks("approval", &format!("{action}; rm -rf /"), json!([])));
-        assert!(!asks("approval", "use write", json!({"path": command})));
-        assert!(!asks("delegation", &action, Value::Null));
+        assert!(asks(RequestKind::Approval, "use Bash", json!({"command": command, "description": "as told"})));
+        assert!(asks(RequestKind::Approval, "use shell", json!({"cmd": format!("{command}\n")})));
+        assert!(asks(RequestKind::Approval, &action, json!([{"type": "content"}])));
+        assert!(!asks(RequestKind::Approval, "use Bash", json!({"command": format!("curl x | sh; {command}")})));
+        assert!(!asks(RequestKind::Approval, &action, json!({"command": "rm -rf /"})));
+        assert!(!asks(RequestKind::Approval, &format!("{action}; rm -rf /"), json!([])));
+        assert!(!asks(RequestKind::Approval, "use write", json!({"path": command})));
+        assert!(!asks(RequestKind::Delegation, &action, Value::Null));
     }
 }

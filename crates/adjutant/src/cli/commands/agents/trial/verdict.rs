@@ -2,6 +2,8 @@
 
 use super::script::Kind;
 use crate::view::{CanView, UsageView};
+use adjutant_core::OutcomeKind;
+use adjutant_core::signal::Source;
 use serde::Serialize;
 
 /// What was seen of the run that works.
@@ -9,7 +11,7 @@ use serde::Serialize;
 pub struct WorkRun {
     pub run: String,
     /// How its progress came: by a `tool` or in a `block`.
-    pub progress_by: Option<String>,
+    pub progress_by: Option<Source>,
     pub asked: bool,
     /// It said the first word, or the second, in its own result.
     pub first_word: bool,
@@ -19,7 +21,7 @@ pub struct WorkRun {
     pub sessions: (Option<String>, Option<String>),
     /// It was asked for leave, though nothing in the task needs any.
     pub approvals: u32,
-    pub outcome: Option<String>,
+    pub outcome: Option<OutcomeKind>,
     pub reason: Option<String>,
     pub reported: bool,
     pub usage: Option<UsageView>,
@@ -37,7 +39,7 @@ pub struct CancelRun {
     pub other_approvals: u32,
     /// A process of its own was running when it was cancelled.
     pub had_child: bool,
-    pub outcome: Option<String>,
+    pub outcome: Option<OutcomeKind>,
     pub reason: Option<String>,
     /// What was still there afterwards.
     pub left: Vec<String>,
@@ -78,19 +80,19 @@ pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Opti
 }
 
 /// Why a run did not get further.
-fn why_stuck(outcome: Option<&str>, reason: Option<&str>, timed_out_waiting_to: Option<&str>) -> String {
+fn why_stuck(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_waiting_to: Option<&str>) -> String {
     match (timed_out_waiting_to, outcome, reason) {
         (Some(what), _, _) => format!("it was waited for in vain to {what}"),
-        (None, Some(outcome), Some(reason)) => format!("its run {outcome}: {reason}"),
-        (None, Some(outcome), None) => format!("its run {outcome} before that"),
+        (None, Some(outcome), Some(reason)) => format!("its run {}: {reason}", outcome.word()),
+        (None, Some(outcome), None) => format!("its run {} before that", outcome.word()),
         (None, None, _) => "its run went another way".to_owned(),
     }
 }
 
 fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> {
-    let why = why_stuck(worked.outcome.as_deref(), worked.reason.as_deref(), worked.timed_out_waiting_to);
+    let why = why_stuck(worked.outcome, worked.reason.as_deref(), worked.timed_out_waiting_to);
     let mut checks = Vec::new();
-    let by_tool = worked.progress_by.as_deref() == Some("tool");
+    let by_tool = worked.progress_by == Some(Source::Tool);
     checks.push(match kind {
         Kind::Blocks => check("our tools", Verdict::NotApplicable, "it has none: it speaks by blocks in its words"),
         Kind::Tools | Kind::Echo => passes("our tools", by_tool, "it reported its progress with one", format!("no progress came by a tool: {why}")),
@@ -119,7 +121,7 @@ fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> 
     } else {
         check("resume", Verdict::Fail, format!("it did not stop when told to: {why}"))
     });
-    let succeeded = worked.outcome.as_deref() == Some("succeeded");
+    let succeeded = worked.outcome == Some(OutcomeKind::Succeeded);
     checks.push(passes(
         "report",
         succeeded && worked.reported,
@@ -146,14 +148,16 @@ fn approvals(can: Option<CanView>, worked: &WorkRun, cancelled: &CancelRun) -> C
 }
 
 fn cancel(cancelled: &CancelRun) -> Check {
-    let why = why_stuck(cancelled.outcome.as_deref(), cancelled.reason.as_deref(), cancelled.timed_out_waiting_to);
+    let why = why_stuck(cancelled.outcome, cancelled.reason.as_deref(), cancelled.timed_out_waiting_to);
     let name = "cancel";
     if !cancelled.left.is_empty() {
         return check(name, Verdict::Fail, format!("left behind: {}", cancelled.left.join(", ")));
     }
-    match (cancelled.asked, cancelled.outcome.as_deref(), cancelled.had_child) {
-        (true, Some("cancelled"), true) => check(name, Verdict::Pass, "it ended, and with it the process that it had put into a session of its own"),
-        (true, Some("cancelled"), false) => {
+    match (cancelled.asked, cancelled.outcome, cancelled.had_child) {
+        (true, Some(OutcomeKind::Cancelled), true) => {
+            check(name, Verdict::Pass, "it ended, and with it the process that it had put into a session of its own")
+        }
+        (true, Some(OutcomeKind::Cancelled), false) => {
             check(name, Verdict::Pass, "it ended and nothing is left; not checked with a process of its own: none was running by then")
         }
         (true, _, _) => check(name, Verdict::Fail, format!("it was not ended: {why}")),
@@ -169,18 +173,18 @@ mod tests {
 
     fn good() -> (WorkRun, CancelRun) {
         let worked = WorkRun {
-            progress_by: Some("tool".to_owned()),
+            progress_by: Some(Source::Tool),
             asked: true,
             first_word: true,
             second_word: true,
             stopped: true,
             sessions: (Some("s".to_owned()), Some("s".to_owned())),
-            outcome: Some("succeeded".to_owned()),
+            outcome: Some(OutcomeKind::Succeeded),
             reported: true,
             usage: Some(UsageView { input_tokens: 1, ..UsageView::default() }),
             ..WorkRun::default()
         };
-        let cancelled = CancelRun { asked: true, approvals: 1, had_child: true, outcome: Some("cancelled".to_owned()), ..CancelRun::default() };
+        let cancelled = CancelRun { asked: true, approvals: 1, had_child: true, outcome: Some(OutcomeKind::Cancelled), ..CancelRun::default() };
         (worked, cancelled)
     }
 
@@ -204,7 +208,7 @@ mod tests {
             change(&mut worked);
             failed(Kind::Tools, &worked, Some(&cancelled))
         };
-        assert_eq!(work(|w| w.progress_by = Some("block".to_owned())), ["our tools"]);
+        assert_eq!(work(|w| w.progress_by = Some(Source::Block)), ["our tools"]);
         assert_eq!(work(|w| w.first_word = false), ["question"]);
         assert_eq!(work(|w| w.second_word = false), ["resume"]);
         assert_eq!(work(|w| w.stopped = false), ["resume"]);
@@ -216,7 +220,7 @@ mod tests {
             failed(Kind::Tools, &worked, Some(&cancelled))
         };
         assert_eq!(cancel(|c| c.left = vec!["sleep 3600".to_owned()]), ["cancel"]);
-        assert_eq!(cancel(|c| c.outcome = Some("failed".to_owned())), ["cancel"]);
+        assert_eq!(cancel(|c| c.outcome = Some(OutcomeKind::Failed)), ["cancel"]);
         assert_eq!(cancel(|c| c.asked = false), ["cancel"]);
     }
 
@@ -228,7 +232,7 @@ mod tests {
         let checks = judge(Kind::Blocks, Some(cannot), &WorkRun { usage: None, ..worked }, Some(&seen));
         let skipped: Vec<_> = checks.iter().filter(|check| check.verdict == Verdict::NotApplicable).map(|check| check.check).collect();
         assert_eq!(skipped, ["our tools", "usage", "approvals"]);
-        let dead = WorkRun { outcome: Some("failed".to_owned()), reason: Some("the agent is not signed in".to_owned()), ..WorkRun::default() };
+        let dead = WorkRun { outcome: Some(OutcomeKind::Failed), reason: Some("the agent is not signed in".to_owned()), ..WorkRun::default() };
         let checks = judge(Kind::Tools, Some(ALL), &dead, None);
         assert!(checks[0].reason.contains("not signed in"), "{checks:?}");
         assert_eq!(failed(Kind::Tools, &dead, None), ["our tools", "question", "report"]);
