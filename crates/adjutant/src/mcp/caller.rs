@@ -2,7 +2,7 @@
 //! life meanwhile, and no longer than it is interested.
 
 use super::refusal::Refusal;
-use super::server::Server;
+use super::session::Session;
 use crate::view::codes;
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken, ProtocolVersion};
@@ -34,16 +34,16 @@ pub struct Caller {
 impl Caller {
     /// Reads off a request who made it.
     #[must_use]
-    pub fn new(server: &Server, context: &RequestContext<RoleServer>, alias: Option<String>) -> Self {
+    pub fn new(session: &Session, context: &RequestContext<RoleServer>, alias: Option<String>) -> Self {
         let progress = context.meta.get_progress_token();
         let client = context.client_info().map(|client| client.name);
         Self {
-            cap: server.cap().for_call(client.as_deref(), progress.is_some()),
+            cap: session.cap().for_call(client.as_deref(), progress.is_some()),
             takes_tasks: takes_tasks(context),
             peer: context.peer.clone(),
             progress,
             cancelled: context.ct.clone(),
-            input_ended: server.input_ended().clone(),
+            input_ended: session.input_ended().clone(),
             alias,
         }
     }

@@ -8,26 +8,17 @@
 use super::args::{Args, DECISIONS, Kind, Listing, Param, input_schema};
 use super::caller::Caller;
 use super::refusal::Refusal;
-use super::server::{Role, Server};
-use super::show::Shown;
+use super::reply::Reply;
+use super::session::{Role, Session};
 use super::{chats, parent, worker};
-use crate::view::TaskView;
 use adjutant_core::Action;
 use futures::future::BoxFuture;
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What a tool call comes to.
-#[derive(Debug)]
-pub enum Done {
-    Result(Shown),
-    /// The wait goes on in the hub; the client polls it.
-    Task(TaskView),
-}
-
 /// A tool's one function.
-pub type Run = for<'a> fn(&'a Server, &'a Caller, Args) -> BoxFuture<'a, Result<Done, Refusal>>;
+pub type Run = for<'a> fn(&'a Session, &'a Caller, Args) -> BoxFuture<'a, Result<Reply, Refusal>>;
 
 /// What a client may assume about a tool when it decides whether to ask its user.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +77,7 @@ const START_CHAT: ToolRow = ToolRow {
     effect: Effect::Adds,
     core: false,
     output: &[("chat_id", "integer", true), ("chatId", "integer", true), ("message", "string", true), ("next", "string", true)],
-    run: |server, caller, args| Box::pin(chats::start_chat(server, caller, args)),
+    run: |session, caller, args| Box::pin(chats::start_chat(session, caller, args)),
 };
 
 const LIST_CHATS: ToolRow = ToolRow {
@@ -104,7 +95,7 @@ const LIST_CHATS: ToolRow = ToolRow {
     effect: Effect::Reads,
     core: false,
     output: &[("chats", "array", false), ("team", "array", false), ("hits", "array", false), ("next", "string", true)],
-    run: |server, caller, args| Box::pin(chats::list_chats(server, caller, args)),
+    run: |session, caller, args| Box::pin(chats::list_chats(session, caller, args)),
 };
 
 const SHOW_CHAT: ToolRow = ToolRow {
@@ -116,7 +107,7 @@ const SHOW_CHAT: ToolRow = ToolRow {
     effect: Effect::WritesOnce,
     core: false,
     output: &[("chat_id", "integer", true), ("messages", "array", true), ("cursor", "integer", true), ("next", "string", true)],
-    run: |server, caller, args| Box::pin(chats::show_chat(server, caller, args)),
+    run: |session, caller, args| Box::pin(chats::show_chat(session, caller, args)),
 };
 
 const SEND_MESSAGE: ToolRow = ToolRow {
@@ -150,7 +141,7 @@ const SEND_MESSAGE: ToolRow = ToolRow {
         ("response", "string", false),
         ("next", "string", true),
     ],
-    run: |server, caller, args| Box::pin(chats::send_message(server, caller, args)),
+    run: |session, caller, args| Box::pin(chats::send_message(session, caller, args)),
 };
 
 /// The chats as a worker's list has them: it is told less about them, and can do the same.
@@ -231,7 +222,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("hint", "string", false),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(parent::run_subagent(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::run_subagent(session, caller, args)),
     },
     ToolRow {
         name: "wait_for_subagents",
@@ -255,7 +246,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("cursor", "string", true),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(parent::wait_for_subagents(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::wait_for_subagents(session, caller, args)),
     },
     ToolRow {
         name: "check_subagent_status",
@@ -276,7 +267,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("runs", "array", false),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(parent::check_subagent_status(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::check_subagent_status(session, caller, args)),
     },
     ToolRow {
         name: "get_subagent_logs",
@@ -300,7 +291,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("ended", "boolean", true),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(parent::get_subagent_logs(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::get_subagent_logs(session, caller, args)),
     },
     ToolRow {
         name: "get_pending_questions",
@@ -317,7 +308,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("more", "integer", false),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(parent::get_pending_questions(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::get_pending_questions(session, caller, args)),
     },
     ToolRow {
         name: "reply_subagent",
@@ -342,7 +333,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("runs", "array", true),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(parent::reply_subagent(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::reply_subagent(session, caller, args)),
     },
     ToolRow {
         name: "steer_subagent",
@@ -359,7 +350,7 @@ pub const PARENT: [ToolRow; 13] = [
         effect: Effect::Ends,
         core: false,
         output: &[("run_id", "string", true), ("name", "string", true), ("action", "string", true), ("next", "string", true)],
-        run: |server, caller, args| Box::pin(parent::steer_subagent(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::steer_subagent(session, caller, args)),
     },
     ToolRow {
         name: "update_subagent_status",
@@ -370,7 +361,7 @@ pub const PARENT: [ToolRow; 13] = [
         effect: Effect::WritesOnce,
         core: false,
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        run: |server, caller, args| Box::pin(parent::update_subagent_status(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::update_subagent_status(session, caller, args)),
     },
     ToolRow {
         name: "list_coding_agents",
@@ -381,7 +372,7 @@ pub const PARENT: [ToolRow; 13] = [
         effect: Effect::Reads,
         core: true,
         output: &[("agents", "array", true), ("versions_pending", "array", false), ("warnings", "array", false), ("next", "string", true)],
-        run: |server, caller, args| Box::pin(parent::list_agents(server, caller, args)),
+        run: |session, caller, args| Box::pin(parent::list_agents(session, caller, args)),
     },
     START_CHAT,
     LIST_CHATS,
@@ -424,7 +415,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("instructions", "string", false),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(worker::ask_parent(server, caller, args)),
+        run: |session, caller, args| Box::pin(worker::ask_parent(session, caller, args)),
     },
     ToolRow {
         name: "request_approval",
@@ -455,7 +446,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("instructions", "string", false),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(worker::request_approval(server, caller, args)),
+        run: |session, caller, args| Box::pin(worker::request_approval(session, caller, args)),
     },
     ToolRow {
         name: "delegate_work",
@@ -491,7 +482,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("instructions", "string", false),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(worker::delegate_work(server, caller, args)),
+        run: |session, caller, args| Box::pin(worker::delegate_work(session, caller, args)),
     },
     ToolRow {
         name: "check_answer",
@@ -510,7 +501,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("hasAnswer", "boolean", true),
             ("next", "string", true),
         ],
-        run: |server, caller, args| Box::pin(worker::check_answer(server, caller, args)),
+        run: |session, caller, args| Box::pin(worker::check_answer(session, caller, args)),
     },
     ToolRow {
         name: "check_subagent_status",
@@ -521,7 +512,7 @@ pub const WORKER: [ToolRow; 11] = [
         effect: Effect::Reads,
         core: false,
         output: &[("run_id", "string", true), ("status", "string", true), ("pending", "array", true), ("next", "string", true)],
-        run: |server, caller, args| Box::pin(worker::check_subagent_status(server, caller, args)),
+        run: |session, caller, args| Box::pin(worker::check_subagent_status(session, caller, args)),
     },
     ToolRow {
         name: "stop_work",
@@ -542,7 +533,7 @@ pub const WORKER: [ToolRow; 11] = [
         effect: Effect::Ends,
         core: true,
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        run: |server, caller, args| Box::pin(worker::stop_work(server, caller, args)),
+        run: |session, caller, args| Box::pin(worker::stop_work(session, caller, args)),
     },
     ToolRow {
         name: "update_subagent_status",
@@ -564,7 +555,7 @@ pub const WORKER: [ToolRow; 11] = [
         effect: Effect::WritesOnce,
         core: true,
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        run: |server, caller, args| Box::pin(worker::update_subagent_status(server, caller, args)),
+        run: |session, caller, args| Box::pin(worker::update_subagent_status(session, caller, args)),
     },
     START_CHAT_OF_WORKER,
     LIST_CHATS_OF_WORKER,

@@ -2,10 +2,10 @@
 
 use super::args::Args;
 use super::caller::Caller;
-use super::catalog::Done;
 use super::cursor::Cursor;
 use super::refusal::Refusal;
-use super::server::{Role, Server};
+use super::reply::Reply;
+use super::session::{Role, Session};
 use super::show::Shown;
 use super::text::{barred, cut, line, quoted};
 use crate::config;
@@ -35,10 +35,10 @@ const TASK_CHARS_MAX: usize = 80;
 /// Longest first line that becomes the title of a chat.
 const TITLE_CHARS_MAX: usize = 80;
 
-type Ended = Result<Done, Refusal>;
+type ToolResult = Result<Reply, Refusal>;
 
-fn done(shown: Shown) -> Ended {
-    Ok(Done::Result(shown))
+fn done(shown: Shown) -> ToolResult {
+    Ok(Reply::Result(shown))
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -169,7 +169,7 @@ fn share(entries: &[ChatEntryView]) -> usize {
     }
 }
 
-pub(super) async fn start_chat(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn start_chat(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     let start = StartChat {
         title: args.word("title"),
         participants: args.texts("participants"),
@@ -178,7 +178,7 @@ pub(super) async fn start_chat(server: &Server, _caller: &Caller, args: Args) ->
         private: args.truth("private").unwrap_or(false),
         instructions: None,
     };
-    let chat = server.client().call(&start).await?;
+    let chat = session.client().call(&start).await?;
     let message = format!("started chat {} {}", chat.chat_id, quoted(&chat.title, 200));
     let names: Vec<&str> = chat.participants.iter().map(|participant| participant.name.as_str()).collect();
     let shown = Shown::new(json!({
@@ -192,14 +192,14 @@ pub(super) async fn start_chat(server: &Server, _caller: &Caller, args: Args) ->
     done(shown.next(format!("send_chat_message chat_id={}", chat.chat_id)))
 }
 
-pub(super) async fn list_chats(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn list_chats(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     if let Some(query) = args.owned("query") {
-        return search(server, query, args.count("limit")?).await;
+        return search(session, query, args.count("limit")?).await;
     }
     let limit = args.count("limit")?.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let call = ListChats { status: args.value("status"), limit: Some(limit), wait_ms: ms(wait) };
-    let list = caller.held("waiting for a message", server.client().call(&call)).await??;
+    let list = caller.held("waiting for a message", session.client().call(&call)).await??;
     let mut shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
         .lines(list.chats.iter().map(chat_line))
         .lines(list.more.then(|| "… and older ones: pass a larger limit".to_owned()))
@@ -230,9 +230,9 @@ fn teammate_line(run: &TeammateView) -> String {
     format!("run {} ({}) {}: {}", line(&run.name, 60), line(&run.agent, 60), line(run.status.as_str(), 40), quoted(&run.task, TASK_CHARS_MAX))
 }
 
-async fn search(server: &Server, query: String, limit: Option<u64>) -> Ended {
+async fn search(session: &Session, query: String, limit: Option<u64>) -> ToolResult {
     let limit = limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
-    let found = server.client().call(&Search { query, limit: Some(limit), ..Search::default() }).await?;
+    let found = session.client().call(&Search { query, limit: Some(limit), ..Search::default() }).await?;
     let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete})).lines(found.hits.iter().map(hit_line));
     if found.incomplete {
         shown = shown.line("the search was broken off: more words narrow it");
@@ -259,15 +259,15 @@ fn hit_line(hit: &SearchHit) -> String {
     format!("{place} at {at}: {}", quoted(&hit.snippet, 400))
 }
 
-pub(super) async fn show_chat(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn show_chat(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let limit = args.count("limit")?.map_or(ENTRIES_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
     let chat = chat_id(&args)?;
     let after = Cursor::given(&args, "after")?;
-    let changes = server.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
+    let changes = session.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
     let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: ms(wait), peek: false };
-    let page = caller.held("waiting for news in the chat", server.client().call(&show)).await??;
-    server.note_changes(chat, page.changes);
+    let page = caller.held("waiting for news in the chat", session.client().call(&show)).await??;
+    session.note_changes(chat, page.changes);
     let chars_max = share(&page.messages);
     let participants: Vec<Value> = page
         .chat
@@ -335,11 +335,11 @@ fn chat_id(args: &Args) -> Result<i64, Refusal> {
     }
 }
 
-pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn send_message(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     check_original(&args)?;
     let wait = caller.bounded(args.count("wait_s")?, caller.cap);
     if let Some(archived) = args.truth("archive") {
-        return archive(server, &args, archived).await;
+        return archive(session, &args, archived).await;
     }
     let asks = caller.alias.as_deref().is_some_and(|alias| alias.starts_with("ask"));
     let mut chat = args.integer("chat_id").filter(|id| !asks || *id != 0);
@@ -354,12 +354,12 @@ pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -
         let start = StartChat { title, participants: to.clone(), ..StartChat::default() };
         // Under a key of its own, so that a repeated call finds the chat again.
         let started = match args.text("idempotency_key") {
-            Some(key) => server.client().call_with_key(&start, &chat_key(key)).await?,
-            None => server.client().call(&start).await?,
+            Some(key) => session.client().call_with_key(&start, &chat_key(key)).await?,
+            None => session.client().call(&start).await?,
         };
         chat = Some(started.chat_id);
     }
-    let is_parent = server.role().await == Role::Parent;
+    let is_parent = session.role().await == Role::Parent;
     let say = Say {
         chat_id: chat,
         to,
@@ -370,24 +370,24 @@ pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -
         label: args.owned("agent_name"),
         key: args.owned("key"),
         expect: args.count("expect")?.map(|expect| u32::try_from(expect).unwrap_or(u32::MAX)),
-        default_responder: server.compat(),
-        cwd: if is_parent { server.directory().to_str().unwrap_or_default().to_owned() } else { String::new() },
+        default_responder: session.compat(),
+        cwd: if is_parent { session.directory().to_str().unwrap_or_default().to_owned() } else { String::new() },
         env: if is_parent { config::dispatch_env() } else { Default::default() },
     };
     let said = match args.text("idempotency_key") {
-        Some(key) => server.client().call_with_key(&say, key).await?,
-        None => server.client().call(&say).await?,
+        Some(key) => session.client().call_with_key(&say, key).await?,
+        None => session.client().call(&say).await?,
     };
     let mut answers = Answers { waiting: said.answering.clone(), ..Answers::default() };
     if !said.answering.is_empty() && !wait.is_zero() {
         let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: ms(wait) };
-        match caller.held("waiting for the answer", server.client().call(&read)).await {
+        match caller.held("waiting for the answer", session.client().call(&read)).await {
             Ok(Ok(read)) => answers = read,
             // The message is there whatever becomes of the wait.
             Ok(Err(error)) => tracing::warn!(%error, "the wait for an answer failed"),
             Err(gone) => {
                 if caller.was_cancelled() {
-                    server.client().call(&CancelAnswers { chat_id: said.chat_id, seq: said.message.seq }).await?;
+                    session.client().call(&CancelAnswers { chat_id: said.chat_id, seq: said.message.seq }).await?;
                 }
                 return Err(gone);
             }
@@ -397,13 +397,13 @@ pub(super) async fn send_message(server: &Server, caller: &Caller, args: Args) -
 }
 
 /// Puts a chat away, or takes it back.
-async fn archive(server: &Server, args: &Args, archived: bool) -> Ended {
+async fn archive(session: &Session, args: &Args, archived: bool) -> ToolResult {
     if args.text("message").is_some() || !args.texts("to").is_empty() {
         return Err(Refusal::invalid("`archive` goes with `chat_id` alone", "send the message first"));
     }
-    let env = if server.role().await == Role::Parent { config::dispatch_env() } else { Default::default() };
-    let call = ArchiveChat { chat_id: chat_id(args)?, archived, cwd: server.directory().to_str().unwrap_or_default().to_owned(), env };
-    let chat = server.client().call(&call).await?;
+    let env = if session.role().await == Role::Parent { config::dispatch_env() } else { Default::default() };
+    let call = ArchiveChat { chat_id: chat_id(args)?, archived, cwd: session.directory().to_str().unwrap_or_default().to_owned(), env };
+    let chat = session.client().call(&call).await?;
     let what = if archived { "archived" } else { "active again" };
     let shown = Shown::new(json!({"chat_id": chat.chat_id, "message_id": "", "seq": chat.last_seq, "status": chat.status}));
     let shown = shown.line(format!("chat {} {} is {what}", chat.chat_id, quoted(&chat.title, 200)));

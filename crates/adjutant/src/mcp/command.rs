@@ -1,7 +1,7 @@
 //! The arguments of `adj mcp`. They are read by hand: every agent session starts one of these, and
 //! the command line's grammar would cost more than the rest of the start.
 
-use super::server::Role;
+use super::session::Role;
 use super::stdio::{StdioArgs, stdio};
 use crate::view::{ErrorView, codes};
 use std::ffi::{OsStr, OsString};

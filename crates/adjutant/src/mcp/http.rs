@@ -5,7 +5,8 @@
 
 use super::caps::{self, CallCap};
 use super::lines;
-use super::server::{self, Role, Server, Setup};
+use super::server::{self, Server};
+use super::session::{Role, Setup};
 use crate::client::Client;
 use adjutant_core::limits::TEXT_BYTES_MAX;
 use axum::Router;

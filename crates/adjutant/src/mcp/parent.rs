@@ -2,13 +2,13 @@
 
 use super::args::{Args, GivenAnswer};
 use super::caller::Caller;
-use super::catalog::Done;
 use super::cursor::Cursor;
 use super::refusal::Refusal;
-use super::server::Server;
+use super::reply::Reply;
+use super::session::Session;
 use super::show::{self, QUESTION_CHARS, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
 use super::text::{barred, cut, line, quoted};
-use super::{chats, tasks, text};
+use super::{chats, text};
 use crate::config;
 use crate::text::count;
 use crate::view::{
@@ -35,26 +35,28 @@ const WAITED_MAX: usize = 7;
 const TASK_CHARS: usize = 80;
 const LOG_CHARS_DEFAULT: u64 = 6_000;
 const LOG_CHARS_MAX: u64 = 40_000;
+/// How long a Task stays readable.
+const TASK_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 const WAIT_AGAIN: &str = "wait_for_subagents";
 
-type Ended = Result<Done, Refusal>;
+type ToolResult = Result<Reply, Refusal>;
 
-fn done(shown: Shown) -> Ended {
-    Ok(Done::Result(shown))
+fn done(shown: Shown) -> ToolResult {
+    Ok(Reply::Result(shown))
 }
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn run_subagent(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
     let dispatch = Dispatch {
         permissions: args.value("permissions"),
         trust_repo: false,
         agent: args.word("agent"),
         prompt: args.word("prompt"),
-        cwd: directory(server, args.text("cwd"))?,
+        cwd: directory(session, args.text("cwd"))?,
         name: args.owned("name"),
         timeout_s: args.count("timeout_s")?,
         criteria: args.owned("criteria"),
@@ -67,19 +69,19 @@ pub(super) async fn run_subagent(server: &Server, caller: &Caller, args: Args) -
         env: config::dispatch_env(),
     };
     let mut run = match args.text("idempotency_key") {
-        Some(key) => server.client().call_with_key(&dispatch, key).await?,
-        None => server.client().call(&dispatch).await?,
+        Some(key) => session.client().call_with_key(&dispatch, key).await?,
+        None => session.client().call(&dispatch).await?,
     };
     if !wait.is_zero() {
         let first = Wait { runs: vec![run.run_id.clone()], wait_ms: ms(wait), ..Wait::default() };
         // The run is there whatever becomes of the wait.
-        match caller.held("waiting for the run", server.client().call(&first)).await? {
-            Ok(_) => run = server.client().call(&GetRun { run: run.run_id.clone() }).await?,
+        match caller.held("waiting for the run", session.client().call(&first)).await? {
+            Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone() }).await?,
             Err(error) => tracing::warn!(%error, "the first wait failed"),
         }
-        server.will_tell(told_run(&run));
+        session.note_shown(run_confirmation(&run));
     }
-    let mut shown = if server.compat() {
+    let mut shown = if session.compat() {
         Shown::new(show::run_full(&run)).with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str())
     } else {
         Shown::new(started(&run))
@@ -121,17 +123,17 @@ fn started(run: &RunView) -> Value {
 }
 
 /// Resolves a directory against the parent's own.
-fn directory(server: &Server, given: Option<&str>) -> Result<String, Refusal> {
-    let path = server.directory().join(given.unwrap_or_default());
+fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> {
+    let path = session.directory().join(given.unwrap_or_default());
     // Joining nothing leaves a slash behind.
-    let path = if given.is_none_or(str::is_empty) { server.directory().clone() } else { path };
+    let path = if given.is_none_or(str::is_empty) { session.directory().clone() } else { path };
     match path.to_str() {
         Some(text) => Ok(text.to_owned()),
         None => Err(Refusal::invalid(format!("{} is not UTF-8", quoted(&path.to_string_lossy(), 200)), "pass cwd, an absolute path")),
     }
 }
 
-pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn wait_for_subagents(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let asked = args.count("wait_s")?;
     let until = match args.text("until") {
         Some("any") => WaitUntil::Any,
@@ -142,15 +144,15 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     let mut wait = Wait { runs: args.texts("run_ids"), until, after: from.map(|from| from.position), wait_ms: 0 };
     // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
     if caller.takes_tasks && asked.is_none() {
-        let now = server.client().call(&wait).await?;
+        let now = session.client().call(&wait).await?;
         if now.outcome != WaitOutcome::Timeout {
-            server.will_tell(now.confirmation(!wait.runs.is_empty()));
+            session.note_shown(now.confirmation(!wait.runs.is_empty()));
             return done(waited(&now, from));
         }
         if wait.runs.is_empty() {
             wait.after = wait.after.or(Some(now.cursor));
         }
-        return Ok(Done::Task(server.client().call(&StartTask { wait, ttl_ms: tasks::TTL_MS }).await?));
+        return Ok(Reply::Task(session.client().call(&StartTask { wait, ttl_ms: TASK_TTL_MS }).await?));
     }
     wait.wait_ms = ms(caller.bounded(asked, caller.cap));
     let doing = if wait.runs.is_empty() {
@@ -158,13 +160,13 @@ pub(super) async fn wait_for_subagents(server: &Server, caller: &Caller, args: A
     } else {
         format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
     };
-    let found = caller.held(&doing, server.client().call(&wait)).await??;
-    server.will_tell(found.confirmation(!wait.runs.is_empty()));
+    let found = caller.held(&doing, session.client().call(&wait)).await??;
+    session.note_shown(found.confirmation(!wait.runs.is_empty()));
     done(waited(&found, from))
 }
 
 /// What confirms that a client has the result that shows a run alone.
-fn told_run(run: &RunView) -> ConfirmNotified {
+fn run_confirmation(run: &RunView) -> ConfirmNotified {
     let is_over = run.outcome.is_some() || run.state == RunStateKind::Stopped;
     ConfirmNotified { runs: is_over.then(|| NotifiedRun::from(run)).into_iter().collect(), until: None }
 }
@@ -275,16 +277,16 @@ fn reply_hint(needs: &[RequestView]) -> String {
     }
 }
 
-pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
-    let Some(run) = args.owned("run_id") else { return list_runs(server).await };
-    let run = server.client().call(&GetRun { run }).await?;
-    server.will_tell(told_run(&run));
+pub(super) async fn check_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    let Some(run) = args.owned("run_id") else { return list_runs(session).await };
+    let run = session.client().call(&GetRun { run }).await?;
+    session.note_shown(run_confirmation(&run));
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
-    if server.compat() {
-        shown = with_metadata(server, shown, &run).await?;
+    if session.compat() {
+        shown = with_metadata(session, shown, &run).await?;
     }
     if args.truth("history") == Some(true) || args.has("events_after") {
-        shown = with_history(server, shown, &run, args.integer("events_after").unwrap_or(0)).await?;
+        shown = with_history(session, shown, &run, args.integer("events_after").unwrap_or(0)).await?;
     }
     let next = if !run.pending.is_empty() {
         reply_hint(&run.pending)
@@ -299,9 +301,9 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
 }
 
 /// Adds the events of a run after a position, oldest first.
-async fn with_history(server: &Server, shown: Shown, run: &RunView, after: i64) -> Result<Shown, Refusal> {
+async fn with_history(session: &Session, shown: Shown, run: &RunView, after: i64) -> Result<Shown, Refusal> {
     let read = ReadEvents { after, run: Some(run.run_id.clone()), limit: Some(EVENTS_MAX), wait_ms: 0 };
-    let page = server.client().call(&read).await?;
+    let page = session.client().call(&read).await?;
     let lines: String = page.events.iter().map(|event| show::event_line(event) + "\n").collect();
     let has_more = page.events.len() >= EVENTS_MAX as usize;
     let more = if has_more { format!("; more with events_after={}", page.cursor) } else { String::new() };
@@ -313,14 +315,14 @@ async fn with_history(server: &Server, shown: Shown, run: &RunView, after: i64) 
 }
 
 /// Adds the original protocol's spelling of everything.
-async fn with_metadata(server: &Server, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
-    let Value::Object(metadata) = metadata(server, run).await? else { return Ok(shown) };
+async fn with_metadata(session: &Session, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
+    let Value::Object(metadata) = metadata(session, run).await? else { return Ok(shown) };
     Ok(metadata.into_iter().fold(shown, |shown, (name, value)| shown.with(&name, value)))
 }
 
-async fn metadata(server: &Server, run: &RunView) -> Result<Value, Refusal> {
+async fn metadata(session: &Session, run: &RunView) -> Result<Value, Refusal> {
     let all = ListRequests { run: Some(run.run_id.clone()), all: true, limit: Some(METADATA_MESSAGES_MAX) };
-    let list = server.client().call(&all).await?;
+    let list = session.client().call(&all).await?;
     Ok(crate::view::metadata(run, &list.requests))
 }
 
@@ -331,8 +333,8 @@ fn listed(run: &RunView) -> Value {
     data
 }
 
-async fn list_runs(server: &Server) -> Ended {
-    let list = server.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
+async fn list_runs(session: &Session) -> ToolResult {
+    let list = session.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
     let mut shown = Shown::new(json!({"runs": list.runs.iter().map(listed).collect::<Vec<_>>()}));
     shown = shown.lines(list.runs.iter().map(|run| {
         let asks = if run.pending_total == 0 { String::new() } else { format!(", {}", count(run.pending_total, "open question", "open questions")) };
@@ -344,7 +346,7 @@ async fn list_runs(server: &Server) -> Ended {
     if list.runs.is_empty() {
         return done(shown.line("no runs yet").next("list_coding_agents, then run_subagent"));
     }
-    let attention = server.client().call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?;
+    let attention = session.client().call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?;
     let live = list.runs.iter().any(|run| run.outcome.is_none() && !is_stopped(run));
     done(shown.next(match (attention.requests.first(), attention.runs.first()) {
         (Some(_), _) => "get_pending_questions, then reply_subagent".to_owned(),
@@ -354,10 +356,10 @@ async fn list_runs(server: &Server) -> Ended {
     }))
 }
 
-pub(super) async fn get_subagent_logs(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn get_subagent_logs(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     let max = args.count("max_chars")?.unwrap_or(LOG_CHARS_DEFAULT).clamp(1, LOG_CHARS_MAX);
     let read = ReadLogs { run: args.word("run_id"), after: args.count("after")?, max_bytes: Some(max), grep: args.owned("grep"), wait_ms: 0 };
-    let page = server.client().call(&read).await?;
+    let page = session.client().call(&read).await?;
     let at_end = page.next >= page.total;
     let state = match (at_end, page.ended) {
         (false, _) => "with more behind",
@@ -388,15 +390,15 @@ pub(super) async fn get_subagent_logs(server: &Server, _caller: &Caller, args: A
     }))
 }
 
-pub(super) async fn get_pending_questions(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn get_pending_questions(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     if let Some(message_id) = args.owned("message_id") {
-        return one_question(server, message_id).await;
+        return one_question(session, message_id).await;
     }
     let call = ListAttention { run: args.owned("run_id"), after: args.owned("after"), limit: Some(QUESTIONS_MAX) };
-    let list = server.client().call(&call).await?;
+    let list = session.client().call(&call).await?;
     let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = &list;
     let brief = |run: &RunView| show::run_brief(run, RESULT_CHARS_LISTED);
-    let question = |request: &RequestView| if server.compat() { show::request_full(request) } else { show::request_brief(request) };
+    let question = |request: &RequestView| if session.compat() { show::request_full(request) } else { show::request_brief(request) };
     let mut shown =
         Shown::new(json!({"questions": requests.iter().map(question).collect::<Vec<_>>()})).lines(requests.iter().map(show::request_line));
     if *requests_more > 0 {
@@ -436,8 +438,8 @@ pub(super) async fn get_pending_questions(server: &Server, _caller: &Caller, arg
     }))
 }
 
-async fn one_question(server: &Server, message_id: String) -> Ended {
-    let request = server.client().call(&ReadRequest { message_id, wait_ms: 0 }).await?;
+async fn one_question(session: &Session, message_id: String) -> ToolResult {
+    let request = session.client().call(&ReadRequest { message_id, wait_ms: 0 }).await?;
     let mut data = show::request_full(&request);
     data["question"] = json!(request.question);
     if let Some(context) = &request.context {
@@ -461,7 +463,7 @@ async fn one_question(server: &Server, message_id: String) -> Ended {
     done(if open { shown.next(reply_hint(&[request])) } else { shown.next(WAIT_AGAIN) })
 }
 
-pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn reply_subagent(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     let own_run = args.owned("run_id");
     let answers: Vec<AnswerOne> = args
         .answers("answers")?
@@ -478,7 +480,7 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
     if answers.iter().any(|answer| answer.run.is_none() && answer.message_id.is_none()) {
         return Err(Refusal::invalid("it does not say which question is answered", "pass message_id, such as Q12; get_pending_questions lists them"));
     }
-    let answered = server.client().call(&AnswerRequests { answers }).await?;
+    let answered = session.client().call(&AnswerRequests { answers }).await?;
     let told: Vec<String> =
         answered.requests.iter().map(|request| format!("{} of {}", line(&request.number, 24), line(&request.run_name, 60))).collect();
     let message = format!("answered {}", told.join(", "));
@@ -492,8 +494,8 @@ pub(super) async fn reply_subagent(server: &Server, _caller: &Caller, args: Args
     .lines(answered.requests.iter().map(show::recorded_line))
     .lines(answered.requests.iter().filter_map(|request| request.child_name.as_ref()).map(|child| format!("started {}", line(child, 60))))
     .lines(answered.runs.iter().map(show::run_line));
-    if let (true, Some(run)) = (server.compat(), answered.runs.first()) {
-        shown = shown.with("updatedMetadata", metadata(server, run).await?);
+    if let (true, Some(run)) = (session.compat(), answered.runs.first()) {
+        shown = shown.with("updatedMetadata", metadata(session, run).await?);
     }
     let open: Vec<RequestView> = answered.runs.iter().flat_map(|run| run.pending.clone()).collect();
     shown = shown.lines(open.iter().take(WAITED_MAX).map(|request| format!("still open: {}", show::request_line(request))));
@@ -523,7 +525,7 @@ fn answered_brief(request: &RequestView) -> Value {
     brief
 }
 
-pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn steer_subagent(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     let (run, text, action) = (args.word("run_id"), args.owned("text"), args.word("action"));
     if action != "resume" && args.has("next_step") {
         return Err(Refusal::invalid("next_step belongs to action=resume", "leave next_step out, or pass action=resume"));
@@ -531,7 +533,7 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
     match action.as_str() {
         "message" => {
             let Some(text) = text else { return Err(Refusal::invalid("there is no message", "pass it in text")) };
-            let message = server.client().call(&SendToRun { run, text }).await?;
+            let message = session.client().call(&SendToRun { run, text }).await?;
             let shown = Shown::new(json!({
                 "run_id": message.run_id,
                 "name": message.run_name,
@@ -548,20 +550,20 @@ pub(super) async fn steer_subagent(server: &Server, _caller: &Caller, args: Args
             done(shown.line(told).next(WAIT_AGAIN))
         }
         "stop" => {
-            let run = server.client().call(&Pause { run }).await?;
+            let run = session.client().call(&Pause { run }).await?;
             done(steered(&run, &action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
         }
         "resume" => {
             let (next_step, choice) = (args.owned("next_step"), args.value("choice"));
-            let run = server.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
+            let run = session.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
             done(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
         "cancel" => {
-            let run = server.client().call(&Cancel { run, reason: text }).await?;
+            let run = session.client().call(&Cancel { run, reason: text }).await?;
             done(steered(&run, &action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
         }
         _ => {
-            let run = server.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
+            let run = session.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
             done(steered(&run, &action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
         }
     }
@@ -571,27 +573,27 @@ fn steered(run: &RunView, action: &str) -> Shown {
     Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action)
 }
 
-pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn update_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     let set = SetStatus {
         run: args.word("run_id"),
         status: args.value("status").unwrap_or_default(),
         summary: args.owned("summary"),
         ..SetStatus::default()
     };
-    let run = server.client().call(&set).await?;
+    let run = session.client().call(&set).await?;
     let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
     if let Some(annotation) = &run.annotation {
         shown = shown.with("annotation", cut(annotation, RESULT_CHARS)).line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
     }
-    if server.compat() {
-        shown = with_metadata(server, shown, &run).await?;
+    if session.compat() {
+        shown = with_metadata(session, shown, &run).await?;
     }
     let next = if run.outcome.is_some() { "nothing more to do for this run" } else { WAIT_AGAIN };
     done(shown.line(show::run_line(&run)).next(next))
 }
 
-pub(super) async fn list_agents(server: &Server, _caller: &Caller, _args: Args) -> Ended {
-    let list = server.client().call(&ListAgents { env: config::dispatch_env(), versions: true, ..ListAgents::default() }).await?;
+pub(super) async fn list_agents(session: &Session, _caller: &Caller, _args: Args) -> ToolResult {
+    let list = session.client().call(&ListAgents { env: config::dispatch_env(), versions: true, ..ListAgents::default() }).await?;
     let mut shown = Shown::new(json!({"agents": list.agents.iter().map(agent_brief).collect::<Vec<_>>()})).lines(list.agents.iter().map(agent_line));
     let unasked: Vec<&str> = list.agents.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
     if !unasked.is_empty() {

@@ -2,13 +2,13 @@
 //! that keeps every promise of the protocol, whatever a tool does.
 
 use super::caller::{self, Caller};
-use super::caps::CallCap;
-use super::catalog::{self, Done, RUN_PREFIX, ToolRow};
+use super::catalog::{self, RUN_PREFIX, ToolRow};
 use super::refusal::Refusal;
+use super::reply::Reply;
+use super::session::{Role, Session, Setup};
 use super::{args::Args, tasks, text, worker};
-use crate::client::{Client, VERSION};
-use crate::view::{ConfirmNotified, GetRun, ListAgents, ListRuns, MessageView, codes};
-use adjutant_core::Denied;
+use crate::client::VERSION;
+use crate::view::{ListAgents, codes};
 use futures::FutureExt;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
@@ -21,20 +21,10 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 /// How long clients may keep the list of tools: it never changes while the process lives.
 const LIST_TTL_MS: u64 = 300_000;
-/// How long the question "am I a run?" may take before the cautious answer is taken.
-const ROLE_WAIT: Duration = Duration::from_secs(2);
-/// Most requests whose first look is remembered; the oldest is forgotten first.
-const LOOKS_MAX: usize = 1_024;
 pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 const PARENT_INSTRUCTIONS: &str = "Hands tasks to other coding agents, which work in the background while you go on.\n\
@@ -48,183 +38,25 @@ const WORKER_INSTRUCTIONS: &str = "You are a background run with a parent that g
 Work on your own; when you need a decision or a fact that only the parent has, call ask_parent and use its answer. If it returns pending, go on with what does not depend on it and call check_answer with its message_id later. \
 Report progress now and then with update_subagent_status (running), and once at the end your result (success, completed or error) with a summary of what you did, then end your turn. You cannot answer questions or start other runs.";
 
-/// Whose tools are served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// An agent that hands out tasks.
-    Parent,
-    /// An agent that was given one.
-    Worker,
-}
-
-impl Role {
-    fn other(self) -> Self {
-        match self {
-            Self::Parent => Self::Worker,
-            Self::Worker => Self::Parent,
-        }
-    }
-}
-
-/// How a server is set up.
-#[derive(Debug)]
-pub struct Setup {
-    pub client: Client,
-    /// `None`: a run if the hub takes us for one, else a parent.
-    pub role: Option<Role>,
-    /// List the aliases, and the original spellings of arguments and results.
-    pub compat: bool,
-    pub cap: CallCap,
-    /// Where a parent's runs work when it does not say.
-    pub directory: PathBuf,
-    /// Cancelled when the connection's input has ended.
-    pub input_ended: CancellationToken,
-}
-
-/// The MCP server of one connection (stdio) or endpoint (HTTP). Cheap to clone.
+/// The MCP server of one session. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Server(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    setup: Setup,
-    role: OnceCell<Role>,
-    /// When the answer to a request was first looked for, by its id. A lock and no owner: it is
-    /// held for a few instructions, by calls that have nothing else in common.
-    looks: Mutex<HashMap<String, Instant>>,
-    /// Up to which change each chat was shown here.
-    changes: Mutex<HashMap<i64, i64>>,
-    /// What a worker's run goes by, once the hub was asked.
-    own_names: OnceCell<[String; 2]>,
-    /// Stops and ends in the results so far. The client's next call shows that it has those results.
-    told: Mutex<Vec<ConfirmNotified>>,
-}
+pub struct Server(Session);
 
 impl Server {
-    /// Makes a server.
+    /// Creates a server.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        let role = OnceCell::new_with(setup.role);
-        Self(Arc::new(Inner { setup, role, looks: Mutex::default(), changes: Mutex::default(), own_names: OnceCell::new(), told: Mutex::default() }))
-    }
-
-    /// Returns the way to the hub.
-    #[must_use]
-    pub fn client(&self) -> &Client {
-        &self.0.setup.client
-    }
-
-    /// Returns up to which change a chat was shown here.
-    pub(super) fn changes_shown(&self, chat: i64) -> Option<i64> {
-        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).get(&chat).copied()
-    }
-
-    /// Notes up to which change a chat was shown here.
-    pub(super) fn note_changes(&self, chat: i64, changes: i64) {
-        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
-    }
-
-    /// Notes what the client is told with the result of the call under way.
-    pub(super) fn will_tell(&self, told: ConfirmNotified) {
-        if !told.is_empty() {
-            self.0.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
-        }
-    }
-
-    /// Confirms to the hub what the client was told by earlier results. A client that dies before its next
-    /// call is told again.
-    pub(super) async fn confirm_told(&self) {
-        let told = std::mem::take(&mut *self.0.told.lock().unwrap_or_else(PoisonError::into_inner));
-        for told in told {
-            if let Err(error) = self.client().call(&told).await {
-                tracing::warn!(%error, "what the client was told cannot be confirmed");
-                self.will_tell(told);
-            }
-        }
-    }
-
-    pub(super) fn cap(&self) -> CallCap {
-        self.0.setup.cap
-    }
-
-    pub(super) fn compat(&self) -> bool {
-        self.0.setup.compat
-    }
-
-    pub(super) fn directory(&self) -> &PathBuf {
-        &self.0.setup.directory
-    }
-
-    pub(super) fn input_ended(&self) -> &CancellationToken {
-        &self.0.setup.input_ended
-    }
-
-    /// Returns whose tools are served; asks the hub where that is not known yet.
-    pub(super) async fn role(&self) -> Role {
-        *self.0.role.get_or_init(|| self.ask_for_role()).await
-    }
-
-    /// A run may not list runs, and a parent may; nothing changes by asking. A role that cannot be
-    /// found out in time is taken for a run's: fewer tools do less harm.
-    async fn ask_for_role(&self) -> Role {
-        let look = ListRuns { all: false, limit: Some(1) };
-        match tokio::time::timeout(ROLE_WAIT, self.client().call(&look)).await {
-            Ok(Ok(_)) => Role::Parent,
-            Ok(Err(_)) | Err(_) => Role::Worker,
-        }
-    }
-
-    fn known_role(&self) -> Role {
-        self.0.role.get().copied().unwrap_or(Role::Parent)
-    }
-
-    /// Returns when the answer to a request was first looked for; that is now, if it never was.
-    pub(super) fn first_look(&self, message_id: &str) -> Instant {
-        let mut looks = self.looks();
-        if looks.len() >= LOOKS_MAX && !looks.contains_key(message_id) {
-            let oldest = looks.iter().min_by_key(|(_, at)| **at).map(|(id, _)| id.clone());
-            if let Some(oldest) = oldest {
-                looks.remove(&oldest);
-            }
-        }
-        *looks.entry(message_id.to_owned()).or_insert_with(Instant::now)
-    }
-
-    /// Forgets the first look, so that the next one begins a new wait.
-    pub(super) fn forget_look(&self, message_id: &str) {
-        self.looks().remove(message_id);
-    }
-
-    fn looks(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.0.looks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes sure that a worker which names a run names its own. Messages that came along with the
-    /// look at itself are for the result.
-    pub(super) async fn check_own_run(&self, run: Option<&str>) -> Result<Vec<MessageView>, Refusal> {
-        let Some(run) = run else { return Ok(Vec::new()) };
-        let mut messages = Vec::new();
-        if self.0.own_names.get().is_none() {
-            let own = self.client().call(&GetRun::default()).await?;
-            messages = own.messages;
-            // Whoever was first has set the same.
-            self.0.own_names.get_or_init(|| async { [own.run_id, own.name] }).await;
-        }
-        if self.0.own_names.get().is_some_and(|own| own.iter().any(|name| name == run)) {
-            return Ok(messages);
-        }
-        let message = Denied::not_found("run", run).to_string();
-        Err(Refusal::new(codes::NOT_FOUND, message, "leave run_id out: you can only speak for yourself"))
+        Self(Session::new(setup))
     }
 
     async fn listed(&self) -> Vec<Tool> {
-        let role = self.role().await;
-        let agents = if self.compat() && role == Role::Parent { self.agents().await } else { Vec::new() };
-        catalog::list(role, self.compat(), &agents)
+        let role = self.0.role().await;
+        let agents = if self.0.compat() && role == Role::Parent { self.agents().await } else { Vec::new() };
+        catalog::list(role, self.0.compat(), &agents)
     }
 
     async fn agents(&self) -> Vec<(String, String)> {
-        match self.client().call(&ListAgents::default()).await {
+        match self.0.client().call(&ListAgents::default()).await {
             Ok(list) => list.agents.into_iter().map(|agent| (agent.name, agent.description)).collect(),
             Err(error) => {
                 tracing::warn!(%error, "the agents' own tools cannot be listed");
@@ -234,8 +66,8 @@ impl Server {
     }
 
     async fn called(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
-        let role = self.role().await;
-        self.confirm_told().await;
+        let role = self.0.role().await;
+        self.0.confirm_shown().await;
         let CallToolRequestParams { name, arguments, .. } = request;
         let Some(row) = catalog::find(role, &name) else {
             return match catalog::find(role.other(), &name) {
@@ -244,24 +76,24 @@ impl Server {
             };
         };
         let alias = (name != row.name).then(|| name.into_owned());
-        let caller = Caller::new(self, context, alias);
+        let caller = Caller::new(&self.0, context, alias);
         Ok(match guarded(row.name, self.run(row, &caller, arguments)).await {
-            Ok(Done::Result(shown)) => shown.into_result().into(),
-            Ok(Done::Task(task)) => CallToolResponse::Task(tasks::created(&task)),
+            Ok(Reply::Result(shown)) => shown.into_result().into(),
+            Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::created(&task)),
             Err(refusal) => refusal.into_result().into(),
         })
     }
 
-    async fn run(&self, row: &'static ToolRow, caller: &Caller, mut arguments: Option<JsonObject>) -> Result<Done, Refusal> {
+    async fn run(&self, row: &'static ToolRow, caller: &Caller, mut arguments: Option<JsonObject>) -> Result<Reply, Refusal> {
         if let Some(agent) = caller.alias.as_deref().and_then(|alias| alias.strip_prefix(RUN_PREFIX)) {
             arguments.get_or_insert_default().insert("agent".to_owned(), json!(agent));
         }
         let args = Args::read(row.params, arguments)?;
-        let done = (row.run)(self, caller, args).await?;
-        match (self.role().await, done) {
+        let reply = (row.run)(&self.0, caller, args).await?;
+        match (self.0.role().await, reply) {
             // Every other call of a run brings its messages itself.
-            (Role::Worker, Done::Result(shown)) if catalog::is_of_chats(row) => Ok(Done::Result(worker::with_unread(self, shown).await)),
-            (_, done) => Ok(done),
+            (Role::Worker, Reply::Result(shown)) if catalog::is_of_chats(row) => Ok(Reply::Result(worker::with_unread(&self.0, shown).await)),
+            (_, reply) => Ok(reply),
         }
     }
 
@@ -276,7 +108,7 @@ impl Server {
 }
 
 /// Makes a result of a tool that panics: without one its caller would wait for ever.
-async fn guarded(tool: &str, call: impl Future<Output = Result<Done, Refusal>>) -> Result<Done, Refusal> {
+async fn guarded(tool: &str, call: impl Future<Output = Result<Reply, Refusal>>) -> Result<Reply, Refusal> {
     AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
         let hint = "this is a defect of adj; check_subagent_status shows what became of the call";
         Err(Refusal::new(codes::INTERNAL, format!("{tool} failed unexpectedly"), hint))
@@ -335,7 +167,7 @@ pub(super) fn not_begun() -> ErrorData {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        self.about_us(self.known_role())
+        self.about_us(self.0.known_role())
     }
 
     /// Every version but the one whose batches must be taken.
@@ -347,7 +179,7 @@ impl ServerHandler for Server {
         if context.meta.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str()) {
             return Err(no_initialize());
         }
-        self.role().await;
+        self.0.role().await;
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
         if request.protocol_version == ProtocolVersion::V_2025_03_26 {
@@ -360,7 +192,7 @@ impl ServerHandler for Server {
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        let about = self.about_us(self.role().await);
+        let about = self.about_us(self.0.role().await);
         let versions = self.supported_protocol_versions().into_owned();
         Ok(DiscoverResult::from_server_info(versions, about).with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
     }
@@ -389,17 +221,17 @@ impl ServerHandler for Server {
     }
 
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
-        let mut result = tasks::get(self, request, &context).await?;
+        let mut result = tasks::get(&self.0, request, &context).await?;
         stamp(&mut result.meta, &context);
         Ok(result)
     }
 
     async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        tasks::update(self, request, &context).await
+        tasks::update(&self.0, request, &context).await
     }
 
     async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        tasks::cancel(self, request, &context).await
+        tasks::cancel(&self.0, request, &context).await
     }
 
     async fn complete(&self, _request: CompleteRequestParams, _context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {

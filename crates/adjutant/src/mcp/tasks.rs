@@ -3,7 +3,7 @@
 
 use super::caller::takes_tasks;
 use super::parent;
-use super::server::Server;
+use super::session::Session;
 use crate::view::{self, CancelTask, ErrorView, GetTask, TaskView, codes};
 use rmcp::model::{
     CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, DetailedTask, GetTaskMethod, GetTaskParams, GetTaskResult, JsonObject, Task,
@@ -13,8 +13,6 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
-/// How long a Task stays readable.
-pub const TTL_MS: u64 = 24 * 60 * 60 * 1000;
 /// How often a client is asked to poll.
 const POLL_MS: u64 = 2_000;
 
@@ -25,28 +23,28 @@ pub fn created(task: &TaskView) -> CreateTaskResult {
 }
 
 /// Answers `tasks/get`.
-pub async fn get(server: &Server, request: GetTaskParams, context: &RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+pub async fn get(session: &Session, request: GetTaskParams, context: &RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
     gate::<GetTaskMethod>(context)?;
-    server.confirm_told().await;
-    let task = server.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
+    session.confirm_shown().await;
+    let task = session.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
     if let Some(found) = &task.result {
-        server.will_tell(found.confirmation(!task.wait.runs.is_empty()));
+        session.note_shown(found.confirmation(!task.wait.runs.is_empty()));
     }
     Ok(GetTaskResult::new(detailed(&task)))
 }
 
 /// Answers `tasks/update`. A wait asks nothing of its client, so there is nothing to take in; the
 /// Task must be the caller's all the same.
-pub async fn update(server: &Server, request: UpdateTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+pub async fn update(session: &Session, request: UpdateTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
     gate::<UpdateTaskMethod>(context)?;
-    server.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
+    session.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
     Ok(())
 }
 
 /// Answers `tasks/cancel`.
-pub async fn cancel(server: &Server, request: CancelTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+pub async fn cancel(session: &Session, request: CancelTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
     gate::<CancelTaskMethod>(context)?;
-    server.client().call(&CancelTask { task_id: request.task_id }).await.map_err(|error| protocol_error(&error))?;
+    session.client().call(&CancelTask { task_id: request.task_id }).await.map_err(|error| protocol_error(&error))?;
     Ok(())
 }
 

@@ -2,9 +2,9 @@
 
 use super::args::Args;
 use super::caller::Caller;
-use super::catalog::Done;
 use super::refusal::Refusal;
-use super::server::Server;
+use super::reply::Reply;
+use super::session::Session;
 use super::show::{self, RESULT_CHARS, Shown};
 use super::text::{line, quoted};
 use crate::view::{
@@ -19,10 +19,10 @@ use std::time::Duration;
 /// Most answers that one look at itself hands over; the rest comes with the next.
 const ANSWERS_MAX: usize = 10;
 
-type Ended = Result<Done, Refusal>;
+type ToolResult = Result<Reply, Refusal>;
 
-fn done(shown: Shown) -> Ended {
-    Ok(Done::Result(shown))
+fn done(shown: Shown) -> ToolResult {
+    Ok(Reply::Result(shown))
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -30,15 +30,15 @@ fn ms(duration: Duration) -> u64 {
 }
 
 /// Commits the question, then waits. Whatever ends the wait, the question stays open.
-pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn ask_parent(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let asked_s = args.count("wait_s")?;
     let questions = args.questions()?;
     if questions.is_empty() == args.text("question").is_none() {
         return Err(Refusal::invalid("`question` or `questions` is missing, or both are there", "pass one question, or a list in questions"));
     }
-    let messages = server.check_own_run(args.text("run_id")).await?;
+    let messages = session.check_own_run(args.text("run_id")).await?;
     if !questions.is_empty() {
-        return ask_together(server, caller, &args, questions, messages).await;
+        return ask_together(session, caller, &args, questions, messages).await;
     }
     let ask = Ask {
         question: args.word("question"),
@@ -50,13 +50,13 @@ pub(super) async fn ask_parent(server: &Server, caller: &Caller, args: Args) -> 
         blocking: args.truth("blocking").unwrap_or(true),
         expires_s: args.count("expires_s")?,
     };
-    let at_once = server.compat() || !ask.blocking;
+    let at_once = session.compat() || !ask.blocking;
     let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
-    put(server, caller, &args, &ask, wait, messages).await
+    put(session, caller, &args, &ask, wait, messages).await
 }
 
 /// Commits several questions as one group, then waits until none that blocks is open.
-async fn ask_together(server: &Server, caller: &Caller, args: &Args, questions: Vec<Args>, mut messages: Vec<MessageView>) -> Ended {
+async fn ask_together(session: &Session, caller: &Caller, args: &Args, questions: Vec<Args>, mut messages: Vec<MessageView>) -> ToolResult {
     let asked_s = args.count("wait_s")?;
     let mut call = AskTogether { clarification: clarification(args), ..AskTogether::default() };
     for question in questions {
@@ -71,15 +71,15 @@ async fn ask_together(server: &Server, caller: &Caller, args: &Args, questions: 
             expires_s: args.count("expires_s")?,
         });
     }
-    let at_once = server.compat() || call.questions.iter().all(|ask| !ask.blocking);
+    let at_once = session.compat() || call.questions.iter().all(|ask| !ask.blocking);
     let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
     let mut latest = match args.text("idempotency_key") {
-        Some(key) => server.client().call_with_key(&call, key).await?,
-        None => server.client().call(&call).await?,
+        Some(key) => session.client().call_with_key(&call, key).await?,
+        None => session.client().call(&call).await?,
     };
     if let Some(first) = latest.requests.first().filter(|_| !wait.is_zero()) {
         let read = ReadTogether { message_id: first.message_id.clone(), wait_ms: ms(wait) };
-        match caller.held("waiting for the answers", server.client().call(&read)).await? {
+        match caller.held("waiting for the answers", session.client().call(&read)).await? {
             Ok(read) => {
                 messages.extend(latest.requests.iter_mut().flat_map(|request| std::mem::take(&mut request.messages)));
                 latest = read;
@@ -124,9 +124,9 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
 }
 
 /// Commits a request for a decision, then waits for it.
-pub(super) async fn request_approval(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn request_approval(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let asked_s = args.count("wait_s")?;
-    let messages = server.check_own_run(args.text("run_id")).await?;
+    let messages = session.check_own_run(args.text("run_id")).await?;
     let ask = RequestApproval {
         action: args.word("action"),
         preview: args.owned("preview"),
@@ -137,15 +137,15 @@ pub(super) async fn request_approval(server: &Server, caller: &Caller, args: Arg
         blocking: args.truth("blocking").unwrap_or(true),
         expires_s: args.count("expires_s")?,
     };
-    let wait = caller.bounded(asked_s, if server.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
-    put(server, caller, &args, &ask, wait, messages).await
+    let wait = caller.bounded(asked_s, if session.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
+    put(session, caller, &args, &ask, wait, messages).await
 }
 
 /// Commits a request that somebody else does a task, then waits for the decision; where the run
 /// waits for the task, for its end, too.
-pub(super) async fn delegate_work(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn delegate_work(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let asked_s = args.count("wait_s")?;
-    let messages = server.check_own_run(args.text("run_id")).await?;
+    let messages = session.check_own_run(args.text("run_id")).await?;
     let ask = Delegate {
         task: args.word("new_task_description"),
         agent: args.owned("agent"),
@@ -158,26 +158,26 @@ pub(super) async fn delegate_work(server: &Server, caller: &Caller, args: Args) 
         estimated_duration: args.owned("estimated_duration"),
         expires_s: args.count("expires_s")?,
     };
-    let wait = caller.bounded(asked_s, if server.compat() { Duration::ZERO } else { caller.cap });
-    put(server, caller, &args, &ask, wait, messages).await
+    let wait = caller.bounded(asked_s, if session.compat() { Duration::ZERO } else { caller.cap });
+    put(session, caller, &args, &ask, wait, messages).await
 }
 
 /// Commits a request, waits so long for what becomes of it, and says so.
 async fn put<C: Call<Reply = RequestView>>(
-    server: &Server,
+    session: &Session,
     caller: &Caller,
     args: &Args,
     ask: &C,
     wait: Duration,
     mut messages: Vec<MessageView>,
-) -> Ended {
+) -> ToolResult {
     let mut latest = match args.text("idempotency_key") {
-        Some(key) => server.client().call_with_key(ask, key).await?,
-        None => server.client().call(ask).await?,
+        Some(key) => session.client().call_with_key(ask, key).await?,
+        None => session.client().call(ask).await?,
     };
     if !wait.is_zero() {
         let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: ms(wait) };
-        match caller.held("waiting for the answer", server.client().call(&read)).await? {
+        match caller.held("waiting for the answer", session.client().call(&read)).await? {
             Ok(settled) => {
                 messages.append(&mut latest.messages);
                 latest = settled;
@@ -189,7 +189,7 @@ async fn put<C: Call<Reply = RequestView>>(
     asked(&latest)
 }
 
-fn asked(request: &RequestView) -> Ended {
+fn asked(request: &RequestView) -> ToolResult {
     if let Some(refusal) = ended_unanswered(request) {
         return Err(refusal);
     }
@@ -226,19 +226,19 @@ fn asked(request: &RequestView) -> Ended {
 
 /// Waits for an answer: as long as the caller wants, its client allows, and patience lasts, which
 /// is counted from the first look at this request.
-pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -> Ended {
+pub(super) async fn check_answer(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let asked_s = args.count("wait_s")?;
-    let messages = server.check_own_run(args.text("run_id")).await?;
+    let messages = session.check_own_run(args.text("run_id")).await?;
     let message_id = args.word("message_id");
-    let mut request = server.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
+    let mut request = session.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
     request.messages.splice(..0, messages);
     if is_settled(&request) {
-        server.forget_look(&request.message_id);
-        return checked(server, caller, &request);
+        session.forget_check(&request.message_id);
+        return checked(session, caller, &request);
     }
     let patience = Duration::from_millis(request.patience_ms);
     // Patience is for silence: a run that is at work on what was delegated is none.
-    let left = if request.held { caller.cap } else { patience.saturating_sub(server.first_look(&request.message_id).elapsed()) };
+    let left = if request.held { caller.cap } else { patience.saturating_sub(session.first_check(&request.message_id).elapsed()) };
     // The original of this name was made for polling.
     let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };
     let wait = caller.bounded(asked_s, default).min(left);
@@ -246,18 +246,18 @@ pub(super) async fn check_answer(server: &Server, caller: &Caller, args: Args) -
     if !wait.is_zero() {
         let read = ReadRequest { message_id, wait_ms: ms(wait) };
         let earlier = std::mem::take(&mut latest.messages);
-        latest = caller.held("waiting for the answer", server.client().call(&read)).await??;
+        latest = caller.held("waiting for the answer", session.client().call(&read)).await??;
         latest.messages.splice(..0, earlier);
     }
     if is_settled(&latest) || latest.held {
-        server.forget_look(&latest.message_id);
-        return checked(server, caller, &latest);
+        session.forget_check(&latest.message_id);
+        return checked(session, caller, &latest);
     }
-    if server.first_look(&latest.message_id).elapsed() >= patience {
-        server.forget_look(&latest.message_id);
+    if session.first_check(&latest.message_id).elapsed() >= patience {
+        session.forget_check(&latest.message_id);
         return Err(stalled(&latest, patience));
     }
-    checked(server, caller, &latest)
+    checked(session, caller, &latest)
 }
 
 /// There is something that the run can go on with.
@@ -276,7 +276,7 @@ fn stalled(request: &RequestView, patience: Duration) -> Refusal {
     )
 }
 
-fn checked(server: &Server, caller: &Caller, request: &RequestView) -> Ended {
+fn checked(session: &Session, caller: &Caller, request: &RequestView) -> ToolResult {
     if let Some(refusal) = ended_unanswered(request) {
         return Err(refusal);
     }
@@ -291,7 +291,7 @@ fn checked(server: &Server, caller: &Caller, request: &RequestView) -> Ended {
         .with("asked_at", request.asked_at.as_str())
         .with("expires_at", request.expires_at.as_str())
         .with("answered_at", json!(request.answered_at));
-    if server.compat() || caller.alias.is_some() {
+    if session.compat() || caller.alias.is_some() {
         shown = shown
             .with("questionContent", request.question.as_str())
             .with("answerContent", json!(request.answer))
@@ -326,8 +326,8 @@ fn described(request: &RequestView) -> Shown {
 }
 
 /// Adds what the parent said meanwhile to the result of a tool whose own call brings no messages.
-pub(super) async fn with_unread(server: &Server, shown: Shown) -> Shown {
-    match server.client().call(&GetRun::default()).await {
+pub(super) async fn with_unread(session: &Session, shown: Shown) -> Shown {
+    match session.client().call(&GetRun::default()).await {
         Ok(own) => with_messages(shown, &own.messages),
         // They come with the next call.
         Err(error) => {
@@ -418,17 +418,17 @@ fn ended_unanswered(request: &RequestView) -> Option<Refusal> {
     }
 }
 
-pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
-    let run = server.client().call(&GetRun { run: args.word("run_id") }).await?;
+pub(super) async fn check_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    let run = session.client().call(&GetRun { run: args.word("run_id") }).await?;
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run));
     shown = with_messages(shown, &run.messages);
-    if server.compat() {
+    if session.compat() {
         shown = shown.with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str());
     }
     // Looking is reading: answers that are there are handed over, as they would be by check_answer.
     let mut answers = Vec::new();
     for request in run.pending.iter().filter(|request| request.status == RequestStateKind::Answered).take(ANSWERS_MAX) {
-        let request = server.client().call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await?;
+        let request = session.client().call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await?;
         let answer = request.answer.clone().unwrap_or_default();
         shown = answer_line(with_messages(shown, &request.messages), &request, &answer);
         answers.push(json!({"message_id": request.message_id, "number": request.number, "question": request.question, "answer": answer}));
@@ -444,7 +444,7 @@ pub(super) async fn check_subagent_status(server: &Server, _caller: &Caller, arg
     done(shown.next(next))
 }
 
-pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn update_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     let percent = match args.count("percent")? {
         None => None,
         Some(percent) => match u8::try_from(percent) {
@@ -465,15 +465,15 @@ pub(super) async fn update_subagent_status(server: &Server, _caller: &Caller, ar
         recommendations: args.owned("recommendations"),
         total_duration: args.owned("total_duration"),
     };
-    let run = server.client().call(&set).await?;
+    let run = session.client().call(&set).await?;
     let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {status}; {}", show::run_line(&run)));
     let shown = with_messages(shown, &run.messages);
-    let shown = if server.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
+    let shown = if session.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
     done(shown.next(if status == ReportedStatus::Running { "go on with your task" } else { "end your turn" }))
 }
 
 /// Leaves a checkpoint; the process is stopped unless it ends by itself.
-pub(super) async fn stop_work(server: &Server, _caller: &Caller, args: Args) -> Ended {
+pub(super) async fn stop_work(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
     let stop = StopWork {
         run: args.word("run_id"),
         stop_reason: args.value("stop_reason").unwrap_or_default(),
@@ -485,7 +485,7 @@ pub(super) async fn stop_work(server: &Server, _caller: &Caller, args: Args) -> 
         resume_requirements: args.owned("resume_requirements"),
         error_recovery: args.owned("error_recovery"),
     };
-    let run = server.client().call(&stop).await?;
+    let run = session.client().call(&stop).await?;
     let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("your checkpoint is kept; {}", show::run_line(&run)));
     done(shown.next("end your turn: you are started again when it is resolved"))
 }

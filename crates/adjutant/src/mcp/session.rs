@@ -1,0 +1,199 @@
+//! What the tools of one connection share: the connection to the hub, the role, and what the client has
+//! been shown. It is lost with the process, and nothing depends on it.
+
+use super::caps::CallCap;
+use super::refusal::Refusal;
+use crate::client::Client;
+use crate::view::{ConfirmNotified, GetRun, ListRuns, MessageView, codes};
+use adjutant_core::Denied;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+/// How long the question "am I a run?" may take before a run is assumed.
+const ROLE_WAIT: Duration = Duration::from_secs(2);
+/// Most requests whose first check is remembered; the oldest is forgotten first.
+const CHECKS_MAX: usize = 1_024;
+
+/// Whose tools are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// An agent that hands out tasks.
+    Parent,
+    /// An agent that was given one.
+    Worker,
+}
+
+impl Role {
+    /// Returns the other role.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Parent => Self::Worker,
+            Self::Worker => Self::Parent,
+        }
+    }
+}
+
+/// How a server is set up.
+#[derive(Debug)]
+pub struct Setup {
+    pub client: Client,
+    /// `None`: a run if the hub takes us for one, else a parent.
+    pub role: Option<Role>,
+    /// List the aliases, and the original spellings of arguments and results.
+    pub compat: bool,
+    pub cap: CallCap,
+    /// Where a parent's runs work when it does not say.
+    pub directory: PathBuf,
+    /// Cancelled when the connection's input has ended.
+    pub input_ended: CancellationToken,
+}
+
+/// The session of one connection (stdio) or endpoint (HTTP). Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Session(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    setup: Setup,
+    role: OnceCell<Role>,
+    /// When each request was first checked for an answer, by its id. A lock rather than an owner: calls
+    /// that share nothing else hold it for a few instructions.
+    checks: Mutex<HashMap<String, Instant>>,
+    /// Up to which change each chat was shown here.
+    changes: Mutex<HashMap<i64, i64>>,
+    /// The id and the name of a worker's run, once the hub was asked.
+    own_names: OnceCell<[String; 2]>,
+    /// Stops and ends that results have shown. The client's next call proves that it has those results.
+    shown: Mutex<Vec<ConfirmNotified>>,
+}
+
+impl Session {
+    /// Creates a session.
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        let role = OnceCell::new_with(setup.role);
+        Self(Arc::new(Inner {
+            setup,
+            role,
+            checks: Mutex::default(),
+            changes: Mutex::default(),
+            own_names: OnceCell::new(),
+            shown: Mutex::default(),
+        }))
+    }
+
+    /// Returns the client of the hub.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.setup.client
+    }
+
+    /// Returns up to which change a chat was shown.
+    pub(super) fn changes_shown(&self, chat: i64) -> Option<i64> {
+        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).get(&chat).copied()
+    }
+
+    /// Records up to which change a chat was shown.
+    pub(super) fn note_changes(&self, chat: i64, changes: i64) {
+        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
+    }
+
+    /// Records the stops and ends that the result of the current call shows.
+    pub(super) fn note_shown(&self, confirmation: ConfirmNotified) {
+        if !confirmation.is_empty() {
+            self.0.shown.lock().unwrap_or_else(PoisonError::into_inner).push(confirmation);
+        }
+    }
+
+    /// Confirms to the hub what earlier results showed. A client that dies before its next call is notified
+    /// again.
+    pub(super) async fn confirm_shown(&self) {
+        let shown = std::mem::take(&mut *self.0.shown.lock().unwrap_or_else(PoisonError::into_inner));
+        for confirmation in shown {
+            if let Err(error) = self.client().call(&confirmation).await {
+                tracing::warn!(%error, "cannot confirm what the client was shown");
+                self.note_shown(confirmation);
+            }
+        }
+    }
+
+    pub(super) fn cap(&self) -> CallCap {
+        self.0.setup.cap
+    }
+
+    pub(super) fn compat(&self) -> bool {
+        self.0.setup.compat
+    }
+
+    pub(super) fn directory(&self) -> &PathBuf {
+        &self.0.setup.directory
+    }
+
+    pub(super) fn input_ended(&self) -> &CancellationToken {
+        &self.0.setup.input_ended
+    }
+
+    /// Returns whose tools are served; asks the hub where that is not known yet.
+    pub(super) async fn role(&self) -> Role {
+        *self.0.role.get_or_init(|| self.resolve_role()).await
+    }
+
+    /// Asks the hub: a parent may list runs and a run may not. If the hub does not answer in time, the role
+    /// is a worker's, which has fewer tools.
+    async fn resolve_role(&self) -> Role {
+        let look = ListRuns { all: false, limit: Some(1) };
+        match tokio::time::timeout(ROLE_WAIT, self.client().call(&look)).await {
+            Ok(Ok(_)) => Role::Parent,
+            Ok(Err(_)) | Err(_) => Role::Worker,
+        }
+    }
+
+    /// Returns the role; a parent where it is not known yet.
+    pub(super) fn known_role(&self) -> Role {
+        self.0.role.get().copied().unwrap_or(Role::Parent)
+    }
+
+    /// Returns when a request was first checked for an answer: now, if it never was.
+    pub(super) fn first_check(&self, message_id: &str) -> Instant {
+        let mut checks = self.checks();
+        if checks.len() >= CHECKS_MAX && !checks.contains_key(message_id) {
+            let oldest = checks.iter().min_by_key(|(_, at)| **at).map(|(id, _)| id.clone());
+            if let Some(oldest) = oldest {
+                checks.remove(&oldest);
+            }
+        }
+        *checks.entry(message_id.to_owned()).or_insert_with(Instant::now)
+    }
+
+    /// Forgets the first check, so that the next one starts a new wait.
+    pub(super) fn forget_check(&self, message_id: &str) {
+        self.checks().remove(message_id);
+    }
+
+    fn checks(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.0.checks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that a worker which names a run names its own. Returns messages that came with the check;
+    /// they belong into the result.
+    pub(super) async fn check_own_run(&self, run: Option<&str>) -> Result<Vec<MessageView>, Refusal> {
+        let Some(run) = run else { return Ok(Vec::new()) };
+        let mut messages = Vec::new();
+        if self.0.own_names.get().is_none() {
+            let own = self.client().call(&GetRun::default()).await?;
+            messages = own.messages;
+            // Whoever was first has set the same.
+            self.0.own_names.get_or_init(|| async { [own.run_id, own.name] }).await;
+        }
+        if self.0.own_names.get().is_some_and(|own| own.iter().any(|name| name == run)) {
+            return Ok(messages);
+        }
+        let message = Denied::not_found("run", run).to_string();
+        Err(Refusal::new(codes::NOT_FOUND, message, "leave run_id out: you can only speak for yourself"))
+    }
+}
