@@ -22,7 +22,6 @@ pub mod sock;
 pub mod store;
 pub mod supervisor;
 pub mod text;
-pub mod tokens;
 pub mod trace;
 pub mod view;
 pub mod webhook;

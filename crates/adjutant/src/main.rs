@@ -13,7 +13,6 @@ fn main() -> ExitCode {
         Some("__init") => adjutant::process::init::main(&args[2..]),
         Some("__detach") => adjutant::process::start::detach(&args[2..]),
         Some("__hub") => adjutant::hub::main(&args[2..]),
-        Some("__count-tokens") => adjutant::tokens::main(),
         Some("__echo") => adjutant::echo::main(&args[2..]),
         Some("__echo-scrubbed") => adjutant::echo::scrubbed_main(&args[2..]),
         Some("mcp") => adjutant::mcp::main(&args[2..]),

@@ -6,11 +6,13 @@
 
 mod address;
 mod file;
+mod tokens;
 mod window;
 
 use crate::words;
 pub use address::{Addressee, addressed, mentions};
 pub use file::{FileCheck, FileEntry, FileHead, FileMember, FileRevision};
+pub use tokens::estimate_tokens;
 pub use window::{Budget, Entry, Fill, History, history_text, shown_name};
 
 use crate::quote::{is_line_end, sanitize};

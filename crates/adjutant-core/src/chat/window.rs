@@ -4,7 +4,7 @@
 //! Every entry begins a line with `[name]: `, and whatever follows within it is indented. So a
 //! line that begins with `[`, `=` or `(` was written by us.
 
-use super::Participant;
+use super::{Participant, estimate_tokens};
 use crate::Principal;
 use crate::quote::sanitize;
 use std::fmt::Write;
@@ -14,11 +14,20 @@ use std::fmt::Write;
 pub enum Budget {
     /// Unicode characters.
     Chars(u64),
-    /// Tokens, as a tokenizer counts them.
+    /// Estimated tokens.
     Tokens(u64),
 }
 
 impl Budget {
+    /// Returns what a text takes of the budget, in the budget's unit.
+    #[must_use]
+    pub fn cost(self, text: &str) -> u64 {
+        match self {
+            Self::Chars(_) => text.chars().count() as u64,
+            Self::Tokens(_) => estimate_tokens(text),
+        }
+    }
+
     /// Returns how much there is of it, in its own unit.
     #[must_use]
     pub fn limit(self) -> u64 {

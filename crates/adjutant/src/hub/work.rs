@@ -5,8 +5,7 @@ use crate::clock;
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::link::AttemptDir;
-use crate::ops::{AttemptId, Caller, Launch, OpError, UncountedEntry};
-use crate::process::foreground::own_filtered;
+use crate::ops::{AttemptId, Caller, Launch, OpError};
 use crate::process::{spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
@@ -37,8 +36,6 @@ const END_ALL_MS: u64 = 20_000;
 const END_ALL_MAX: u32 = 1_000;
 /// How long guards and supervisors may take to end after their runs.
 const LEAVE_MAX: Duration = Duration::from_secs(3);
-/// What counting the tokens of a window's messages may take.
-const COUNT_LIMIT: Duration = Duration::from_secs(30);
 /// What was said is indexed this long after it, and a part at a time that is small beside the rest of
 /// what the store does.
 const INDEX_AFTER: Duration = Duration::from_secs(1);
@@ -227,35 +224,13 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let bell = hub.ops.store().bells().listen(vec![Topic::Turns]);
     loop {
-        let seen_to = match hub.ops.run_turns().await {
-            Ok(uncounted) if uncounted.is_empty() => {
-                bell.heard().await;
-                continue;
-            }
-            Ok(uncounted) => hub.ops.note_tokens(count(uncounted).await).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = seen_to {
-            tracing::error!(%error, "the chats' answers cannot be seen to yet");
+        if let Err(error) = hub.ops.run_turns().await {
+            tracing::error!(%error, "answers in chats are delayed");
             tokio::time::sleep(SETTLE_AGAIN).await;
+            continue;
         }
+        bell.heard().await;
     }
-}
-
-/// Counts the tokens of messages, in a process of its own: the tokenizer's tables take more memory than
-/// the rest of the hub. Where that fails, a token is taken for four bytes, so that answers do not wait for it.
-async fn count(uncounted: Vec<UncountedEntry>) -> Vec<(UncountedEntry, u64)> {
-    let texts: Vec<&str> = uncounted.iter().map(|entry| entry.text.as_str()).collect();
-    let counted = async {
-        let printed = own_filtered(&["__count-tokens".as_ref()], serde_json::to_vec(&texts)?, COUNT_LIMIT).await?;
-        let counts: Vec<u64> = serde_json::from_slice(&printed)?;
-        if counts.len() == texts.len() { Ok(counts) } else { Err(std::io::Error::other("not one count for each text")) }
-    };
-    let counts = counted.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "tokens cannot be counted");
-        texts.iter().map(|text| text.len() as u64 / 4).collect()
-    });
-    uncounted.into_iter().zip(counts).collect()
 }
 
 /// Keeps up the index of what is searched, when there is time: a search does not wait for it.

@@ -25,7 +25,6 @@ mod webhooks;
 
 pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_query};
 pub use attempts::{AttemptId, Launch};
-pub use chats::UncountedEntry;
 pub use error::{OpError, http_status};
 
 use crate::config::{Config, ConfigError, Home, Stamp};

@@ -35,8 +35,8 @@ pub use chats::{
     Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
     branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed, entries_last,
     entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of, newest_mention, newest_summary, next_turns,
-    open_turns, open_turns_below, participant_count, past_author, pinned_entries, revisions_of, stats_of, tokens_of, turn_by_id, turn_of_run,
-    turns_running, turns_to_answer, unread, unread_before,
+    open_turns, open_turns_below, participant_count, past_author, pinned_entries, revisions_of, stats_of, turn_by_id, turn_of_run, turns_running,
+    turns_to_answer, unread, unread_before,
 };
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};

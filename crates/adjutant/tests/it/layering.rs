@@ -14,7 +14,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("link", &["view", "preset"]),
     ("failpoint", &[]),
     ("text", &[]),
-    ("tokens", &[]),
     ("clock", &["failpoint"]),
     ("sock", &[]),
     // Opening what somebody could have replaced.

@@ -360,3 +360,10 @@ pub fn is_root(why: &str) -> bool {
     }
     is_root
 }
+
+/// Counts the tokens of a text with the tokenizer o200k.
+pub fn tokens(text: &str) -> u64 {
+    static TOKENIZER: std::sync::OnceLock<tiktoken_rs::CoreBPE> = std::sync::OnceLock::new();
+    let tokenizer = TOKENIZER.get_or_init(|| tiktoken_rs::o200k_base().expect("the tables are in the crate"));
+    tokenizer.encode_ordinary(text).len() as u64
+}

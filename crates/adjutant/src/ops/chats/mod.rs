@@ -27,4 +27,3 @@ pub(super) use mentions::mentions_for;
 pub use presence::Presence;
 pub(super) use render::entry as shown_entry;
 pub use stats::Tally;
-pub use turns::UncountedEntry;

@@ -16,7 +16,7 @@ pub(super) use read::read_entry;
 pub use read::{
     agents_in, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed,
     entries_last, entry_by_id, entry_by_key, entry_by_seq, member, members, newest_summary, participant_count, past_author, pinned_entries,
-    revisions_of, tokens_of, unread, unread_before,
+    revisions_of, unread, unread_before,
 };
 pub use stats::{Stats, stats_of};
 pub use turns::{

@@ -237,18 +237,6 @@ pub fn newest_summary(connection: &Connection, chat: ChatId, before: i64) -> Res
     Ok(entries(connection, sql, params![chat.0, before])?.pop())
 }
 
-/// Returns how many tokens an entry's text has, where that was counted.
-///
-/// # Errors
-/// A failure of the store.
-pub fn tokens_of(connection: &Connection, entry: &ChatEntry) -> Result<Option<u64>, StoreError> {
-    let tokens: Option<i64> = connection
-        .prepare_cached("SELECT tokens FROM chat_tokens WHERE message = ?1 AND revision = ?2")?
-        .query_row(params![entry.id, entry.revision], |row| row.get(0))
-        .optional()?;
-    Ok(tokens.map(|tokens| u64::try_from(tokens).unwrap_or(0)))
-}
-
 /// Reads what an entry said before each edit, oldest first.
 ///
 /// # Errors

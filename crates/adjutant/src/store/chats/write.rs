@@ -198,19 +198,6 @@ impl Tx<'_> {
         self.entry(entry.chat, entry.seq)
     }
 
-    /// Keeps how many tokens an entry's text has at a revision.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn note_tokens(&mut self, entry: i64, revision: u32, tokens: u64) -> Result<(), StoreError> {
-        self.prepare(
-            "INSERT INTO chat_tokens (message, revision, tokens) VALUES (?1, ?2, ?3)
-             ON CONFLICT (message) DO UPDATE SET revision = excluded.revision, tokens = excluded.tokens WHERE excluded.revision >= revision",
-        )?
-        .execute(params![entry, revision, i64::try_from(tokens).unwrap_or(i64::MAX)])?;
-        Ok(())
-    }
-
     /// Numbers a change of an entry, and rings for whoever watches the chat.
     fn note_change(&mut self, entry: &ChatEntry) -> Result<(), StoreError> {
         self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.execute([entry.chat.0])?;

@@ -155,7 +155,7 @@ fn token_window_holds_whole_messages_and_is_summarised() {
     let chat = start(&mut alice, "t", &[]);
     alice.done("send_message", json!({"chat_id": chat, "message": "Decision: use SQLite"}));
     for n in 0..30 {
-        // A hundred words of one token each, and the number.
+        // A hundred words of a token each, and the number.
         alice.done("send_message", json!({"chat_id": chat, "message": format!("{n:02}{}", " the".repeat(100))}));
     }
     let prompt = |alice: &mut crate::mcp::Session| {
@@ -164,7 +164,7 @@ fn token_window_holds_whole_messages_and_is_summarised() {
     };
     let first = prompt(&mut alice);
     let taken = first.lines().filter(|line| line.starts_with("[client alice]: ") && line.len() > 400).count();
-    assert_eq!(taken, 9, "1,000 tokens, a decision of 4 and messages of 101: {first}");
+    assert_eq!(taken, 9, "1,000 tokens, a decision of 5 and messages of 103: {first}");
     assert!(first.contains("(21 earlier messages are left out here)") && first.contains("pinned]: Decision: use SQLite"), "{first}");
     home.until("it is summed up", || said(&home, chat).iter().any(|(_, text)| text == "It went on and on.").then_some(()));
     let second = prompt(&mut alice);

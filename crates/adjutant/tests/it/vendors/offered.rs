@@ -7,8 +7,8 @@ use super::case::Case;
 use super::connect::{Connected, UNKNOWN_MODEL};
 use super::user::CODEX_MODEL;
 use crate::model::{Seen, Turn};
+use crate::support::tokens;
 use adjutant::mcp::{Role, catalog};
-use adjutant::tokens;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn without_additions(mut tool: Value) -> Value {
 
 fn tokens_of(tools: &[Value]) -> u64 {
     let written = serde_json::to_string(tools).expect("JSON");
-    tokens::count(&[written]).expect("counted")[0]
+    tokens(&written)
 }
 
 /// Holds what was offered to its budget.

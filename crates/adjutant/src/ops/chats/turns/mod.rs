@@ -6,34 +6,20 @@ mod post;
 mod start;
 mod window;
 
-pub use window::UncountedEntry;
-
 use crate::ops::{OpError, Ops};
-use crate::store::Tx;
 
 impl Ops {
-    /// Posts what the runs that have ended came to, and starts those that are next. Returns what has
-    /// to be counted before the others can start.
+    /// Posts the answers of runs that have ended, and starts the next turns.
     ///
     /// # Errors
-    /// A failure of the store; what was done so far stays done.
-    pub async fn run_turns(&self) -> Result<Vec<UncountedEntry>, OpError> {
+    /// A failure of the store; completed steps are kept.
+    pub async fn run_turns(&self) -> Result<(), OpError> {
         loop {
-            // What goes wrong with one turn holds up no other.
+            // A turn that fails delays no other.
             let (posted, begun) = (self.post_answers().await, self.begin_turns().await);
-            let (posted, (begun, uncounted)) = (posted?, begun?);
-            if !posted && !begun {
-                return Ok(uncounted);
+            if !posted? && !begun? {
+                return Ok(());
             }
         }
-    }
-
-    /// Keeps how many tokens entries have.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub async fn note_tokens(&self, counted: Vec<(UncountedEntry, u64)>) -> Result<(), OpError> {
-        let note = move |tx: &mut Tx<'_>| counted.iter().try_for_each(|(entry, tokens)| tx.note_tokens(entry.entry, entry.revision, *tokens));
-        Ok(self.store.write(note).await?)
     }
 }

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::config::Config;
 use crate::ops::chats::turns::post::{TurnResult, post};
-use crate::ops::chats::turns::window::{TurnPrompt, UncountedEntry, turn_prompt};
+use crate::ops::chats::turns::window::{TurnPrompt, turn_prompt};
 use crate::ops::{OpError, Ops, profiles, programs};
 use crate::store::{Chat, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, at_work_in, next_turns, run_input, tree_size, turns_to_answer};
 use adjutant_core::tree::{Rank, TreeLimits, has_room};
@@ -11,11 +11,10 @@ use adjutant_core::{AgentSpec, Outcome, RunId, RunState, StopReason};
 use std::path::Path;
 
 impl Ops {
-    /// Begins the turns that are next, save those of which something has to be counted first.
-    pub(super) async fn begin_turns(&self) -> Result<(bool, Vec<UncountedEntry>), OpError> {
+    /// Begins the turns that are next. Returns whether a turn was started or settled.
+    pub(super) async fn begin_turns(&self) -> Result<bool, OpError> {
         let next = self.store.read(next_turns)?;
         let (mut begun, mut failed) = (false, None);
-        let mut uncounted = Vec::new();
         for turn in next {
             let config = self.config_or_builtin();
             let spec = match config.agents.get(&turn.agent) {
@@ -45,15 +44,12 @@ impl Ops {
                     let (agent, under) = match decide_start {
                         StartDecision::Start(agent, under) => (*agent, under),
                         // It is looked at again when a run has ended.
-                        StartDecision::Later => return Ok(Some(Vec::new())),
-                        StartDecision::Refuse(why) => return post(tx, &config, &turn, None, TurnResult::Failure(why), retention).map(|()| None),
+                        StartDecision::Later => return Ok(false),
+                        StartDecision::Refuse(why) => return post(tx, &config, &turn, None, TurnResult::Failure(why), retention).map(|()| true),
                     };
-                    let TurnPrompt { prompt, wants_summary } = match turn_prompt(tx.connection(), &chat, &turn)? {
-                        Ok(turn_prompt) => turn_prompt,
-                        Err(uncounted) => return Ok(Some(uncounted)),
-                    };
+                    let TurnPrompt { prompt, wants_summary } = turn_prompt(tx.connection(), &chat, &turn)?;
                     if !tx.begin_turn(turn.id, id)? {
-                        return Ok(None);
+                        return Ok(true);
                     }
                     if wants_summary && config.chats.summarise_left_out {
                         want_summary(tx, &config, &turn)?;
@@ -81,20 +77,15 @@ impl Ops {
                     if under.is_none() {
                         tx.place_in_root(id, chat.scope.root)?;
                     }
-                    Ok(None)
+                    Ok(true)
                 })
                 .await;
             match begin {
-                Ok(None) => begun = true,
-                Ok(Some(more)) => uncounted.extend(more),
+                Ok(is_settled) => begun |= is_settled,
                 Err(error) => failed = self.set_aside(failed, turn_id, error.into()).await,
             }
         }
-        match failed {
-            // What is counted meanwhile goes on.
-            Some(error) if uncounted.is_empty() => Err(error),
-            _ => Ok((begun, uncounted)),
-        }
+        failed.map_or(Ok(begun), Err)
     }
 }
 
