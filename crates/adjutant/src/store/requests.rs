@@ -80,7 +80,7 @@ pub struct NewRequest {
 
 const COLUMNS: &str = "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
   q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
-  q.subject, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
+  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no),
   q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))";
