@@ -5,7 +5,13 @@ use adjutant_core::limits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 use std::collections::BTreeMap;
 
-pub(super) fn builtin_echo() -> AgentSpec {
+/// Returns the agents that nobody declared.
+pub(super) fn all() -> impl Iterator<Item = AgentSpec> {
+    let of_presets = preset::all().iter().map(|preset| of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset));
+    std::iter::once(builtin_echo()).chain(of_presets)
+}
+
+fn builtin_echo() -> AgentSpec {
     AgentSpec {
         name: AgentName::parse("echo").expect("a valid name"),
         harness: HarnessKind::Echo,
@@ -26,7 +32,7 @@ pub(super) fn builtin_echo() -> AgentSpec {
 }
 
 /// The agent that a preset makes by itself.
-pub(super) fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
+fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
     AgentSpec {
         name,
         harness: HarnessKind::Vendor,

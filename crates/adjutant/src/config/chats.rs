@@ -1,5 +1,6 @@
 //! The configuration's part on chats.
 
+use super::values::UnusableValues;
 use adjutant_core::chat::{Budget, INSTRUCTIONS_BYTES_MAX, TURNS_MAX_DEFAULT, WINDOW_CHARS_DEFAULT};
 use adjutant_core::{AgentName, Denied};
 use serde::Deserialize;
@@ -89,19 +90,11 @@ const BUILT_IN: [(&str, &str); 3] = [
 ];
 
 impl Chats {
-    /// Reads the part, with the built-in templates where it has none of that name. The error names
-    /// the field and what is wrong with it.
-    pub(super) fn of(file: FileChats, agents: &dyn Fn(&str) -> Option<AgentName>) -> Result<Self, (String, String)> {
+    /// Reads the part, with the built-in templates where it has none of that name.
+    pub(super) fn of(file: FileChats, agents: &dyn Fn(&str) -> Option<AgentName>, unusable: &mut UnusableValues) -> Self {
         let FileChats { window, turns_max, summarise_left_out, default_responder, summariser, summarise_on_archive, templates } = file;
-        let agent = |field: &str, name: Option<String>| match name {
-            None => Ok(None),
-            Some(name) => match agents(&name) {
-                Some(agent) => Ok(Some(agent)),
-                None => Err((format!("chats.{field}"), format!("no agent {name:?} is declared"))),
-            },
-        };
         if summarise_left_out && summariser.is_none() {
-            return Err(("chats.summarise_left_out".to_owned(), "needs chats.summariser".to_owned()));
+            unusable.report("chats.summarise_left_out", "needs chats.summariser");
         }
         let is_empty = |window: Window| Budget::from(window).limit() == 0;
         let mut all: BTreeMap<String, Template> = BUILT_IN
@@ -110,34 +103,42 @@ impl Chats {
             .collect();
         for (name, template) in templates {
             if template.instructions.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX) {
-                return Err((format!("chats.templates.{name}.instructions"), format!("at most {INSTRUCTIONS_BYTES_MAX} bytes")));
+                unusable.report(format!("chats.templates.{name}.instructions"), format!("at most {INSTRUCTIONS_BYTES_MAX} bytes"));
             }
             if template.window.is_some_and(is_empty) {
-                return Err((format!("chats.templates.{name}.window"), "at least 1".to_owned()));
+                unusable.report(format!("chats.templates.{name}.window"), "at least 1");
             }
             if template.turns_max == Some(0) {
-                return Err((format!("chats.templates.{name}.turns_max"), NO_TURNS.to_owned()));
+                unusable.report(format!("chats.templates.{name}.turns_max"), NO_TURNS);
             }
             all.insert(name, template);
         }
         if summarise_on_archive && summariser.is_none() {
-            return Err(("chats.summarise_on_archive".to_owned(), "say in chats.summariser which agent does".to_owned()));
+            unusable.report("chats.summarise_on_archive", "say in chats.summariser which agent does");
         }
         if turns_max == Some(0) {
-            return Err(("chats.turns_max".to_owned(), NO_TURNS.to_owned()));
+            unusable.report("chats.turns_max", NO_TURNS);
         }
         if window.is_some_and(is_empty) {
-            return Err(("chats.window".to_owned(), "at least 1".to_owned()));
+            unusable.report("chats.window", "at least 1");
         }
-        Ok(Self {
+        let mut agent = |field: &str, name: Option<String>| {
+            let name = name?;
+            let agent = agents(&name);
+            if agent.is_none() {
+                unusable.report(format!("chats.{field}"), format!("no agent {name:?} is declared"));
+            }
+            agent
+        };
+        Self {
             window: window.map_or(Budget::Chars(WINDOW_CHARS_DEFAULT), Into::into),
             summarise_left_out,
             turns_max: turns_max.unwrap_or(TURNS_MAX_DEFAULT),
-            default_responder: agent("default_responder", default_responder)?,
-            summariser: agent("summariser", summariser)?,
+            default_responder: agent("default_responder", default_responder),
+            summariser: agent("summariser", summariser),
             summarise_on_archive,
             templates: all,
-        })
+        }
     }
 
     /// Lists the templates by name.

@@ -1,6 +1,6 @@
 //! Why a configuration cannot be used.
 
-use super::problems::{self, Problem};
+use super::problems::Problem;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +16,6 @@ pub enum ConfigError {
     /// What is wrong with it, each problem with its line.
     #[error("{path}: {message}")]
     Syntax { path: PathBuf, message: String },
-    #[error("{path}: {field}: {problem}")]
-    Value { path: PathBuf, field: String, problem: String },
 }
 
 impl ConfigError {
@@ -29,12 +27,5 @@ impl ConfigError {
             all => format!("{} problems: {}", all.len(), all.join("; ")),
         };
         Self::Syntax { path: path.to_owned(), message }
-    }
-
-    /// The same as one problem among others.
-    pub(super) fn to_problem(&self, text: &str) -> Option<Problem> {
-        let Self::Value { field, problem, .. } = self else { return None };
-        let path: Vec<String> = field.split('.').map(str::to_owned).collect();
-        Some(Problem { line: problems::line_of(text, &path), text: format!("{field}: {problem}") })
     }
 }

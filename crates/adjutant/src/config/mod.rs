@@ -6,6 +6,7 @@
 mod agent_env;
 mod builtin;
 mod chats;
+mod declared;
 mod duration;
 mod edit;
 mod env_pass;
@@ -15,6 +16,7 @@ mod file;
 mod home;
 mod problems;
 mod stamp;
+mod values;
 mod webhooks;
 
 use adjutant_core::words;
@@ -30,20 +32,19 @@ pub use stamp::Stamp;
 pub use webhooks::Webhook;
 
 use crate::files;
-use crate::preset::{self, Preset};
+
 use adjutant_core::limits;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
-use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
-use builtin::{builtin_echo, of_preset, prompt_of};
+use adjutant_core::{AgentName, AgentSpec};
 use environment::variable;
-use file::{FileAgent, FileConfig};
-use problems::Problem;
+use file::FileConfig;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use values::UnusableValues;
 
 /// What the configuration file says, with the built-in values where it says nothing.
 #[derive(Debug, Clone)]
@@ -150,143 +151,50 @@ impl Config {
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
         let file: FileConfig = problems::read(text).map_err(|problems| ConfigError::all(&path, &problems))?;
-        let value = |field: &str, problem: String| ConfigError::Value { path: path.clone(), field: field.to_owned(), problem };
-        let mut wrong: Vec<ConfigError> = Vec::new();
-        let duration = |field: &str, text: Option<&str>, default: i64| match text {
-            Some(text) => duration_ms(text).map_err(|problem| value(field, problem)),
-            None => Ok(default),
-        };
-        let optional = |field: &str, text: Option<&str>, default: i64| match text {
-            Some("never") => Ok(None),
-            other => duration(field, other, default).map(Some),
-        };
+        let mut unusable = UnusableValues::default();
+        let presets = declared::presets(&file.presets, text, &mut unusable);
         let mut agents = BTreeMap::new();
-        let echo = builtin_echo();
-        agents.insert(echo.name.clone(), AgentEntry { spec: echo, source: BUILT_IN.to_owned() });
-        for preset in preset::all() {
-            let spec = of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset);
+        for spec in builtin::all() {
             agents.insert(spec.name.clone(), AgentEntry { spec, source: BUILT_IN.to_owned() });
         }
-        let table: toml::Table = text.parse().unwrap_or_default();
-        let mut presets = BTreeMap::new();
-        for (name, preset) in &file.presets {
-            let field = format!("presets.{name}");
-            wrong.extend(env_pass::check(&preset.env_pass).err().map(|problem| value(&format!("{field}.env_pass"), problem)));
-            let said = table.get("presets").and_then(|presets| presets.get(name)?.as_table());
-            let is_said = |key: &str| said.is_some_and(|said| said.contains_key(key));
-            presets.insert(name.clone(), preset.clone().with_defaults(&is_said).complete(name));
-        }
-        let read_agent = |name: &str, agent: &FileAgent| -> Result<(AgentName, AgentEntry), ConfigError> {
-            let field = format!("agents.{name}");
-            env_pass::check(&agent.env_pass).map_err(|problem| value(&format!("{field}.env_pass"), problem))?;
-            let name = AgentName::parse(name).map_err(|error| value(&field, error.to_string()))?;
-            let declared = presets.get(&agent.harness).cloned();
-            let any_acp = || (agent.harness == preset::ACP).then(|| preset::acp().clone());
-            let preset = declared.or_else(|| preset::builtin(&agent.harness)).or_else(any_acp);
-            let harness = match (agent.harness.as_str(), &preset) {
-                (_, Some(_)) => HarnessKind::Vendor,
-                ("plain", None) => HarnessKind::Plain,
-                ("echo", None) => HarnessKind::Echo,
-                (other, None) => {
-                    let known = preset::names().collect::<Vec<_>>().join(", ");
-                    return Err(value(
-                        &format!("{field}.harness"),
-                        format!("no harness {other:?}: use acp, plain, echo, {known}, or a name under [presets]"),
-                    ));
-                }
-            };
-            let has_no_program = agent.command.is_empty() && preset.as_ref().is_none_or(|preset| preset.command.is_empty());
-            if harness != HarnessKind::Echo && has_no_program {
-                return Err(value(&format!("{field}.command"), "this agent needs its program, as command = [\"program\"]".to_owned()));
-            }
-            let prompt = match (agent.prompt.as_deref(), &preset) {
-                (None, Some(preset)) => prompt_of(preset),
-                (Some(_), Some(_)) => return Err(value(&format!("{field}.prompt"), format!("the preset {} says how", agent.harness))),
-                (None | Some("stdin"), None) => PromptVia::Stdin,
-                (Some("arg"), None) => PromptVia::Arg,
-                (Some("stream"), None) if harness == HarnessKind::Echo => PromptVia::Stream,
-                (Some(other), None) => return Err(value(&format!("{field}.prompt"), format!("no way {other:?}: use \"stdin\" or \"arg\""))),
-            };
-            let permissions = match agent.permissions.as_deref() {
-                None => Permissions::default(),
-                Some(word) => Permissions::from_word(word)
-                    .ok_or_else(|| value(&format!("{field}.permissions"), format!("no profile {word:?}: use read, edit or full")))?,
-            };
-            let command = match &preset {
-                Some(preset) if agent.command.is_empty() => preset.command.clone(),
-                _ => agent.command.clone(),
-            };
-            let spec = AgentSpec {
-                name: name.clone(),
-                harness,
-                preset: preset.as_ref().map_or_else(String::new, Preset::to_text),
-                permissions,
-                trust_repo: agent.trust_repo,
-                command,
-                args: agent.args.clone(),
-                prompt,
-                env: agent.env.clone(),
-                env_pass: agent.env_pass.clone(),
-                description: match (&preset, agent.description.as_str()) {
-                    (Some(preset), "") if preset.name != preset::ACP => preset.title.clone(),
-                    (_, description) => description.to_owned(),
-                },
-                timeout_ms: agent.timeout.as_deref().map(duration_ms).transpose().map_err(|problem| value(&format!("{field}.timeout"), problem))?,
-                patience_ms: duration(&format!("{field}.patience"), agent.patience.as_deref(), limits::PATIENCE_MS_DEFAULT)?,
-                stall_ms: optional(&format!("{field}.stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT)?,
-                grace_ms: duration(&format!("{field}.grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT)?,
-            };
-            Ok((name, AgentEntry { spec, source: path.display().to_string() }))
-        };
         for (name, agent) in &file.agents {
-            match read_agent(name, agent) {
-                Ok((name, entry)) => drop(agents.insert(name, entry)),
-                Err(error) => wrong.push(error),
-            }
-            // Several of its values can be wrong.
-            let durations = [("timeout", &agent.timeout), ("patience", &agent.patience), ("stall", &agent.stall), ("grace", &agent.grace)];
-            for (key, text) in durations {
-                let Some(text) = text.as_deref().filter(|text| key != "stall" || *text != "never") else { continue };
-                wrong.extend(duration_ms(text).err().map(|problem| value(&format!("agents.{name}.{key}"), problem)));
+            if let Some(spec) = declared::agent(name, agent, &presets, &mut unusable) {
+                agents.insert(spec.name.clone(), AgentEntry { spec, source: path.display().to_string() });
             }
         }
-        if !wrong.is_empty() {
-            let mut problems: Vec<Problem> = wrong.iter().filter_map(|error| error.to_problem(text)).collect();
-            problems.sort_by_key(|problem| problem.line);
-            problems.dedup();
-            return Err(ConfigError::all(&path, &problems));
-        }
-        if let Some(default) = &file.default_agent
-            && !agents.keys().any(|name| name.as_str() == default)
-        {
-            return Err(value("default_agent", format!("no agent {default:?} is declared")));
+        // One that is declared and cannot be used is reported by itself.
+        let is_declared = |name: &str| file.agents.contains_key(name) || agents.keys().any(|agent| agent.as_str() == name);
+        if let Some(default) = file.default_agent.as_ref().filter(|name| !is_declared(name)) {
+            unusable.report("default_agent", format!("no agent {default:?} is declared"));
         }
         let live_runs_max = file.live_runs_max.unwrap_or(LIVE_RUNS_MAX_DEFAULT);
         if live_runs_max == 0 {
-            return Err(value("live_runs_max", "at least 1".to_owned()));
+            unusable.report("live_runs_max", "at least 1");
         }
         let log_bytes_max = file.log_bytes_max.unwrap_or(LOG_BYTES_MAX_DEFAULT);
         if log_bytes_max < LOG_BYTES_MIN {
-            return Err(value("log_bytes_max", format!("at least {LOG_BYTES_MIN}")));
+            unusable.report("log_bytes_max", format!("at least {LOG_BYTES_MIN}"));
         }
         let built_in = RetryPolicy::default();
         let patience = RetryPolicy {
             times_max: file.rate_limits.times_max.unwrap_or(built_in.times_max),
-            pause_ms: duration("rate_limits.pause", file.rate_limits.pause.as_deref(), built_in.pause_ms)?,
-            pause_ms_max: duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max)?,
+            pause_ms: unusable.duration("rate_limits.pause", file.rate_limits.pause.as_deref(), built_in.pause_ms),
+            pause_ms_max: unusable.duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max),
         };
-        let declared = |name: &str| agents.keys().find(|agent| agent.as_str() == name).cloned();
-        let chats = Chats::of(file.chats, &declared).map_err(|(field, problem)| value(&field, problem))?;
-        let webhooks = webhooks::read(file.webhooks, &path).map_err(|(field, problem)| value(&field, problem))?;
-        Ok(Self {
-            chats,
-            webhooks,
+        let named = |name: &str| AgentName::parse(name).ok().filter(|_| is_declared(name));
+        let config = Self {
+            chats: Chats::of(file.chats, &named, &mut unusable),
+            webhooks: webhooks::read(file.webhooks, &path, &mut unusable),
             exists,
             live_runs_max,
-            idle_exit_ms: optional("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT)?,
-            expiry_ms: duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT)?,
-            stopped_retention_ms: duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT)?,
-            finished_retention_ms: optional("finished_retention", file.finished_retention.as_deref(), FINISHED_RETENTION_MS_DEFAULT)?,
+            idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
+            expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),
+            stopped_retention_ms: unusable.duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT),
+            finished_retention_ms: unusable.optional_duration(
+                "finished_retention",
+                file.finished_retention.as_deref(),
+                FINISHED_RETENTION_MS_DEFAULT,
+            ),
             log_bytes_max,
             containment: file.containment,
             refuse_shared_directory: file.refuse_shared_directory,
@@ -295,7 +203,8 @@ impl Config {
             default_agent: file.default_agent,
             agents,
             path,
-        })
+        };
+        unusable.into_error(&config.path, text).map_or(Ok(config), Err)
     }
 }
 
@@ -310,6 +219,25 @@ mod tests {
         assert!(parse("[agents.x]\nharness = \"magic\"").contains("magic"));
         assert!(parse("live_runs_max = 0").contains("live_runs_max"));
         assert!(parse("colour = 1").contains("colour"));
+        let text = "default_agent = \"none\"\nlive_runs_max = 0\nexpiry = \"soon\"\n[rate_limits]\npause = \"1y\"\n[chats]\nturns_max = 0\n\
+                    default_responder = \"nobody\"\n[chats.templates.x]\nturns_max = 0\n[[webhooks]]\nurl = \"https://example.org/\"\n\
+                    secret_file = \"s\"\n[[webhooks]]\nsecret_file = \"s\"\nurl = \"x\"\nevents = [\"y\"]\n[agents.a]\nharness = \"magic\"\n";
+        let all = parse(text);
+        for expected in [
+            "10 problems: ",
+            "line 1: default_agent: no agent",
+            "line 2: live_runs_max: ",
+            "line 3: expiry: ",
+            "line 5: rate_limits.pause: ",
+            "line 7: chats.turns_max: ",
+            "line 8: chats.default_responder: no agent",
+            "line 10: chats.templates.x.turns_max: ",
+            "line 16: webhooks[1].url: ",
+            "line 17: webhooks[1].events: ",
+            "line 19: agents.a.harness: ",
+        ] {
+            assert!(all.contains(expected), "{expected:?} is not in {all}");
+        }
         let text = "[agents.a]\nharness = \"magic\"\ncommand = [\"x\"]\ntimeout = \"soon\"\n[agents.b]\nharness = \"plain\"\n\n[agents.c]\nharness = \"echo\"\nenv_pass = [\"*\"]\ngrace = \"1y\"\n";
         let all = parse(text);
         for expected in [

@@ -76,14 +76,29 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Vec<Pr
     Err(problems)
 }
 
+/// Returns the line of a field, written with dots and, in a list, its place: `webhooks[0].url`.
+pub(super) fn line_of_field(text: &str, field: &str) -> usize {
+    let path: Vec<String> = field.split('.').map(str::to_owned).collect();
+    line_of(text, &path)
+}
+
 /// Returns the line of what stands at a path of keys, or of the table where it would stand.
-pub(super) fn line_of(text: &str, path: &[String]) -> usize {
+fn line_of(text: &str, path: &[String]) -> usize {
     let Ok(whole) = DeTable::parse(text) else { return 1 };
     let mut table = whole.get_ref();
     let mut line = 1;
     for key in path {
-        let Some((key, value)) = table.get_key_value(key.as_str()) else { break };
+        let (key, at) = match key.split_once('[') {
+            Some((key, at)) => (key, at.trim_end_matches(']').parse::<usize>().ok()),
+            None => (key.as_str(), None),
+        };
+        let Some((key, value)) = table.get_key_value(key) else { break };
         line = line_at(text, key.span().start);
+        let entry = at.and_then(|at| if let DeValue::Array(list) = value.get_ref() { list.get(at) } else { None });
+        if let Some(entry) = entry {
+            line = line_at(text, entry.span().start);
+        }
+        let value = entry.unwrap_or(value);
         let DeValue::Table(below) = value.get_ref() else { break };
         table = below;
     }

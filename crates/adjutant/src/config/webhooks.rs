@@ -1,5 +1,6 @@
 //! The configuration's part on webhooks.
 
+use super::values::UnusableValues;
 use adjutant_core::EventKind;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -33,48 +34,62 @@ pub(super) struct FileWebhook {
     allow_private: bool,
 }
 
-/// Reads the part. The error names the field and what is wrong with it.
-pub(super) fn read(files: Vec<FileWebhook>, config: &Path) -> Result<Vec<Webhook>, (String, String)> {
+/// Reads the part. One that cannot be used is reported.
+pub(super) fn read(files: Vec<FileWebhook>, config: &Path, unusable: &mut UnusableValues) -> Vec<Webhook> {
     if files.len() > WEBHOOKS_MAX {
-        return Err(("webhooks".to_owned(), format!("at most {WEBHOOKS_MAX}")));
+        unusable.report("webhooks", format!("at most {WEBHOOKS_MAX}"));
+        return Vec::new();
     }
     let mut webhooks: Vec<Webhook> = Vec::new();
     for (index, FileWebhook { url, secret_file, events, allow_private }) in files.into_iter().enumerate() {
-        let wrong = |field: &str, problem: String| Err((format!("webhooks[{index}].{field}"), problem));
-        let parsed = match url.parse::<http::Uri>() {
-            Ok(parsed) if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) => parsed,
-            _ => return wrong("url", "use an address such as https://example.org/hook".to_owned()),
-        };
-        if parsed.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return wrong("url", "must hold no user name or password".to_owned());
-        }
-        match parsed.scheme_str() {
-            Some("https") => {}
-            Some("http") if allow_private => {}
-            Some("http") => return wrong("url", "use https: http is for your own network, with allow_private = true".to_owned()),
-            _ => return wrong("url", "use https".to_owned()),
-        }
-        if webhooks.iter().any(|other| other.url == parsed) {
-            return wrong("url", "is there twice: name all its events in one".to_owned());
-        }
-        let events = events.unwrap_or_else(|| EVENTS_DEFAULT.map(str::to_owned).to_vec());
-        if let Some(unknown) = events.iter().find(|event| *event != CHAT_MESSAGE && EventKind::from_word(event).is_none()) {
-            let known = EventKind::ALL.map(EventKind::word).join(", ");
-            return wrong("events", format!("no event {unknown:?}: there are {known}, {CHAT_MESSAGE}"));
-        }
+        let url = unusable.check(&format!("webhooks[{index}].url"), address(&url, allow_private, &webhooks));
+        let events = unusable.check(&format!("webhooks[{index}].events"), known_events(events));
         let secret_file = config.parent().unwrap_or(Path::new("/")).join(secret_file);
-        webhooks.push(Webhook { url: parsed, secret_file, events, allow_private });
+        webhooks.extend(url.zip(events).map(|(url, events)| Webhook { url, secret_file, events, allow_private }));
     }
-    Ok(webhooks)
+    webhooks
+}
+
+fn address(url: &str, allow_private: bool, others: &[Webhook]) -> Result<http::Uri, String> {
+    let parsed = match url.parse::<http::Uri>() {
+        Ok(parsed) if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) => parsed,
+        _ => return Err("use an address such as https://example.org/hook".to_owned()),
+    };
+    if parsed.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("must hold no user name or password".to_owned());
+    }
+    match parsed.scheme_str() {
+        Some("https") => {}
+        Some("http") if allow_private => {}
+        Some("http") => return Err("use https: http is for your own network, with allow_private = true".to_owned()),
+        _ => return Err("use https".to_owned()),
+    }
+    if others.iter().any(|other| other.url == parsed) {
+        return Err("is there twice: name all its events in one".to_owned());
+    }
+    Ok(parsed)
+}
+
+fn known_events(events: Option<Vec<String>>) -> Result<Vec<String>, String> {
+    let events = events.unwrap_or_else(|| EVENTS_DEFAULT.map(str::to_owned).to_vec());
+    match events.iter().find(|event| *event != CHAT_MESSAGE && EventKind::from_word(event).is_none()) {
+        Some(unknown) => {
+            let known = EventKind::ALL.map(EventKind::word).join(", ");
+            Err(format!("no event {unknown:?}: there are {known}, {CHAT_MESSAGE}"))
+        }
+        None => Ok(events),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read_one(text: &str) -> Result<Vec<Webhook>, (String, String)> {
+    fn read_one(text: &str) -> Result<Vec<Webhook>, UnusableValues> {
         let file: FileWebhook = toml::from_str(text).expect("TOML");
-        read(vec![file], Path::new("/etc/adj/config.toml"))
+        let mut unusable = UnusableValues::default();
+        let read = read(vec![file], Path::new("/etc/adj/config.toml"), &mut unusable);
+        if unusable.fields().is_empty() { Ok(read) } else { Err(unusable) }
     }
 
     #[test]
@@ -85,6 +100,6 @@ mod tests {
             assert!(read_one(&format!("url = \"{bad}\"\nsecret_file = \"s\"")).is_err(), "{bad}");
         }
         let unknown = read_one("url = \"https://example.org/\"\nsecret_file = \"s\"\nevents = [\"run.ended\"]").expect_err("refused");
-        assert!(unknown.0 == "webhooks[0].events" && unknown.1.contains("run.finished"), "{unknown:?}");
+        assert!(unknown.fields() == ["webhooks[0].events"] && format!("{unknown:?}").contains("run.finished"), "{unknown:?}");
     }
 }

@@ -78,7 +78,6 @@ fn kind_of(error: &ConfigError) -> &'static str {
     match error {
         ConfigError::Io { .. } | ConfigError::Shortage { .. } => "it cannot be read",
         ConfigError::Syntax { .. } => "what it says is not usable",
-        ConfigError::Value { .. } => "a value is not usable",
     }
 }
 

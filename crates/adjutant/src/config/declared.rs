@@ -1,0 +1,97 @@
+//! Agents and presets that a configuration file declares.
+
+use super::builtin::prompt_of;
+use super::duration::duration_ms;
+use super::env_pass;
+use super::file::FileAgent;
+use super::values::UnusableValues;
+use crate::preset::{self, Preset};
+use adjutant_core::limits;
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
+use std::collections::BTreeMap;
+
+/// Completes the declared presets with what their drivers say. `text` is the file.
+pub(super) fn presets(declared: &BTreeMap<String, Preset>, text: &str, unusable: &mut UnusableValues) -> BTreeMap<String, Preset> {
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let complete = |(name, preset): (&String, &Preset)| {
+        unusable.check(&format!("presets.{name}.env_pass"), env_pass::check(&preset.env_pass));
+        let said = table.get("presets").and_then(|presets| presets.get(name)?.as_table());
+        let is_said = |key: &str| said.is_some_and(|said| said.contains_key(key));
+        (name.clone(), preset.clone().with_defaults(&is_said).complete(name))
+    };
+    declared.iter().map(complete).collect()
+}
+
+/// Reads a declared agent. `None`: what is wrong with it is reported.
+pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Preset>, unusable: &mut UnusableValues) -> Option<AgentSpec> {
+    let field = |key: &str| format!("agents.{name}.{key}");
+    unusable.check(&field("env_pass"), env_pass::check(&agent.env_pass));
+    let timeout_ms = agent.timeout.as_deref().and_then(|text| unusable.check(&field("timeout"), duration_ms(text)));
+    let patience_ms = unusable.duration(&field("patience"), agent.patience.as_deref(), limits::PATIENCE_MS_DEFAULT);
+    let stall_ms = unusable.optional_duration(&field("stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT);
+    let grace_ms = unusable.duration(&field("grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT);
+    let permissions = agent.permissions.as_deref().map(|word| {
+        let profile = Permissions::from_word(word).ok_or_else(|| format!("no profile {word:?}: use read, edit or full"));
+        unusable.check(&field("permissions"), profile).unwrap_or_default()
+    });
+    let parsed = unusable.check(&format!("agents.{name}"), AgentName::parse(name).map_err(|error| error.to_string()));
+    let preset = preset_of(agent, presets);
+    let harness = unusable.check(&field("harness"), harness_of(agent, preset.as_ref()))?;
+    let has_no_program = agent.command.is_empty() && preset.as_ref().is_none_or(|preset| preset.command.is_empty());
+    if harness != HarnessKind::Echo && has_no_program {
+        unusable.report(field("command"), "this agent needs its program, as command = [\"program\"]");
+    }
+    let prompt = unusable.check(&field("prompt"), prompt_via(agent, preset.as_ref(), harness))?;
+    let command = match &preset {
+        Some(preset) if agent.command.is_empty() => preset.command.clone(),
+        _ => agent.command.clone(),
+    };
+    Some(AgentSpec {
+        name: parsed?,
+        harness,
+        preset: preset.as_ref().map_or_else(String::new, Preset::to_text),
+        permissions: permissions.unwrap_or_default(),
+        trust_repo: agent.trust_repo,
+        command,
+        args: agent.args.clone(),
+        prompt,
+        env: agent.env.clone(),
+        env_pass: agent.env_pass.clone(),
+        description: match (&preset, agent.description.as_str()) {
+            (Some(preset), "") if preset.name != preset::ACP => preset.title.clone(),
+            (_, description) => description.to_owned(),
+        },
+        timeout_ms,
+        patience_ms,
+        stall_ms,
+        grace_ms,
+    })
+}
+
+fn preset_of(agent: &FileAgent, presets: &BTreeMap<String, Preset>) -> Option<Preset> {
+    let any_acp = || (agent.harness == preset::ACP).then(|| preset::acp().clone());
+    presets.get(&agent.harness).cloned().or_else(|| preset::builtin(&agent.harness)).or_else(any_acp)
+}
+
+fn harness_of(agent: &FileAgent, preset: Option<&Preset>) -> Result<HarnessKind, String> {
+    match (agent.harness.as_str(), preset) {
+        (_, Some(_)) => Ok(HarnessKind::Vendor),
+        ("plain", None) => Ok(HarnessKind::Plain),
+        ("echo", None) => Ok(HarnessKind::Echo),
+        (other, None) => {
+            let known = preset::names().collect::<Vec<_>>().join(", ");
+            Err(format!("no harness {other:?}: use acp, plain, echo, {known}, or a name under [presets]"))
+        }
+    }
+}
+
+fn prompt_via(agent: &FileAgent, preset: Option<&Preset>, harness: HarnessKind) -> Result<PromptVia, String> {
+    match (agent.prompt.as_deref(), preset) {
+        (None, Some(preset)) => Ok(prompt_of(preset)),
+        (Some(_), Some(_)) => Err(format!("the preset {} says how", agent.harness)),
+        (None | Some("stdin"), None) => Ok(PromptVia::Stdin),
+        (Some("arg"), None) => Ok(PromptVia::Arg),
+        (Some("stream"), None) if harness == HarnessKind::Echo => Ok(PromptVia::Stream),
+        (Some(other), None) => Err(format!("no way {other:?}: use \"stdin\" or \"arg\"")),
+    }
+}

@@ -1,0 +1,46 @@
+//! Values of a configuration file that can be read and not be used: all of them are reported together.
+
+use super::duration::duration_ms;
+use super::error::ConfigError;
+use super::problems::{self, Problem};
+use std::path::Path;
+
+/// Values that cannot be used, each with its field and what is wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct UnusableValues(Vec<(String, String)>);
+
+impl UnusableValues {
+    pub(super) fn report(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+        self.0.push((field.into(), problem.into()));
+    }
+
+    /// Returns what could be read. `None`: it is reported.
+    pub(super) fn check<T>(&mut self, field: &str, read: Result<T, String>) -> Option<T> {
+        read.map_err(|problem| self.report(field, problem)).ok()
+    }
+
+    /// Reads a duration. A bad one is reported.
+    pub(super) fn duration(&mut self, field: &str, text: Option<&str>, default: i64) -> i64 {
+        text.and_then(|text| self.check(field, duration_ms(text))).unwrap_or(default)
+    }
+
+    /// Reads a duration that may be `never`. A bad one is reported.
+    pub(super) fn optional_duration(&mut self, field: &str, text: Option<&str>, default: i64) -> Option<i64> {
+        (text != Some("never")).then(|| self.duration(field, text, default))
+    }
+
+    /// Returns all of them as one error, in the order of the file. `None`: there are none.
+    pub(super) fn into_error(self, path: &Path, text: &str) -> Option<ConfigError> {
+        let to_problem =
+            |(field, problem): (String, String)| Problem { line: problems::line_of_field(text, &field), text: format!("{field}: {problem}") };
+        let mut all: Vec<Problem> = self.0.into_iter().map(to_problem).collect();
+        all.sort_by_key(|problem| problem.line);
+        all.dedup();
+        (!all.is_empty()).then(|| ConfigError::all(path, &all))
+    }
+
+    #[cfg(test)]
+    pub(super) fn fields(&self) -> Vec<&str> {
+        self.0.iter().map(|(field, _)| field.as_str()).collect()
+    }
+}
