@@ -81,6 +81,14 @@ impl Dialogue {
         }
     }
 
+    /// Takes the answers to the questions of an elicitation. `None`: nobody answered.
+    pub fn answer(&mut self, id: &str, answers: Option<&[String]>) -> Vec<Step> {
+        match self {
+            Self::Acp(acp) => acp.answer(id, answers),
+            Self::Lines | Self::Claude(_) | Self::Codex(_) | Self::Pi(_) => Vec::new(),
+        }
+    }
+
     /// The line that tells it what was decided.
     pub fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
         match self {

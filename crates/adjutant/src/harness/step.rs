@@ -13,7 +13,9 @@ pub enum Step {
     /// It wants to do something that is not its to decide. With the id of one that is open, it takes that one's place:
     /// what was asked then is not asked any more.
     Permission(Permission),
-    /// It asks no more for the permission with this id.
+    /// It asks questions, and waits for their answers. With the id of an open request, they take its place.
+    Elicit(Elicitation),
+    /// It asks no more for the permission or the answers with this id.
     Withdraw(String),
     /// A call that was allowed is another one now.
     Changed(Changed),
@@ -37,6 +39,23 @@ pub struct Permission {
     pub is_ours: bool,
     /// The files that it changes, where it says that this is all it does: nothing of that is checked yet.
     pub edits: Vec<PathBuf>,
+}
+
+/// Questions that an agent asks by one request of its protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elicitation {
+    /// The protocol's id of the request.
+    pub id: String,
+    pub questions: Vec<Question>,
+}
+
+/// A question to whoever is responsible for the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub text: String,
+    pub context: Option<String>,
+    /// Answers to choose from. Empty: any text.
+    pub options: Vec<String>,
 }
 
 /// A call that was allowed, and what it is now.

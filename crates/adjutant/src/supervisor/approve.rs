@@ -2,9 +2,9 @@
 //! responsible, with everything that it wants to do in full.
 
 use crate::client::{Client, random_hex};
-use crate::harness::step::{Changed, Decision, Permission};
+use crate::harness::step::{Changed, Decision, Permission, Question};
 use crate::text;
-use crate::view::{Ask, ReadRequest, RequestApproval, RequestView, WithdrawRequest, Word};
+use crate::view::{Ask, AskTogether, ErrorView, ReadRequest, RequestApproval, RequestView, WithdrawRequest, Word};
 use adjutant_core::{DecisionKind, RequestStateKind, limits};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -83,6 +83,58 @@ pub async fn ask(client: Client, permission: Permission, withdrawn: Cancellation
     decision
 }
 
+/// Asks an agent's questions, and waits until each is answered. `None`: they were withdrawn meanwhile. `Some(None)`:
+/// nobody answered one of them.
+pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: CancellationToken) -> Option<Option<Vec<String>>> {
+    let ask = |Question { text, context, options }| Ask { question: text, context, options, blocking: true, ..Ask::default() };
+    let mut asks: Vec<Ask> = questions.into_iter().map(ask).collect();
+    let key = random_hex::<16>();
+    let asked = match asks.len() {
+        1 => client.call_with_key(&asks.remove(0), &key).await.map(|request| vec![request]),
+        _ => client.call_with_key(&AskTogether { questions: asks, clarification: None }, &key).await.map(|list| list.requests),
+    };
+    let requests = match asked {
+        Ok(requests) => requests,
+        Err(error) => {
+            tracing::warn!(%error, "nobody can be asked what the agent wants to know");
+            return Some(None);
+        }
+    };
+    let message_ids: Vec<String> = requests.iter().map(|request| request.message_id.clone()).collect();
+    let all = async {
+        let mut answers = Vec::new();
+        for request in requests {
+            answers.push(answer_to(&client, request).await?);
+        }
+        Some(answers)
+    };
+    let answers = tokio::select! {
+        biased;
+        () = withdrawn.cancelled() => None,
+        answers = all => Some(answers),
+    };
+    if !matches!(answers, Some(Some(_))) {
+        for message_id in message_ids {
+            // Some of them may be answered already.
+            if let Err(error) = client.call_with_key(&WithdrawRequest { message_id }, &random_hex::<16>()).await {
+                tracing::info!(%error, "a question that is not wanted any more cannot be withdrawn");
+            }
+        }
+    }
+    answers
+}
+
+/// Waits for the answer to a question. `None`: there is none.
+async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
+    match settled(client, request).await {
+        Ok(request) => request.answer,
+        Err(error) => {
+            tracing::warn!(%error, "an answer cannot be waited for");
+            None
+        }
+    }
+}
+
 /// Tells whoever is responsible that a call that was allowed is another one now. Nothing waits for an answer.
 pub async fn tell_changed(client: Client, changed: Changed) {
     let Changed { tool, allowed, now } = changed;
@@ -97,14 +149,20 @@ pub async fn tell_changed(client: Client, changed: Changed) {
     }
 }
 
-/// Waits until a request is decided about.
-async fn decided(client: &Client, mut request: RequestView) -> Decision {
+/// Waits until a request is settled.
+async fn settled(client: &Client, mut request: RequestView) -> Result<RequestView, ErrorView> {
     while request.status == RequestStateKind::Pending {
-        request = match client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: LOOK_MS }).await {
-            Ok(request) => request,
-            Err(error) => return Decision::Deny(format!("nobody decided: {error}")),
-        };
+        request = client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: LOOK_MS }).await?;
     }
+    Ok(request)
+}
+
+/// Waits until a request is decided about.
+async fn decided(client: &Client, request: RequestView) -> Decision {
+    let request = match settled(client, request).await {
+        Ok(request) => request,
+        Err(error) => return Decision::Deny(format!("nobody decided: {error}")),
+    };
     let words = request.reason.filter(|words| !words.trim().is_empty());
     match request.decision.as_ref().map(Word::known) {
         Some(Some(DecisionKind::Approved)) => Decision::Allow,

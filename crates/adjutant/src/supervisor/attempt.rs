@@ -8,7 +8,7 @@ use super::end::{self, Ending};
 use super::journal::Journal;
 use super::logfile::{self, LogFile};
 use super::output::{Heard, Pump};
-use super::permits::Permits;
+use super::permits::{Outcome, Permits};
 use super::reader::Told;
 use super::stall::Stall;
 use super::stop::Stop;
@@ -147,7 +147,7 @@ enum Event {
     StopStepDue,
     OutputCame(u64),
     Heard(Heard),
-    Decided(String, Decision),
+    Decided(String, Outcome),
     FinishDue,
     StallDue,
     RetriesDue,
@@ -295,7 +295,7 @@ impl Attempt {
             () = until(limit_at) => Event::LimitReached,
             Some(message_id) = self.delivered.recv() => Event::Delivered(message_id),
             Some(heard) = signals.recv() => Event::Heard(heard),
-            Some((id, decision)) = self.permits.next() => Event::Decided(id, decision),
+            Some((id, outcome)) = self.permits.next() => Event::Decided(id, outcome),
             () = until(self.finish.due()) => Event::FinishDue,
             () = until(self.stall.due()) => Event::StallDue,
             () = until(retries_due) => Event::RetriesDue,
@@ -315,7 +315,11 @@ impl Attempt {
             Event::Orders(orders) => self.follow(orders),
             Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
             Event::Heard(heard) => self.hear(heard),
-            Event::Decided(id, decision) => self.tell_decision(&id, &decision),
+            Event::Decided(id, Outcome::Decision(decision)) => self.tell_decision(&id, &decision),
+            Event::Decided(id, Outcome::Answers(answers)) => {
+                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.answer(&id, answers.as_deref())).unwrap_or_default();
+                steps.into_iter().for_each(|step| self.take_step(step));
+            }
             Event::FinishDue => match self.finish {
                 Finish::Closed { .. } => {
                     self.worker.ask_to_end();
@@ -498,6 +502,7 @@ impl Attempt {
                 }
                 None => self.permits.ask(self.client.clone(), permission),
             },
+            Step::Elicit(elicitation) => self.permits.elicit(self.client.clone(), elicitation),
             Step::Withdraw(id) => {
                 self.permits.withdraw(&id);
             }

@@ -1,9 +1,9 @@
-//! Permissions that an agent waits for: each asked for once, withdrawn when its call changes, and decided about as it
+//! Permissions and answers that an agent waits for: each asked for once, withdrawn when its call changes, and decided about as it
 //! was asked for last. A yes to what was shown before allows nothing.
 
 use super::approve;
 use crate::client::Client;
-use crate::harness::step::{Changed, Decision, Permission};
+use crate::harness::step::{Changed, Decision, Elicitation, Permission};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,15 +29,34 @@ struct Open {
 struct Decided {
     id: String,
     number: u64,
-    decision: Option<Decision>,
+    outcome: Option<Outcome>,
+}
+
+/// What came of a request of the agent's.
+#[derive(Debug)]
+pub enum Outcome {
+    Decision(Decision),
+    /// The answers to its questions, in their order. `None`: nobody answered.
+    Answers(Option<Vec<String>>),
 }
 
 impl Permits {
     /// Asks for a permission. One with the same id that is open is withdrawn first.
     pub fn ask(&mut self, client: Client, permission: Permission) {
-        let before = self.withdraw(&permission.id);
+        let id = permission.id.clone();
+        self.open(id, move |withdrawn| async move { approve::ask(client, permission, withdrawn).await.map(Outcome::Decision) });
+    }
+
+    /// Asks questions. A request with the same id that is open is withdrawn first.
+    pub fn elicit(&mut self, client: Client, elicitation: Elicitation) {
+        let Elicitation { id, questions } = elicitation;
+        self.open(id, move |withdrawn| async move { approve::elicit(client, questions, withdrawn).await.map(Outcome::Answers) });
+    }
+
+    fn open<F: Future<Output = Option<Outcome>> + Send + 'static>(&mut self, id: String, ask: impl FnOnce(CancellationToken) -> F + Send + 'static) {
+        let before = self.withdraw(&id);
         self.count += 1;
-        let (id, number) = (permission.id.clone(), self.count);
+        let number = self.count;
         let (withdrawn, over) = (CancellationToken::new(), CancellationToken::new());
         self.open.insert(id.clone(), Open { number, withdrawn: withdrawn.clone(), over: over.clone() });
         self.deciding.spawn(async move {
@@ -45,8 +64,8 @@ impl Permits {
             if let Some(before) = before {
                 before.cancelled().await;
             }
-            let decision = approve::ask(client, permission, withdrawn).await;
-            Decided { id, number, decision }
+            let outcome = ask(withdrawn).await;
+            Decided { id, number, outcome }
         });
     }
 
@@ -61,25 +80,25 @@ impl Permits {
     pub fn tell_changed(&mut self, client: Client, changed: Changed) {
         self.deciding.spawn(async move {
             approve::tell_changed(client, changed).await;
-            Decided { id: String::new(), number: 0, decision: None }
+            Decided { id: String::new(), number: 0, outcome: None }
         });
     }
 
     /// Waits for the next decision about what is still asked for. `None`: nothing is. Dropping it loses nothing.
-    pub async fn next(&mut self) -> Option<(String, Decision)> {
+    pub async fn next(&mut self) -> Option<(String, Outcome)> {
         loop {
-            let Decided { id, number, decision } = match self.deciding.join_next().await? {
+            let Decided { id, number, outcome } = match self.deciding.join_next().await? {
                 Ok(decided) => decided,
                 Err(error) => {
                     tracing::debug!(%error, "a permission is not asked for any more");
                     continue;
                 }
             };
-            if let Some(decision) = decision
+            if let Some(outcome) = outcome
                 && self.open.get(&id).is_some_and(|open| open.number == number)
             {
                 self.open.remove(&id);
-                return Some((id, decision));
+                return Some((id, outcome));
             }
         }
     }

@@ -23,6 +23,7 @@ const sessionsDir = path.join(process.env.HOME ?? "/tmp", ".acp-agent");
 const cancelled = new Set();
 const sessions = new Map();
 const waiting = new Map();
+let clientCapabilities;
 
 if (flag("--greet")) process.stdout.write("Welcome!\nnot JSON at all {\n");
 
@@ -138,7 +139,26 @@ async function perform(session, client, [what, ...rest], ctx) {
       return say(`answers: ${JSON.stringify(all)}\n`);
     }
     case "elicit":
-      return say(`elicited: ${JSON.stringify(await client.request(acp.methods.client.elicitation.create, { sessionId: session.id, ...rest[0] }))}\n`);
+      try {
+        return say(`elicited: ${JSON.stringify(await client.request(acp.methods.client.elicitation.create, { sessionId: session.id, ...rest[0] }))}\n`);
+      } catch (error) {
+        return say(`refused: ${error.code} ${error.message}\n`);
+      }
+    // Asks past the SDK, and takes it back.
+    case "elicit-and-cancel": {
+      const answers = new Promise((resolve) => waiting.set(88, { answers: [], resolve, wanted: 1 }));
+      await line({ id: 88, method: "elicitation/create", params: { sessionId: session.id, ...rest[0] } });
+      await sleep(rest[1] ?? 0);
+      await line({ method: "$/cancel_request", params: { requestId: 88 } });
+      return say(`answers: ${JSON.stringify(await answers)}\n`);
+    }
+    case "client":
+      return say(`client: ${JSON.stringify(clientCapabilities)}\n`);
+    // What the client said to the prompt beside session/cancel.
+    case "await-cancel-request":
+      await new Promise((resolve) => ctx.signal.addEventListener("abort", resolve));
+      fs.writeFileSync(path.join(session.cwd, rest[0]), String(ctx.signal.reason?.code));
+      return undefined;
     case "request":
       try {
         return say(`replied: ${JSON.stringify(await client.request(rest[0], rest[1]))}\n`);
@@ -195,7 +215,8 @@ const begin = (session, params) => {
 
 const app = acp
   .agent({ name: "acp-agent" })
-  .onRequest(acp.methods.agent.initialize, async () => {
+  .onRequest(acp.methods.agent.initialize, async ({ params }) => {
+    clientCapabilities = params.clientCapabilities;
     if (value("--mute") === "initialize") await new Promise(() => {});
     return {
       protocolVersion: flag("--version") ? Number(value("--version")) : 1,
@@ -259,7 +280,7 @@ readline.createInterface({ input: process.stdin }).on("line", (text) => {
   const message = JSON.parse(text);
   const asked = message.method === undefined ? waiting.get(message.id) : undefined;
   if (!asked) return void input.push(`${text}\n`);
-  asked.answers.push(message.result?.outcome ?? message.error);
+  asked.answers.push(message.result?.outcome ?? message.result ?? message.error);
   if (asked.answers.length === asked.wanted) asked.resolve(asked.answers);
 }).on("close", () => input.push(null));
 const connection = app.connect(acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(input)));

@@ -1,7 +1,7 @@
 """An ACP agent on the official Python SDK: asks, edits, keeps its sessions, and says what it is told.
 
 Each line of its prompt that begins with `do: ` is one thing to do, as JSON: ["say", TEXT], ["ask", TITLE, INPUT],
-["edit", FILE, TEXT], ["who"], ["hang"]. Those with `then: ` are for the next prompt in the same session.
+["elicit", MESSAGE, SCHEMA], ["edit", FILE, TEXT], ["who"], ["hang"]. Those with `then: ` are for the next prompt in the same session.
 """
 
 import asyncio
@@ -67,6 +67,11 @@ class Agent:
             elif what == "ask":
                 call = schema.ToolCallUpdate(tool_call_id="c1", title=rest[0], kind="execute", raw_input=rest[1])
                 await self.say(session_id, f"decided: {await self.ask(session_id, call)}")
+            elif what == "elicit":
+                schema_of_form = schema.ElicitationSchema.model_validate(rest[1])
+                mode = schema.ElicitationFormSessionMode(session_id=session_id, requested_schema=schema_of_form)
+                reply = await self.client.create_elicitation(rest[0], mode)
+                await self.say(session_id, f"elicited: {reply.action} {getattr(reply, 'content', None)}")
             elif what == "edit":
                 path = os.path.join(state["cwd"], rest[0])
                 content = [acp.tool_diff_content(path, rest[1])]

@@ -79,6 +79,12 @@ impl Call {
         !is_empty(&self.input) && self.input != other.input || !before.is_empty() && now.iter().any(|file| !before.contains(file))
     }
 
+    /// Tells whether it says that it changes files or runs something in a terminal.
+    pub(super) fn changes_something(&self) -> bool {
+        let parts = self.content.as_array().map(Vec::as_slice).unwrap_or_default();
+        parts.iter().any(|part| matches!(part["type"].as_str(), Some("diff" | "terminal"))) || !is_empty(&self.locations)
+    }
+
     /// What the call would do, whole: its input, and the content where that says more.
     pub(super) fn shown(&self) -> String {
         match (is_empty(&self.input), is_empty(&self.content)) {

@@ -16,6 +16,7 @@ pub fn initialize_params() -> Value {
     let capabilities = json!({
         "fs": { "readTextFile": false, "writeTextFile": false },
         "terminal": false,
+        "elicitation": { "form": {} },
         "session": { "configOptions": { "boolean": {} } },
     });
     json!({

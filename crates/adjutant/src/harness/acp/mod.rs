@@ -8,6 +8,8 @@
 //! 150 lines of these.
 
 mod call;
+mod elicitation;
+mod form;
 pub mod handshake;
 mod modes;
 mod permission;
@@ -17,6 +19,7 @@ use super::own_tools::OwnTools;
 use super::step::{Step, line};
 use adjutant_core::{Permissions, quote};
 use call::Call;
+use elicitation::PendingElicitation;
 use modes::{Change, Setting};
 use permission::Asked;
 use serde_json::{Value, json};
@@ -25,10 +28,16 @@ use std::path::PathBuf;
 
 /// Calls whose reports are kept, the newest.
 const CALLS_KEPT_MAX: usize = 256;
+/// The protocol's code for a request that was taken back.
+const REQUEST_CANCELLED: i64 = -32800;
 /// The protocol's code of an error that signing in would mend.
 const AUTH_REQUIRED: i64 = -32000;
 /// What a failure begins with when no mode of the agent keeps the promise of the run's profile.
 const UNSUPPORTED: &str = "unsupported profile";
+/// The protocol's code of a method that is not there.
+const METHOD_NOT_FOUND: i64 = -32601;
+/// The notification that a request's answer is not wanted any more.
+const CANCEL_REQUEST: &str = "$/cancel_request";
 /// How often an agent that gives its turn up over a denial is told to go on.
 const GO_ONS_MAX: u32 = 16;
 
@@ -80,6 +89,15 @@ impl At {
     }
 }
 
+/// A call that was allowed, as it was then.
+#[derive(Debug)]
+struct AllowedCall {
+    call_id: String,
+    call: Call,
+    /// As a tool of ours: it must stay one.
+    is_ours: bool,
+}
+
 #[derive(Debug)]
 pub struct Acp {
     begin: Begin,
@@ -97,8 +115,12 @@ pub struct Acp {
     changes: VecDeque<Change>,
     /// Permissions that it waits for.
     asked: BTreeMap<String, Asked>,
+    /// Elicitations that it waits for.
+    elicited: BTreeMap<String, PendingElicitation>,
+    /// It was asked to stop its turn.
+    is_cancelled: bool,
     /// Calls that were allowed and are not over, as they were then, the oldest first.
-    allowed: VecDeque<(String, Call)>,
+    allowed: VecDeque<AllowedCall>,
     /// Why it was denied something, as long as it has said and begun nothing since.
     denied: Option<String>,
     go_ons: u32,
@@ -124,6 +146,8 @@ impl Acp {
             denied: None,
             go_ons: 0,
             asked: BTreeMap::new(),
+            elicited: BTreeMap::new(),
+            is_cancelled: false,
             allowed: VecDeque::new(),
             calls: BTreeMap::new(),
             calls_in_order: VecDeque::new(),
@@ -156,15 +180,19 @@ impl Acp {
                 }
                 return self.updated(&said["params"]["update"]);
             }
-            if method == "$/cancel_request" {
-                return self.takes_back(&said["params"]["requestId"]);
+            if method == CANCEL_REQUEST {
+                return self.take_back(&said["params"]["requestId"]);
             }
-            return self.asked(method, said);
+            return self.take_request(method, said);
         }
         if said["id"].as_u64() != Some(self.at.id()) {
             return Vec::new();
         }
         if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
+            if self.is_cancelled && error["code"] == REQUEST_CANCELLED {
+                self.at = At::Over;
+                return vec![Step::Close];
+            }
             if self.at == At::Mode {
                 return self.mode_refused(error);
             }
@@ -328,13 +356,48 @@ impl Acp {
         request(self.at, "session/prompt", &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }))
     }
 
+    /// Takes a request of the agent's.
+    fn take_request(&mut self, method: &str, said: &Value) -> Vec<Step> {
+        let Some(id) = said.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
+        match method {
+            "session/request_permission" => self.ask_permission(id, &said["params"]),
+            "elicitation/create" => self.elicit(id, &said["params"]),
+            _ => {
+                let error = json!({ "code": METHOD_NOT_FOUND, "message": "not supported by this client" });
+                vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))]
+            }
+        }
+    }
+
+    /// Takes back a request of the agent's that it does not want an answer to any more.
+    fn take_back(&mut self, id: &Value) -> Vec<Step> {
+        let key = id.to_string();
+        let id = match (self.asked.remove(&key), self.elicited.remove(&key)) {
+            (Some(asked), _) => asked.id,
+            (None, Some(elicited)) => elicited.into_id(),
+            (None, None) => return Vec::new(),
+        };
+        let error = json!({ "code": REQUEST_CANCELLED, "message": "cancelled" });
+        vec![Step::Withdraw(key), Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))]
+    }
+
+    /// Asks the agent to stop its turn. Before its session there is nothing to be said.
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
         self.denied = None;
         self.go_ons = GO_ONS_MAX;
+        self.is_cancelled = true;
         if self.session.is_empty() {
             return None;
         }
         let mut bytes = line(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }));
+        if self.at != At::Over {
+            // Agents that know requests to be cancelled one by one answer this one at once.
+            let params = json!({ "requestId": self.at.id() });
+            bytes.extend(line(&json!({ "jsonrpc": "2.0", "method": CANCEL_REQUEST, "params": params })));
+        }
+        for elicited in std::mem::take(&mut self.elicited).into_values() {
+            bytes.extend(elicited.cancelled());
+        }
         for Asked { id, .. } in std::mem::take(&mut self.asked).into_values() {
             bytes.extend(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } })));
         }

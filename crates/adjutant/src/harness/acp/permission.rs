@@ -1,7 +1,7 @@
 //! Permission requests of an ACP agent: what is asked for, and how it is answered.
 
 use super::call::Call;
-use super::{Acp, CALLS_KEPT_MAX};
+use super::{Acp, AllowedCall, CALLS_KEPT_MAX};
 use crate::harness::step::{Decision, Permission, Step, line, named_within};
 use adjutant_core::Permissions;
 use serde_json::{Value, json};
@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 /// How often a call may change while it waits to be allowed.
 pub(super) const CHANGES_MAX: u32 = 8;
-/// The protocol's code for a request that was taken back.
-const REQUEST_CANCELLED: i64 = -32800;
 
 /// A permission that it waits for.
 #[derive(Debug, Clone)]
@@ -28,13 +26,9 @@ pub(super) struct Asked {
 }
 
 impl Acp {
-    pub(super) fn asked(&mut self, method: &str, said: &Value) -> Vec<Step> {
-        let Some(id) = said.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
-        if method != "session/request_permission" {
-            let error = json!({ "code": -32601, "message": "not supported by this client" });
-            return vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))];
-        }
-        let (call, options) = (&said["params"]["toolCall"], &said["params"]["options"]);
+    /// Takes a `session/request_permission` request.
+    pub(super) fn ask_permission(&mut self, id: &Value, params: &Value) -> Vec<Step> {
+        let (call, options) = (&params["toolCall"], &params["options"]);
         if self.asked.remove(&id.to_string()).is_some() {
             // Nobody can tell which of them an answer is for.
             let refused = line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } }));
@@ -45,7 +39,7 @@ impl Acp {
         // What it said of the call before belongs to what is decided about.
         let call = self.report(call);
         let tool = call.name();
-        let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        let is_ours = self.is_own_call(&call);
         let edits = self.edits(&call);
         let asked = Asked { id: id.clone(), options: options.clone(), is_ours, call_id, call: call.clone(), changes: 0 };
         self.asked.insert(id.to_string(), asked);
@@ -62,7 +56,7 @@ impl Acp {
 
     /// A call that waits for a permission has changed: what was shown of it is asked for no more.
     pub(super) fn ask_again(&mut self, id: &str, call: &Call) -> Vec<Step> {
-        let is_ours = self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        let is_ours = self.is_own_call(call);
         let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_ours));
         let Some(asked) = self.asked.get_mut(id) else { return Vec::new() };
         asked.changes += 1;
@@ -74,6 +68,11 @@ impl Acp {
         asked.call.clone_from(call);
         asked.is_ours = is_ours;
         vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_ours, edits })]
+    }
+
+    /// Tells whether a call as it was reported is one of our tools.
+    pub(super) fn is_own_call(&self, call: &Call) -> bool {
+        !call.changes_something() && self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input)
     }
 
     /// Tells whether all of a call is known that is asked for.
@@ -100,20 +99,13 @@ impl Acp {
         files.filter(|_| says_so).unwrap_or_default()
     }
 
-    /// It does not want an answer any more.
-    pub(super) fn takes_back(&mut self, id: &Value) -> Vec<Step> {
-        let Some(asked) = self.asked.remove(&id.to_string()) else { return Vec::new() };
-        let error = json!({ "code": REQUEST_CANCELLED, "message": "cancelled" });
-        vec![Step::Withdraw(id.to_string()), Step::Write(line(&json!({ "jsonrpc": "2.0", "id": asked.id, "error": error })))]
-    }
-
     pub(in crate::harness) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
         let Asked { id, options, is_ours, call_id, call, changes: _ } = self.asked.remove(id)?;
-        if let (Decision::Allow, Some(call_id), false) = (decision, call_id, is_ours || self.begin.permissions == Permissions::Full) {
+        if let (Decision::Allow, Some(call_id), false) = (decision, call_id, self.begin.permissions == Permissions::Full) {
             if self.allowed.len() == CALLS_KEPT_MAX {
                 self.allowed.pop_front();
             }
-            self.allowed.push_back((call_id, call));
+            self.allowed.push_back(AllowedCall { call_id, call, is_ours });
         }
         if let Decision::Deny(why) = decision {
             self.denied = Some(why.clone());

@@ -23,15 +23,16 @@ impl Acp {
         let is_changed = |asked: &Asked| asked.call_id.as_deref() == Some(call_id) && asked.call.is_shown_otherwise(&call);
         let changed: Vec<String> = self.asked.iter().filter(|(_, asked)| is_changed(asked)).map(|(id, _)| id.clone()).collect();
         let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.ask_again(&id, &call)).collect();
-        if let Some(allowed) = self.allowed.iter_mut().find(|(id, _)| id == call_id).map(|(_, call)| call)
-            && allowed.does_otherwise(&call)
+        let is_ours = self.is_own_call(&call);
+        if let Some(allowed) = self.allowed.iter_mut().find(|allowed| allowed.call_id == call_id)
+            && if allowed.is_ours { !is_ours } else { allowed.call.does_otherwise(&call) }
         {
-            let tool = allowed.name();
-            steps.push(Step::Changed(Changed { tool, allowed: allowed.shown(), now: call.shown() }));
-            *allowed = call;
+            let tool = allowed.call.name();
+            steps.push(Step::Changed(Changed { tool, allowed: allowed.call.shown(), now: call.shown() }));
+            (allowed.call, allowed.is_ours) = (call, false);
         }
         if matches!(update["status"].as_str(), Some("completed" | "failed")) {
-            self.allowed.retain(|(id, _)| id != call_id);
+            self.allowed.retain(|allowed| allowed.call_id != call_id);
         }
         steps
     }

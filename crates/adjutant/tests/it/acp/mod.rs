@@ -3,6 +3,7 @@
 
 mod add;
 mod driven;
+mod elicit;
 mod misbehave;
 
 use crate::support::{Ran, TestHome, skip};

@@ -163,6 +163,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
     case.settles_everything(|about| asked.push((case.model.seen().len(), about)));
     let seen = case.model.seen();
     let aside = case.model.aside();
+    assert!(!case.home.log("job").contains("changed after approval"), "{}", case.story());
     let story = || format!("asked for {asked:#?}, aside {aside:?}\n{}", case.story());
     assert!(!seen.is_empty(), "the model was not asked\n{}", story());
     let came_to = things.len().min(seen.len());

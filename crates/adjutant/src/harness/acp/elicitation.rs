@@ -1,0 +1,81 @@
+//! Elicitations of an ACP agent: what it asks for becomes questions to whoever is responsible.
+
+use super::Acp;
+use super::form::{Form, Reply};
+use crate::harness::step::{Elicitation, Step, line};
+use serde_json::{Value, json};
+
+/// How often a form is asked for before it counts as cancelled.
+const TRIES_MAX: u32 = 3;
+/// The protocol's code of parameters that cannot be used.
+const INVALID_PARAMS: i64 = -32602;
+
+/// An elicitation that the agent waits for.
+#[derive(Debug)]
+pub(super) struct PendingElicitation {
+    /// As it gave it.
+    id: Value,
+    form: Form,
+    tries: u32,
+}
+
+impl PendingElicitation {
+    fn response(&self, result: &Value) -> Vec<u8> {
+        line(&json!({ "jsonrpc": "2.0", "id": self.id, "result": result }))
+    }
+
+    /// Answers that nobody chose anything.
+    pub(super) fn cancelled(&self) -> Vec<u8> {
+        self.response(&json!({ "action": "cancel" }))
+    }
+
+    /// Returns the id as it was given.
+    pub(super) fn into_id(self) -> Value {
+        self.id
+    }
+}
+
+impl Acp {
+    /// Takes an `elicitation/create` request.
+    pub(super) fn elicit(&mut self, id: &Value, params: &Value) -> Vec<Step> {
+        let key = id.to_string();
+        if let Some(before) = self.elicited.remove(&key) {
+            // Nobody can tell which of them an answer is for.
+            let note = "! two elicitations with one id: both are cancelled".to_owned();
+            return vec![Step::Withdraw(key), Step::Note(note), Step::Write(before.cancelled().repeat(2))];
+        }
+        let form = match Form::read(params) {
+            Ok(form) => form,
+            Err(why) => {
+                let error = json!({ "code": INVALID_PARAMS, "message": why });
+                return vec![
+                    Step::Note(format!("! an elicitation was refused: {why}")),
+                    Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))),
+                ];
+            }
+        };
+        let questions = form.questions();
+        self.elicited.insert(key.clone(), PendingElicitation { id: id.clone(), form, tries: 1 });
+        vec![Step::Elicit(Elicitation { id: key, questions })]
+    }
+
+    /// Takes the answers to the open questions of an elicitation. `None`: nobody answered.
+    pub(in crate::harness) fn answer(&mut self, id: &str, answers: Option<&[String]>) -> Vec<Step> {
+        let Some(mut pending) = self.elicited.remove(id) else { return Vec::new() };
+        let result = match answers.map(|answers| pending.form.answer(answers)) {
+            None => json!({ "action": "cancel" }),
+            Some(Reply::Accepted(content)) => json!({ "action": "accept", "content": content }),
+            Some(Reply::Declined) => json!({ "action": "decline" }),
+            Some(Reply::Again(questions)) if pending.tries < TRIES_MAX => {
+                pending.tries += 1;
+                self.elicited.insert(id.to_owned(), pending);
+                return vec![Step::Elicit(Elicitation { id: id.to_owned(), questions })];
+            }
+            Some(Reply::Again(_)) => {
+                let note = format!("! an elicitation was cancelled: {TRIES_MAX} answers did not fit its form");
+                return vec![Step::Note(note), Step::Write(pending.cancelled())];
+            }
+        };
+        vec![Step::Write(pending.response(&result))]
+    }
+}
