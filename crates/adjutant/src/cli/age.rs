@@ -1,8 +1,8 @@
-//! Ages and durations as people read them: `12s`, `3m`, `5h`, `2d`.
+//! Ages and durations for people: `12s`, `3m`, `5h`, `2d`.
 
 use jiff::Timestamp;
 
-/// Writes a duration in its largest unit.
+/// Formats a duration in its largest unit.
 #[must_use]
 pub fn short(seconds: i64) -> String {
     match seconds {
@@ -13,14 +13,14 @@ pub fn short(seconds: i64) -> String {
     }
 }
 
-/// Returns the seconds from an RFC 3339 time to `now`; `None` for a text that is no time.
+/// Returns the seconds from an RFC 3339 time to `now`; `None` if the text is not a time.
 #[must_use]
 pub fn seconds_since(time: &str, now: Timestamp) -> Option<i64> {
     let then: Timestamp = time.parse().ok()?;
     Some(now.as_second() - then.as_second())
 }
 
-/// Writes a time: for a terminal how long ago it was, else as it is.
+/// Formats a time as its age if `relative`, else unchanged.
 #[must_use]
 pub fn shown(time: &str, now: Timestamp, relative: bool) -> String {
     match seconds_since(time, now) {

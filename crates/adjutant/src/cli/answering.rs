@@ -1,4 +1,4 @@
-//! Answers: which request is meant, what a typed line means for a request of each kind, what was recorded.
+//! Answers to requests: which request is meant, how a typed line is parsed, what was recorded.
 
 use super::context::Context;
 use super::next_step;
@@ -8,7 +8,7 @@ use crate::text;
 use crate::view::{AnswerOne, Answered, DecisionWord, ReadRequest, RequestView, codes};
 use adjutant_core::{RequestId, RequestKind, RequestNo};
 
-/// Begins an answer to the request that is named: by itself, or by its run.
+/// Starts an answer to a request, given by its number or id or by its run.
 pub async fn answer_to(to: &str, cx: &Context) -> Result<AnswerOne, Failure> {
     let to_one = Some(to.to_owned());
     Ok(if names_request(to, cx).await? {
@@ -18,7 +18,7 @@ pub async fn answer_to(to: &str, cx: &Context) -> Result<AnswerOne, Failure> {
     })
 }
 
-/// Tells whether a question is named, and not a run. A UUID may be either's.
+/// Returns whether the text names a request rather than a run. A UUID can be either.
 async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
     if RequestNo::parse(text).is_ok() {
         return Ok(true);
@@ -33,7 +33,10 @@ async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
     }
 }
 
-/// Reads what was typed under a request that was shown, or says what can be typed.
+/// Parses the line typed below a request.
+///
+/// # Errors
+/// What can be typed instead.
 pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
     let message_id = Some(request.message_id.clone());
     if request.kind == RequestKind::Question {
@@ -41,21 +44,20 @@ pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'st
     }
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-    // Decided is what stands on the screen.
+    // The decision is about what is on the screen.
     let content_hash = Some(request.content_hash.clone());
     let (decision, reason) = match (word.to_ascii_lowercase().as_str(), rest) {
         ("y" | "yes" | "approve", note) => (DecisionWord::Approve, note),
         ("n" | "no" | "deny", Some(reason)) => (DecisionWord::Deny, Some(reason)),
-        _ => return Err("type y, or n and why"),
+        _ => return Err("type y, or n and a reason"),
     };
     Ok(AnswerOne { message_id, decision: Some(decision), reason, content_hash, ..AnswerOne::default() })
 }
 
-/// Columns of what is decided, where it is repeated behind a long preview.
+/// Widest subject of a request where it is repeated after a long preview.
 const SUBJECT_COLUMNS_MAX: usize = 60;
 
-/// Returns what is asked behind a request that was shown. It repeats what is decided, since a long preview
-/// has moved that out of sight.
+/// Returns the prompt below a request. It repeats the subject, which a long preview can scroll away.
 pub fn answer_prompt(request: &RequestView) -> String {
     match request.kind.known() {
         Some(RequestKind::Question) => format!("answer {} > ", text::line(&request.number)),
@@ -63,14 +65,14 @@ pub fn answer_prompt(request: &RequestView) -> String {
     }
 }
 
-/// Names an approval or a delegation with its matter and its risk, as a question.
+/// Asks for a decision in one line, with the subject and its risk.
 pub fn approval_question(request: &RequestView) -> String {
     let what = text::cut(&text::line(&request.question), SUBJECT_COLUMNS_MAX);
     let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), SUBJECT_COLUMNS_MAX))).unwrap_or_default();
     format!("Approve {} ({what}{risk})?", text::line(&request.number))
 }
 
-/// Says what was recorded as the answer to a request.
+/// Describes the recorded answer.
 pub fn recorded_answer(request: &RequestView) -> String {
     let answer = text::cut(&text::line(request.answer.as_deref().unwrap_or_default()), 60);
     match request.option_chosen().filter(|_| request.decision.is_none()) {
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_yes_or_a_reasoned_no_decides() {
+    fn decision_needs_yes_or_no_with_reason() {
         let request =
             RequestView { kind: RequestKind::Approval.into(), options: vec!["once".to_owned(), "always".to_owned()], ..RequestView::default() };
         let read = |line| parse_answer(&request, line).map(|answer| (answer.decision, answer.reason));

@@ -1,4 +1,4 @@
-//! What every command has at hand: the home, the hub, the output.
+//! The context of a command: the home, the hub, the output.
 
 use super::exit::cli_codes;
 use super::out::{Failure, Out, fail, fail_hint};
@@ -8,10 +8,10 @@ use crate::view::codes;
 use jiff::Timestamp;
 use std::io::Read;
 
-/// One byte more than the longest text that can be given from a file or standard input.
+/// One byte more than the longest text that is read from a file or standard input.
 const INPUT_BYTES_MAX: u64 = adjutant_core::limits::PROMPT_BYTES_MAX as u64 + 1;
 
-/// What every command has at hand.
+/// The context of a command.
 #[derive(Debug)]
 pub struct Context {
     pub home: Home,
@@ -20,13 +20,13 @@ pub struct Context {
 }
 
 impl Context {
-    /// Finds the home. The hub is started with the first call.
+    /// Finds the home. The first call starts the hub.
     pub fn new(out: &Out) -> Result<Self, Failure> {
         let home = home()?;
         Ok(Self { hub: Client::hub(&home, None), home, out: out.clone() })
     }
 
-    /// Writes a time as the output wants it: how long ago for a terminal, else as it is.
+    /// Formats a time for the output: its age on a terminal, else unchanged.
     pub fn time(&self, time: &str) -> String {
         super::age::shown(time, now(), self.out.terminal)
     }
@@ -37,12 +37,12 @@ pub fn home() -> Result<Home, Failure> {
     Home::from_env().map_err(|e| fail_hint(codes::INVALID, e.to_string(), "set ADJ_HOME to a directory of yours"))
 }
 
-/// The wall clock, for ages on the screen.
+/// Returns the current time, for ages on the screen.
 pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// Makes a current-thread runtime and runs a command on it.
+/// Runs a command on a new current-thread runtime.
 pub fn block_on<F: Future>(command: F) -> Result<F::Output, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -51,7 +51,7 @@ pub fn block_on<F: Future>(command: F) -> Result<F::Output, Failure> {
     Ok(runtime.block_on(command))
 }
 
-/// Takes a text given as an argument, or from standard input for `-`.
+/// Returns the text of an argument, or reads standard input for `-`.
 pub fn text_argument(text: &str, what: &str) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text.to_owned());
@@ -59,7 +59,7 @@ pub fn text_argument(text: &str, what: &str) -> Result<String, Failure> {
     read_text(std::io::stdin().lock(), what, "standard input")
 }
 
-/// Reads a text, bounded.
+/// Reads a text of limited size.
 pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     from.take(INPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| fail(cli_codes::IO, format!("cannot read {what} from {place}: {e}")))?;
@@ -67,6 +67,6 @@ pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Fai
         return Err(fail(codes::INVALID, format!("{what} from {place} is longer than {} bytes", INPUT_BYTES_MAX - 1)));
     }
     String::from_utf8(bytes).map_err(|e| {
-        fail_hint(codes::INVALID, format!("{what} from {place} is not UTF-8 (byte {})", e.utf8_error().valid_up_to()), "convert it to UTF-8 first")
+        fail_hint(codes::INVALID, format!("{what} from {place} is not UTF-8 (byte {})", e.utf8_error().valid_up_to()), "convert it to UTF-8")
     })
 }

@@ -10,12 +10,12 @@ use adjutant_core::signal::Independence;
 use adjutant_core::{RequestKind, RequestStateKind};
 use std::fmt::Write as _;
 
-/// Before everything that others wrote.
+/// The indent before text that others wrote.
 pub const INDENT: &str = "  ";
 
 const INDENT_TWICE: &str = "    ";
 
-/// Writes what a stopped run left behind.
+/// Writes the checkpoint of a stopped run.
 pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
     let CheckpointView {
         made_by,
@@ -31,7 +31,7 @@ pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<Str
     } = checkpoint;
     let changed = changed_files.join(", ");
     let mut out = String::new();
-    let head = if *made_by == CheckpointAuthor::Adjutant { "left behind (put together from what it said last)" } else { "left behind" };
+    let head = if *made_by == CheckpointAuthor::Adjutant { "checkpoint (made from its last output)" } else { "checkpoint" };
     writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
     for (label, value) in [
         ("blocker", blocker_type.as_deref()),
@@ -51,7 +51,7 @@ pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<Str
     Ok(out)
 }
 
-/// Writes a report: each field with what became of it.
+/// Writes a report: each claim with its verdict.
 pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(
@@ -88,7 +88,7 @@ pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fm
     Ok(out)
 }
 
-/// Writes what came of the acceptance command.
+/// Writes the result of the acceptance command.
 pub fn acceptance_block(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let head = match acceptance.problem() {
@@ -100,28 +100,42 @@ pub fn acceptance_block(acceptance: &AcceptanceView, cx: &Context) -> Result<Str
     Ok(out)
 }
 
-/// Says in a few words what became of a request: the answer or decision, and whose it is. Empty for an
-/// open one.
+/// Describes how a request was closed and by whom. Empty for a pending request.
 pub fn request_outcome(request: &RequestView) -> String {
-    let by = |by: &str| if by == "default" { "by default, since nobody answered".to_owned() } else { format!("by {by}") };
+    let by = |by: &str| if by == "default" { "by default (no answer in time)".to_owned() } else { format!("by {}", person(by)) };
     match (&request.status, &request.answer, &request.answered_by) {
         (Word::Known(RequestStateKind::Pending), ..) => String::new(),
-        (_, Some(answer), Some(who)) if request.decision.is_none() => format!("{:?} {}", text::line(answer), by(who)),
-        (_, Some(answer), Some(who)) => format!("{} {}", text::line(answer), by(who)),
-        (status, ..) => status.to_string(),
+        (_, Some(answer), Some(who)) => match &request.decision {
+            None => format!("{:?} {}", text::line(answer), by(who)),
+            Some(decision) => {
+                let reason = request.reason.as_ref().map(|reason| format!(": {:?}", text::line(reason))).unwrap_or_default();
+                format!("{} {}{reason}", text::line(decision.as_str()), by(who))
+            }
+        },
+        _ => status_word(request).to_owned(),
     }
 }
 
-/// Writes an open question with its options, for people.
+/// Returns the status of a request for the terminal.
+pub fn status_word(request: &RequestView) -> &str {
+    if request.status == RequestStateKind::Retrieved { "delivered" } else { request.status.as_str() }
+}
+
+/// Returns the name of a principal for the terminal, where the person is "you".
+pub fn person(principal: &str) -> &str {
+    if principal == "person" { "you" } else { principal }
+}
+
+/// Writes a pending request with its options.
 pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let wants = match request.kind.known() {
         Some(RequestKind::Approval) => "asks for approval",
-        Some(RequestKind::Delegation) => "wants to hand on a task",
+        Some(RequestKind::Delegation) => "asks to delegate a task",
         _ => "asks",
     };
     let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
-    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", text::line(id)));
+    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" ({})", text::line(id)));
     let head =
         format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), relative_time(&request.asked_at, cx));
     writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
@@ -148,24 +162,24 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
         }
     }
     for (n, option) in request.options.iter().enumerate() {
-        let default = if request.default.as_ref() == Some(option) { "   (when nobody answers)" } else { "" };
+        let default = if request.default.as_ref() == Some(option) { "   (default)" } else { "" };
         let line = format!("{INDENT}{}) {}{default}", n + 1, text::line(option));
         out.push_str(&cx.out.fold(&line, &line));
     }
     if let Some(default) = request.default.as_ref().filter(|default| !request.options.contains(default)) {
-        out.push_str(&indented(&format!("when nobody answers: {}", text::line(default)), cx));
+        out.push_str(&indented(&format!("default: {}", text::line(default)), cx));
     }
     Ok(out)
 }
 
-/// What a delegation says beside its task.
+/// Describes a delegation without its task.
 fn delegation_text(delegation: &DelegationView) -> String {
     let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
         delegation;
     let meaning = match independence.known() {
-        Some(Independence::Blocks) => "the run waits for it",
-        Some(Independence::Optional) => "when there is room",
-        _ => "the run goes on meanwhile",
+        Some(Independence::Blocks) => "the run waits for the result",
+        Some(Independence::Optional) => "optional",
+        _ => "the run continues meanwhile",
     };
     let mut text = format!("({meaning}; {priority})");
     let parts = [
@@ -174,7 +188,7 @@ fn delegation_text(delegation: &DelegationView) -> String {
         ("reason", reason),
         ("context", context_required),
         ("coordination", coordination),
-        ("takes", estimated_duration),
+        ("estimate", estimated_duration),
     ];
     for (label, part) in parts {
         if let Some(part) = part {

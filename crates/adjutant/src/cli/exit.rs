@@ -1,4 +1,4 @@
-//! Exit codes: one table that scripts rely on, and the mapping of every error code to it.
+//! Exit codes: the table that scripts rely on, and the mapping of every error code to it.
 
 use crate::view::codes;
 
@@ -22,11 +22,11 @@ pub enum Exit {
     Terminated,
 }
 
-/// The words of failures that only the command line has, beside [`codes`].
+/// Error codes that only the command line has, beside [`codes`].
 pub mod cli_codes {
-    /// The command was given wrongly.
+    /// The command line is wrong.
     pub const USAGE: &str = "usage";
-    /// A run cannot go on without an answer.
+    /// A run waits for the person.
     pub const NEEDS_INPUT: &str = "needs_input";
     pub const TIMED_OUT: &str = "timed_out";
     pub const RUN_FAILED: &str = "run_failed";
@@ -38,7 +38,7 @@ pub mod cli_codes {
     pub const NOT_STARTED: &str = "not_started";
 }
 
-/// One line of the table: the ending, its number, what it means, the error codes that lead to it.
+/// One row of the table.
 #[derive(Debug)]
 pub struct Row {
     pub exit: Exit,
@@ -47,53 +47,58 @@ pub struct Row {
     pub codes: &'static [&'static str],
 }
 
-/// Every ending, in the order of its number. `adj help exit-codes` prints exactly this.
+/// Every exit code in ascending order, as `adj help exit-codes` prints it.
 pub const TABLE: [Row; 15] = [
-    Row { exit: Exit::Done, number: 0, meaning: "done; for wait and run --wait: every run succeeded, or there was nothing to wait for", codes: &[] },
+    Row {
+        exit: Exit::Done,
+        number: 0,
+        meaning: "success; for wait and run --wait: every run succeeded, or there was nothing to wait for",
+        codes: &[],
+    },
     Row {
         exit: Exit::Failed,
         number: 1,
-        meaning: "failed for any other reason; for wait and run --wait: a run failed or was cancelled",
+        meaning: "any other failure; for wait and run --wait: a run failed or was cancelled",
         codes: &[codes::INTERNAL, codes::STORAGE, cli_codes::RUN_FAILED, cli_codes::IO],
     },
     Row {
         exit: Exit::Usage,
         number: 2,
-        meaning: "wrong usage, or a value that cannot be used",
+        meaning: "wrong usage or an invalid value",
         codes: &[codes::INVALID, codes::UNFITTING, codes::UNSUPPORTED_PROFILE, cli_codes::USAGE],
     },
     Row {
         exit: Exit::NeedsInput,
         number: 3,
-        meaning: "a run needs somebody: it asks something, or is stopped until it is resumed; with --until any or all: every run that is left does",
+        meaning: "a run needs you: it asks something or is stopped; with --until any or all: every remaining run does",
         codes: &[cli_codes::NEEDS_INPUT],
     },
     Row { exit: Exit::NotAllowed, number: 4, meaning: "not allowed", codes: &[codes::NOT_ALLOWED, codes::USE_SUPERVISOR] },
-    Row { exit: Exit::NotFound, number: 5, meaning: "no such run or question, or a prefix of several", codes: &[codes::NOT_FOUND, codes::AMBIGUOUS] },
+    Row { exit: Exit::NotFound, number: 5, meaning: "no such run or request, or an ambiguous prefix", codes: &[codes::NOT_FOUND, codes::AMBIGUOUS] },
     Row { exit: Exit::Unreachable, number: 6, meaning: "the hub cannot be reached or started", codes: &[codes::UNREACHABLE, codes::CLOSING] },
     Row {
         exit: Exit::Conflict,
         number: 7,
-        meaning: "the state has moved on: answered, expired, withdrawn, finished",
+        meaning: "the state has changed: already answered, expired, withdrawn or finished",
         codes: &[codes::CONFLICT, codes::ALREADY_ANSWERED, codes::USED, codes::EXPIRED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::KEY_REUSED],
     },
     Row { exit: Exit::Limit, number: 8, meaning: "a limit is reached, or the disk is full", codes: &[codes::LIMIT, codes::STORAGE_FULL] },
-    Row { exit: Exit::TimedOut, number: 124, meaning: "the time limit of the wait was reached", codes: &[codes::STALLED, cli_codes::TIMED_OUT] },
+    Row { exit: Exit::TimedOut, number: 124, meaning: "the wait timed out", codes: &[codes::STALLED, cli_codes::TIMED_OUT] },
     Row { exit: Exit::NotStarted, number: 125, meaning: "the agent could not be started", codes: &[cli_codes::NOT_STARTED] },
     Row { exit: Exit::NotExecutable, number: 126, meaning: "the agent's program is not executable", codes: &[codes::AGENT_NOT_EXECUTABLE] },
-    Row { exit: Exit::AgentNotFound, number: 127, meaning: "no such agent, or its program is not found", codes: &[codes::AGENT_NOT_FOUND] },
-    Row { exit: Exit::Interrupted, number: 130, meaning: "interrupted (Ctrl-C); runs go on", codes: &[cli_codes::INTERRUPTED] },
-    Row { exit: Exit::Terminated, number: 143, meaning: "terminated; runs go on", codes: &[cli_codes::TERMINATED] },
+    Row { exit: Exit::AgentNotFound, number: 127, meaning: "no such agent, or its program was not found", codes: &[codes::AGENT_NOT_FOUND] },
+    Row { exit: Exit::Interrupted, number: 130, meaning: "interrupted (Ctrl-C); runs continue", codes: &[cli_codes::INTERRUPTED] },
+    Row { exit: Exit::Terminated, number: 143, meaning: "terminated; runs continue", codes: &[cli_codes::TERMINATED] },
 ];
 
 impl Exit {
-    /// Returns the ending that an error code leads to; an unknown code is a plain failure.
+    /// Returns the exit of an error code; an unknown code is a general failure.
     #[must_use]
     pub fn of(code: &str) -> Self {
         TABLE.iter().find(|row| row.codes.contains(&code)).map_or(Self::Failed, |row| row.exit)
     }
 
-    /// Returns the process's exit code.
+    /// Returns the number of the exit code.
     #[must_use]
     pub fn number(self) -> u8 {
         TABLE.iter().find(|row| row.exit == self).map_or(1, |row| row.number)
@@ -105,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_code_of_the_contract_has_exactly_one_exit_code() {
+    fn each_error_code_has_one_exit_code() {
         let source = include_str!("../view/mod.rs");
         let section = source.split("pub mod codes {").nth(1).expect("view.rs has the codes");
         let declared: Vec<&str> = section.lines().filter_map(|l| l.split_once("&str = \"")?.1.split('"').next()).collect();

@@ -1,7 +1,7 @@
-//! Following a run: its output, its questions, its end; Ctrl-C lets go of it.
+//! Following a run: its output, its questions, its end. Ctrl-C detaches.
 //!
-//! One event is selected, then applied to completion. The two long polls (log, history) are made
-//! anew after each reply, from the position that it gave.
+//! One event is selected, then applied to completion. After each reply, the long polls (log, history)
+//! continue from its position.
 
 use super::context::Context;
 use super::exit::{Exit, cli_codes};
@@ -19,14 +19,14 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How long one look for more stays at the hub, in milliseconds.
+/// How long one call waits at the hub, in milliseconds.
 const POLL_WAIT_MS: u64 = 30_000;
-/// Bytes of output taken at once.
+/// Bytes of output read at once.
 const PAGE_BYTES: u64 = 256 * 1024;
 /// A second Ctrl-C within this time cancels the run.
 const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 
-/// What is followed.
+/// What is printed.
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// Output only, from a position: `logs -f`.
@@ -52,20 +52,19 @@ pub struct Follow<'a> {
     log: Poll<LogPage>,
     events: Poll<EventPage>,
     interrupts: Signal,
-    /// What the person types, once a question made us read it.
+    /// What the person types, from the first question on.
     typed: TerminalLines,
-    /// The questions that were shown and are open: the next typed line answers the first.
+    /// The open questions that were shown. The next typed line answers the first.
     asking: VecDeque<RequestView>,
     is_line_open: bool,
     is_over: bool,
-    /// Where the output that was printed ends.
+    /// The end of the printed output, in bytes.
     log_at: u64,
     log_done: bool,
 }
 
 impl<'a> Follow<'a> {
-    /// Begins to follow a run.
-    /// `is_line_open`: what was printed of its output so far has no line end.
+    /// Starts to follow a run. With `is_line_open`, the output printed so far does not end with a newline.
     pub async fn attach(cx: &'a Context, run: &str, scope: Scope, is_line_open: bool) -> Result<Self, Failure> {
         let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
         let open = run.pending.clone();
@@ -77,7 +76,7 @@ impl<'a> Follow<'a> {
         Ok(follow)
     }
 
-    /// Begins to follow a run that is known already.
+    /// Starts to follow a run whose view is known.
     pub fn new(cx: &'a Context, run: RunView, scope: Scope) -> Result<Self, Failure> {
         let interrupts = signal(SignalKind::interrupt()).map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
         let after = if let Scope::Log { after, .. } = scope { after } else { 0 };
@@ -120,7 +119,7 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
-    /// Prints what there is of the output: what led to a question stands before it.
+    /// Prints the output up to now, so that it comes before the question.
     async fn catch_up(&mut self) -> Result<(), Failure> {
         if self.log_done {
             return Ok(());
@@ -143,7 +142,7 @@ impl<'a> Follow<'a> {
         self.events = Box::pin(async move { hub.call(&call).await });
     }
 
-    /// Follows until the run is over, or the user lets go.
+    /// Follows until the run is over or the person detaches.
     pub async fn run(&mut self) -> CommandResult {
         loop {
             if self.is_over && self.log_done {
@@ -246,26 +245,26 @@ impl<'a> Follow<'a> {
         if self.asking.len() == 1 {
             return self.prompt();
         }
-        // The line that is being typed goes where it went before.
+        // The line being typed still answers the first question.
         let first = self.asking.front().map(|first| text::line(&first.number)).unwrap_or_default();
-        self.print_note(&format!("{} open; what you type still answers {first}", self.asking.len()))
+        self.print_note(&format!("{} questions open; your next line answers {first}", self.asking.len()))
     }
 
-    /// Says what a typed line answers from now on. What was typed before was not meant for it.
+    /// Prints what the next line answers. Input typed before is discarded.
     fn prompt(&mut self) -> Result<(), Failure> {
         let Some(request) = self.asking.front() else { return Ok(()) };
         let number = text::line(&request.number);
         let how = match (request.kind.known(), request.options.is_empty()) {
             (Some(RequestKind::Question), true) => format!("type the answer to {number}"),
-            (Some(RequestKind::Question), false) => format!("type the answer to {number}, or an option's number"),
-            _ => format!("{} Type y, or n and why", answering::approval_question(request)),
+            (Some(RequestKind::Question), false) => format!("type the answer to {number}, or the number of an option"),
+            _ => format!("{} Type y, or n and a reason", answering::approval_question(request)),
         };
         let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", next_step::answer_command(request)));
         self.typed.restart();
         self.cx.out.print_message(&prompt)
     }
 
-    /// Takes a settled question off; the next one is shown again, since its turn has come.
+    /// Removes a closed question and shows the next one again.
     fn remove_request(&mut self, id: Option<&str>) -> Result<(), Failure> {
         let Some(place) = self.asking.iter().position(|asking| Some(asking.message_id.as_str()) == id) else { return Ok(()) };
         self.asking.remove(place);
@@ -283,7 +282,7 @@ impl<'a> Follow<'a> {
             return Ok(());
         }
         let Some(request) = self.asking.front() else {
-            return self.print_note("no question is open; adj send reaches the run");
+            return self.print_note("no question is open; use adj send to message the run");
         };
         let answer = match answering::parse_answer(request, &line) {
             Ok(answer) => answer,
@@ -291,7 +290,7 @@ impl<'a> Follow<'a> {
         };
         let id = request.message_id.clone();
         match self.cx.hub.call(&AnswerRequests { answers: vec![answer] }).await {
-            // The history tells of it, and of what is open then.
+            // The history reports it, and what is open then.
             Ok(_) => Ok(()),
             Err(error) => {
                 self.cx.out.print_error(&error)?;
@@ -305,7 +304,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Ends with what became of the run.
+    /// Prints the run's end and returns its exit code.
     async fn finish(&mut self) -> CommandResult {
         self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
         if std::mem::take(&mut self.is_line_open) && !self.cx.out.json {
@@ -319,11 +318,11 @@ impl<'a> Follow<'a> {
         run_end::end_with_run(&self.run, self.cx)
     }
 
-    /// Lets go of the run; a second Ctrl-C soon after cancels it.
+    /// Detaches from the run; a second Ctrl-C soon after cancels it.
     async fn detach(&mut self) -> CommandResult {
         self.end_open_line()?;
         let name = text::line(&self.run.name);
-        self.cx.out.print_message(&format!("detached; {name} goes on. Ctrl-C again within 2 s cancels it."))?;
+        self.cx.out.print_message(&format!("detached; {name} continues. Press Ctrl-C again within 2 s to cancel it."))?;
         let again = tokio::time::timeout(CANCEL_WINDOW, self.interrupts.recv()).await;
         if again.is_ok() {
             let run = self.cx.hub.call(&Cancel { run: self.run.run_id.clone(), reason: Some("Ctrl-C twice".to_owned()) }).await?;
@@ -347,7 +346,7 @@ impl<'a> Follow<'a> {
         self.cx.out.print_message(self.cx.out.fold(&note, &self.cx.out.paint_err.apply(Style::Dim, &note)).trim_end())
     }
 
-    /// Ends a half-written line of output, so that ours begins at the left.
+    /// Ends an unfinished line of output, so that our line starts at the left.
     fn end_open_line(&mut self) -> Result<(), Failure> {
         if std::mem::take(&mut self.is_line_open) && self.cx.out.terminal {
             self.cx.out.print_line("")?;
@@ -356,7 +355,7 @@ impl<'a> Follow<'a> {
     }
 }
 
-/// Prints one page: people get it made safe, scripts get it as it is, in JSON.
+/// Prints one page: sanitized for people, unchanged in JSON.
 pub fn print_page(page: &LogPage, cx: &Context) -> Result<(), Failure> {
     if cx.out.json {
         return cx.out.print_json(page);

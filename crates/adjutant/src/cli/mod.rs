@@ -1,5 +1,5 @@
-//! The command line: a thin layer over the hub's calls. It reads no store, keeps no state, and
-//! prints data on stdout and everything else on stderr.
+//! The command line: a thin layer over the hub's calls. It does not read the store and keeps no state.
+//! Data goes to stdout, everything else to stderr.
 
 mod age;
 mod answering;
@@ -34,13 +34,13 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use style::{ColorEnv, Paint};
 
-/// Returns the grammar, for the reference that is generated from it.
+/// Returns the grammar, for the generated reference.
 #[must_use]
 pub fn grammar() -> clap::Command {
     Cli::command()
 }
 
-/// Returns every exit code, for the same.
+/// Returns every exit code, for the generated reference.
 #[must_use]
 pub fn exit_codes() -> &'static [exit::Row] {
     &exit::TABLE
@@ -57,7 +57,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         crate::config::want_ephemeral();
     }
     match cli.command {
-        // These answer for themselves.
+        // These have their own output and exit codes.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
         Some(Command::Serve) => match report(context::block_on(stop::refuse_second_hub()), &out_for(&cli.global)) {
             Exit::Done => crate::hub::main(&["--foreground".into()]),
@@ -87,7 +87,7 @@ fn out_for(global: &Global) -> Out {
     let set = |name: &str| text_variable(name).is_some();
     let is = |name: &str, value: &str| text_variable(name).as_deref() == Some(value);
     let env = ColorEnv {
-        // FORCE_COLOR=0 means none, as the tools that read it have it.
+        // FORCE_COLOR=0 disables colours, as in other tools.
         no_color: set("NO_COLOR") || is("FORCE_COLOR", "0") || is("FORCE_COLOR", "false"),
         force: ["CLICOLOR_FORCE", "FORCE_COLOR"].iter().any(|name| set(name) && !is(name, "0") && !is(name, "false")),
         off: is("CLICOLOR", "0"),
@@ -107,7 +107,7 @@ fn out_for(global: &Global) -> Out {
     }
 }
 
-/// The terminal's width; 80 where it does not say.
+/// Returns the width of the terminal, or 80 if unknown.
 fn columns() -> usize {
     match rustix::termios::tcgetwinsize(std::io::stdout()) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
@@ -129,7 +129,7 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
             let reports_it = matches!(command, Some(Command::Doctor));
             let result = dispatch_with_hub(command, &cx).await;
             if let Some(problem) = cx.hub.config_problem().filter(|problem| !reports_it && !is_reported(&result, problem)) {
-                let effect = "built-in values hold and nothing new is started until it is corrected";
+                let effect = "the defaults apply, and no run can start until it is fixed";
                 cx.out.print_message(&format!("warning: the configuration cannot be used: {} ({effect})", text::line(&problem)))?;
             }
             result
@@ -171,7 +171,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
         Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve | Command::Mcp(_) => {
-            unreachable!("they were answered before")
+            unreachable!("handled before")
         }
     }
 }

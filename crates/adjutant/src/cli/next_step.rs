@@ -1,10 +1,10 @@
-//! Which command deals with what needs the person.
+//! The commands to suggest for what needs the person.
 
 use crate::text;
 use crate::view::{AttentionList, RequestView, RunView};
 use adjutant_core::RequestKind;
 
-/// Says how a request is dealt with on the command line.
+/// Returns the command that answers a request.
 pub fn answer_command(request: &RequestView) -> String {
     let number = text::line(&request.number);
     match request.kind.known() {
@@ -13,7 +13,7 @@ pub fn answer_command(request: &RequestView) -> String {
     }
 }
 
-/// Says how a stopped run is dealt with on the command line.
+/// Returns the commands that resume or cancel a stopped run.
 pub fn resume_command(run: &RunView) -> String {
     let name = text::line(&run.name);
     match run.choices.as_slice() {
@@ -25,7 +25,7 @@ pub fn resume_command(run: &RunView) -> String {
     }
 }
 
-/// Says how the first of what needs the person is dealt with on the command line.
+/// Returns the command for the first thing that needs the person.
 pub fn first_command(list: &AttentionList) -> Option<String> {
     if let Some(request) = list.requests.first() {
         return Some(answer_command(request));

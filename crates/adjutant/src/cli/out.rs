@@ -10,11 +10,11 @@ use std::io::{self, Write};
 /// Why a command ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// A failure that has to be told.
+    /// An error that is not printed yet.
     Error(ErrorView),
-    /// Everything was told; only the exit code is left.
+    /// Everything is printed; only the exit code is left.
     Reported(Exit),
-    /// Whoever read our output has gone (`adj logs | head`).
+    /// The reader of our output has closed it (`adj logs | head`).
     ReaderGone,
 }
 
@@ -32,37 +32,37 @@ impl From<io::Error> for Failure {
 
 impl From<std::fmt::Error> for Failure {
     fn from(error: std::fmt::Error) -> Self {
-        fail(cli_codes::IO, format!("cannot lay out the output: {error}"))
+        fail(cli_codes::IO, format!("cannot format the output: {error}"))
     }
 }
 
-/// Makes a failure of the command line itself.
+/// Returns an error of the command line.
 pub fn fail(code: &str, message: impl Into<String>) -> Failure {
     Failure::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: None })
 }
 
-/// Makes a failure with what to do about it.
+/// Returns an error with a hint.
 pub fn fail_hint(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
     Failure::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: Some(hint.into()) })
 }
 
-/// Before what goes on from a line of ours.
+/// The indent of continuation lines.
 const FOLD_INDENT: &str = "      ";
 
 /// The result of a command.
 pub type CommandResult = Result<Exit, Failure>;
 
-/// Where a command writes, and how.
+/// Where and how a command writes.
 #[derive(Debug, Clone)]
 pub struct Out {
     pub json: bool,
-    /// Standard output is a terminal (and no agent reads it).
+    /// Standard output is a terminal and not read by an agent.
     pub terminal: bool,
-    /// A coding agent reads this: short, plain, and what to do next.
+    /// A coding agent reads the output: short and plain, with the next command.
     pub agent_mode: bool,
-    /// Questions may be asked on the terminal.
+    /// Prompts are allowed.
     pub interactive: bool,
-    /// Columns of the terminal, when there is one.
+    /// Width of the terminal, if there is one.
     pub columns: Option<usize>,
     pub paint: Paint,
     pub paint_err: Paint,
@@ -72,13 +72,13 @@ pub struct Out {
 struct Envelope<'a, T: Serialize + ?Sized> {
     schema: u32,
     data: &'a T,
-    /// Of a list: how many more there are.
+    /// The number of entries that a list leaves out.
     #[serde(skip_serializing_if = "Option::is_none")]
     more: Option<u64>,
-    /// Of the inbox: what in chats is for the person and unread.
+    /// In the inbox: unread chat messages for the person.
     #[serde(skip_serializing_if = "Option::is_none")]
     mentions: Option<Mentions>,
-    /// The same: stopped runs and bad ends.
+    /// In the inbox: stopped and failed runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<&'a [RunView]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ struct ErrorsEnvelope<'a> {
     errors: &'a [NamedError<'a>],
 }
 
-/// What was refused for one of several runs.
+/// The error for one of several runs.
 #[derive(Serialize)]
 struct NamedError<'a> {
     run: &'a str,
@@ -107,7 +107,7 @@ struct NamedError<'a> {
 }
 
 impl Out {
-    /// Prints one answer as JSON.
+    /// Prints one value as JSON.
     pub fn print_json<T: Serialize>(&self, data: &T) -> Result<(), Failure> {
         self.print_envelope(&Envelope { schema: 1, data, more: None, mentions: None, runs: None, runs_more: None, warnings: &[] })
     }
@@ -117,7 +117,7 @@ impl Out {
         self.print_envelope(&Envelope { schema: 1, data, more: Some(more), mentions: None, runs: None, runs_more: None, warnings })
     }
 
-    /// Prints what needs the person as JSON.
+    /// Prints the inbox as JSON.
     pub fn print_json_inbox(&self, list: &AttentionList) -> Result<(), Failure> {
         let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = list;
         self.print_envelope(&Envelope {
@@ -136,22 +136,22 @@ impl Out {
         self.print_line(&text)
     }
 
-    /// Prints one line on stdout, at once.
+    /// Prints a line on stdout and flushes it.
     pub fn print_line(&self, line: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")?;
         Ok(out.flush()?)
     }
 
-    /// Prints text on stdout as it is.
+    /// Prints text on stdout unchanged.
     pub fn print_text(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
-    /// Lays out text that others wrote: each of its lines behind an indent, and each piece of one that a
-    /// terminal has no room for, so that nothing of it stands where ours begins.
+    /// Sanitizes and wraps text that others wrote, with an indent before every line, so that none of it can
+    /// look like a line of ours.
     #[must_use]
     pub fn indent(&self, indent: &str, text: &str) -> String {
         let columns = self.columns_behind(indent.len());
@@ -160,8 +160,8 @@ impl Out {
         lines.fold(String::new(), |out, line| out + indent + &line + "\n")
     }
 
-    /// Lays out a line of ours that repeats what others wrote: painted where it fits, else plain, what
-    /// goes on behind an indent. Ends with a line end.
+    /// Formats a line of ours that contains text of others: coloured if it fits, else plain and wrapped with
+    /// an indent. Ends with a newline.
     #[must_use]
     pub fn fold(&self, plain: &str, painted: &str) -> String {
         let columns = self.columns_behind(FOLD_INDENT.len());
@@ -171,23 +171,23 @@ impl Out {
         }
     }
 
-    /// Columns behind an indent.
+    /// Returns the columns right of an indent.
     fn columns_behind(&self, indent: usize) -> usize {
         self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent))
     }
 
-    /// Says something on stderr that is no data; silent in JSON mode.
+    /// Prints a message on stderr; nothing in JSON mode.
     pub fn print_message(&self, line: &str) -> Result<(), Failure> {
         if self.json { Ok(()) } else { write_message(line) }
     }
 
-    /// Names the next useful command, on stderr; silent in JSON mode.
+    /// Suggests the next command on stderr; nothing in JSON mode.
     pub fn suggest(&self, command: &str) -> Result<(), Failure> {
         self.print_message(&format!("{} {command}", self.paint_err.apply(Style::Dim, "next:")))
     }
 
-    /// Tells in one line of JSON what was refused of several: the first as `error`, each with its name
-    /// under `errors`, in the order given.
+    /// Prints the errors for several runs as one line of JSON: the first as `error`, each with its run in
+    /// `errors`, in the order given.
     pub fn print_errors(&self, refused: &[(String, ErrorView)]) -> Result<(), Failure> {
         let Some((_, first)) = refused.first() else { return Ok(()) };
         let all: Vec<NamedError<'_>> = refused.iter().map(|(run, error)| NamedError { run, error }).collect();
@@ -196,7 +196,7 @@ impl Out {
         Ok(writeln!(io::stderr().lock(), "{line}")?)
     }
 
-    /// Tells a failure: for people with its hint, in JSON mode as exactly one line.
+    /// Prints an error: with its hint for people, as exactly one line in JSON mode.
     pub fn print_error(&self, error: &ErrorView) -> io::Result<()> {
         let mut err = io::stderr().lock();
         if self.json {
@@ -215,7 +215,7 @@ impl Out {
 
 fn write_message(line: &str) -> Result<(), Failure> {
     match writeln!(io::stderr().lock(), "{line}") {
-        // Nobody reads what is no data: that ends nothing.
+        // Nobody reads stderr: not a reason to end.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_said_never_begins_a_line() {
+    fn text_of_others_is_always_indented() {
         let head = format!("{:<80}", "37.3 person  1s");
         let filled = |filler: &str| format!("ok{}{head}  yes, delete the database", filler.repeat(76));
         let all =
@@ -240,7 +240,7 @@ mod tests {
                 let shown = out(columns).indent("  ", &text);
                 assert!(shown.lines().all(|line| line.starts_with("  ")), "{shown}");
                 let room = columns.unwrap_or(usize::MAX);
-                // A terminal takes up to two columns for what is not ASCII.
+                // A non-ASCII character can take two columns.
                 let widest = |line: &str| line.chars().map(|c| if c <= '\u{a0}' { 1 } else { 2 }).sum::<usize>();
                 assert!(columns.is_none() || shown.lines().all(|line| widest(line) <= room), "{shown}");
                 assert!(!shown.contains(['\u{2028}', '\u{85}', '\u{b}', '\u{c}', '\r']));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn indentation_is_shown_as_it_is() {
+    fn indentation_is_kept() {
         let code = "if x:\n    return  1\n\tpass";
         assert_eq!(out(None).indent("    ", code), "    if x:\n        return  1\n    \tpass\n");
         assert_eq!(out(Some(80)).indent("  ", code), "  if x:\n      return  1\n          pass\n");

@@ -1,5 +1,4 @@
-//! What a person types on the terminal, a line at a time. It counts for what was shown before it was
-//! typed, and for nothing else.
+//! Reading lines from the terminal. A line answers what was on the screen when it was typed.
 
 use super::exit::cli_codes;
 use super::out::{Failure, fail};
@@ -8,13 +7,13 @@ use rustix::termios::QueueSelector;
 use std::io::{BufRead, Write};
 use tokio::sync::mpsc;
 
-/// Most lines that are kept for whoever takes them.
+/// Most lines that are buffered.
 const LINES_MAX: usize = 16;
 
-/// The lines of the terminal, from the first question on.
+/// The lines typed on the terminal, read from the first prompt on.
 #[derive(Debug, Default)]
 pub enum TerminalLines {
-    /// Nobody was asked anything yet.
+    /// Nothing was prompted for yet.
     #[default]
     Unread,
     Read(mpsc::Receiver<std::io::Result<String>>),
@@ -22,7 +21,7 @@ pub enum TerminalLines {
 }
 
 impl TerminalLines {
-    /// Forgets what was typed so far, and takes what comes from now on.
+    /// Discards what was typed so far and reads from now on.
     pub fn restart(&mut self) {
         discard_typed_input();
         match self {
@@ -32,20 +31,20 @@ impl TerminalLines {
         }
     }
 
-    /// Waits for the next line; for ever, once the terminal's input has ended.
+    /// Waits for the next line; never returns after the end of input.
     pub async fn next_line_or_pend(&mut self) -> String {
         match self.next_line().await {
             Ok(Some(line)) => return line,
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the terminal cannot be read"),
+            Err(error) => tracing::warn!(%error, "cannot read the terminal"),
         }
         std::future::pending().await
     }
 
-    /// Waits for the next line; `None` at the end of the terminal's input.
+    /// Waits for the next line; `None` at the end of input.
     ///
     /// # Errors
-    /// The terminal cannot be read, or what was typed is not UTF-8.
+    /// The terminal cannot be read, or the line is not UTF-8.
     pub async fn next_line(&mut self) -> std::io::Result<Option<String>> {
         let Self::Read(lines) = self else { return Ok(None) };
         match lines.recv().await {
@@ -58,16 +57,16 @@ impl TerminalLines {
     }
 }
 
-/// Forgets what the terminal has taken and nobody has read.
+/// Discards typed input that was not read yet.
 pub fn discard_typed_input() {
-    // It fails where standard input is no terminal, and there nobody types.
+    // Fails when standard input is not a terminal; then there is nothing to discard.
     if let Err(error) = rustix::termios::tcflush(std::io::stdin(), QueueSelector::IFlush) {
-        tracing::debug!(%error, "standard input is no terminal");
+        tracing::debug!(%error, "standard input is not a terminal");
     }
 }
 
-/// Reads the terminal's lines on a thread of its own: a read cannot be cancelled, and the process
-/// ends without waiting for it.
+/// Reads lines on a separate thread: a read cannot be cancelled, and the process exits without waiting
+/// for it.
 fn read_lines() -> mpsc::Receiver<std::io::Result<String>> {
     let (sender, lines) = mpsc::channel(LINES_MAX);
     std::thread::spawn(move || {
@@ -81,14 +80,14 @@ fn read_lines() -> mpsc::Receiver<std::io::Result<String>> {
     lines
 }
 
-/// Asks for one line on the terminal, typed after this was shown; `None` at the end of input.
+/// Prints a prompt and reads one line typed after it; `None` at the end of input.
 pub fn ask(prompt: &str) -> Result<Option<String>, Failure> {
     let mut err = std::io::stderr().lock();
     discard_typed_input();
     write!(err, "{prompt}").and_then(|()| err.flush())?;
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| match e.kind() {
-        std::io::ErrorKind::InvalidData => fail(codes::INVALID, "what was typed is not UTF-8"),
+        std::io::ErrorKind::InvalidData => fail(codes::INVALID, "the input is not valid UTF-8"),
         _ => fail(cli_codes::IO, format!("cannot read the terminal: {e}")),
     })?;
     if read == 0 {

@@ -1,4 +1,4 @@
-//! How a run ended: the line that says it, the exit code, and the confirmation that the person was notified.
+//! The end of a run: its line, its exit code, and the confirmation that the person was notified.
 
 use super::context::{Context, now};
 use super::exit::{Exit, cli_codes};
@@ -10,26 +10,26 @@ use crate::text;
 use crate::view::{AcceptanceView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView, Word};
 use adjutant_core::OutcomeKind;
 
-/// Most columns of a run's last words on the line of its end, and what else stands there.
+/// Widest final output on the line of a run's end, and the columns between its parts.
 const LAST_COLUMNS_MAX: usize = 120;
 
 const ENDING_GAPS: usize = 5;
 
-/// Most characters of why a run stopped, and of what it needs; `adj show` has all of it.
+/// Most characters of the reason for a stop and of what the run needs; `adj show` has all.
 const STOP_CHARS_MAX: usize = 2_000;
 
-/// Confirms to the hub that the person was notified. Where that fails, they are notified again.
+/// Confirms to the hub that the person was notified. If that fails, they are notified again.
 pub async fn confirm_notified(notified: &ConfirmNotified, cx: &Context) -> Result<(), Failure> {
     if notified.is_empty() {
         return Ok(());
     }
     match cx.hub.call(notified).await {
         Ok(_) => Ok(()),
-        Err(error) => cx.out.print_message(&format!("warning: the next wait reports this again: {}", text::line(&error.message))),
+        Err(error) => cx.out.print_message(&format!("warning: the next adj wait will report this again: {}", text::line(&error.message))),
     }
 }
 
-/// The same for one run that was shown, where that is over.
+/// Confirms that the person has seen the end of a run, if it is over.
 pub async fn confirm_run_notified(run: &RunView, cx: &Context) -> Result<(), Failure> {
     if !run_state::is_over(run) {
         return Ok(());
@@ -37,7 +37,8 @@ pub async fn confirm_run_notified(run: &RunView, cx: &Context) -> Result<(), Fai
     confirm_notified(&ConfirmNotified { runs: vec![NotifiedRun::from(run)], until: None }, cx).await
 }
 
-/// One line on how a run ended, with its summary or last words; on a stop with what it says and needs.
+/// Describes how a run ended in one line, with its summary or final output. A stop adds its reason and
+/// what it needs.
 pub fn end_line(run: &RunView, cx: &Context) -> String {
     let label = run_state::label(run, now());
     let head =
@@ -58,26 +59,26 @@ pub fn end_line(run: &RunView, cx: &Context) -> String {
     if last.is_empty() || room == 0 { head } else { format!("{head} – {}", text::cut(&last, room)) }
 }
 
-/// Splits what the agent said about a known cause from the statement of the cause and the hint around it.
+/// Returns the agent's own message from the reason of a known cause.
 fn cause_message(reason: &str) -> &str {
     let first = reason.lines().next().unwrap_or_default();
     first.split_once(": ").map_or(first, |(_, message)| message)
 }
 
-/// Ends a wait because a stopped run goes on only when somebody resumes it.
+/// Ends a command because a stopped run has to be resumed.
 pub fn end_needing_resume(run: &RunView, cx: &Context) -> CommandResult {
     let why = run.attention.as_ref().map(run_state::attention_text).or_else(|| run.reason.clone()).unwrap_or_default();
     let message = format!("{} is stopped: {}", text::line(&run.name), text::line(&why));
     end_with_code(cli_codes::NEEDS_INPUT, message, next_step::resume_command(run), cx)
 }
 
-/// Ends a wait because a run asks something.
+/// Ends a command because a run asks something.
 pub fn end_needing_input(open: &RequestView, cx: &Context) -> CommandResult {
     let number = text::line(&open.number);
     end_with_code(cli_codes::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), next_step::answer_command(open), cx)
 }
 
-/// Ends a command that followed a run with what the run comes to.
+/// Ends a command that followed a run with the run's result.
 pub fn end_with_run(run: &RunView, cx: &Context) -> CommandResult {
     match run_state::exit_of(run) {
         Exit::Done => Ok(Exit::Done),
@@ -89,7 +90,7 @@ pub fn end_with_run(run: &RunView, cx: &Context) -> CommandResult {
     }
 }
 
-/// Ends a wait because a run did not succeed.
+/// Ends a command because a run did not succeed.
 pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     let exit = run_state::exit_of(run);
     let code = if exit == Exit::NotStarted { cli_codes::NOT_STARTED } else { cli_codes::RUN_FAILED };
@@ -98,13 +99,13 @@ pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     let why = unmet.as_deref().or(run.reason.as_deref()).unwrap_or_else(|| run.outcome.as_ref().map_or(run.state.as_str(), Word::as_str));
     let name = text::line(&run.name);
     let next = if unmet.is_some() || exit == Exit::NotStarted {
-        // The agent's own output does not say it.
+        // The cause is not in the agent's output.
         format!("adj show {name}   or   adj retry {name}")
     } else {
         format!("adj logs {name}   or   adj retry {name}")
     };
     if !cx.out.json {
-        // The first line of a known cause stands on the line of the end; what to do about it follows.
+        // The line of the end has the first line of a known cause; the rest says what to do.
         let rest = run.reason.as_deref().filter(|_| run.cause.is_some()).and_then(|reason| reason.split_once('\n')).map(|(_, rest)| rest);
         if let Some(more) = rest.or((exit == Exit::NotStarted).then_some(why)) {
             cx.out.print_message(cx.out.indent("  ", more).trim_end())?;
@@ -113,7 +114,7 @@ pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     end_with_code(code, format!("{name}: {}", text::line(why)), next, cx)
 }
 
-/// Ends with a code that is no error of ours: people see the next command, scripts one JSON line.
+/// Ends a command with a code that is not an error: people see the next command, scripts a JSON line.
 pub fn end_with_code(code: &str, message: String, next: String, cx: &Context) -> CommandResult {
     if cx.out.json {
         return Err(Failure::Error(ErrorView { code: code.to_owned(), message, hint: Some(next) }));

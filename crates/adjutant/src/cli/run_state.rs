@@ -1,4 +1,4 @@
-//! What a run's state looks like: a glyph and a word, and a colour on top.
+//! How a run's state is shown: a glyph, a word and a colour.
 
 use super::age;
 use super::exit::Exit;
@@ -10,16 +10,16 @@ use adjutant_core::run::RunStatus;
 use adjutant_core::{Cause, OutcomeKind, RequestKind, RunStateKind, StopReason};
 use jiff::Timestamp;
 
-/// How a run looks in one cell.
+/// The state of a run in a few words.
 #[derive(Debug)]
 pub struct StateLabel {
     pub text: String,
     pub style: Style,
-    /// Its place in a list: who needs you, who works, who is done.
+    /// The place in a list: runs that need the person first, then live ones, then ended ones.
     pub rank: u8,
 }
 
-/// Returns how a run looks.
+/// Returns the state of a run in a few words.
 pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
     let build = |text: String, style, rank| StateLabel { text, style, rank };
     if let Some(oldest) = run.pending.first() {
@@ -36,7 +36,7 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
     let because = |word: &str| run.reason.as_deref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
     match (&run.state, run.outcome.as_ref().and_then(Word::known)) {
         (Word::Known(RunStateKind::Queued), _) => {
-            build(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued, {place}.")), Style::Dim, 3)
+            build(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued ({})", ordinal(place))), Style::Dim, 3)
         }
         (Word::Known(RunStateKind::Starting), _) => build("● starting".to_owned(), Style::Good, 2),
         (Word::Known(RunStateKind::Running), _) if run.retrying.is_some() => {
@@ -75,7 +75,18 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
     }
 }
 
-/// Returns how a failure looks whose cause is known. What the agent said about it is the run's reason.
+/// Formats a place in the queue: 1st, 2nd, 3rd, 11th.
+fn ordinal(place: u64) -> String {
+    let suffix = match (place % 10, place % 100) {
+        (1, 1) | (1, 21..) => "st",
+        (2, 2) | (2, 22..) => "nd",
+        (3, 3) | (3, 23..) => "rd",
+        _ => "th",
+    };
+    format!("{place}{suffix}")
+}
+
+/// Returns the label of a known cause of failure. The run's reason has the agent's message.
 fn cause_label(cause: Cause) -> &'static str {
     match cause {
         Cause::NotSignedIn => "✗ not signed in",
@@ -94,7 +105,7 @@ fn cause_label(cause: Cause) -> &'static str {
     }
 }
 
-/// Returns what a failure that is retried looks like.
+/// Returns the label of a failure that is being retried.
 fn retry_label(cause: Option<Cause>) -> &'static str {
     match cause {
         None | Some(Cause::Agent) => "retrying",
@@ -110,7 +121,7 @@ fn stop_label(why: &Word<Need>) -> &str {
     }
 }
 
-/// Says what happened to a run that needs somebody, and what it needs.
+/// Describes why a run needs the person, and what it needs.
 pub fn attention_text(attention: &AttentionView) -> String {
     match &attention.needs {
         Some(needs) => format!("{}; needs: {needs}", attention.details),
@@ -118,12 +129,12 @@ pub fn attention_text(attention: &AttentionView) -> String {
     }
 }
 
-/// Tells whether nothing more happens to the run by itself.
+/// Returns whether the run has ended or stays stopped until somebody acts.
 pub fn is_over(run: &RunView) -> bool {
     run.state == RunStateKind::Finished || run.state == RunStateKind::Stopped && !run.resumes_by_itself
 }
 
-/// Returns the ending that a run means for whoever waited for it.
+/// Returns the exit code of a command that waited for this run.
 pub fn exit_of(run: &RunView) -> Exit {
     match (run.state.known(), run.outcome.as_ref().and_then(Word::known)) {
         (Some(RunStateKind::Finished), Some(OutcomeKind::Succeeded)) if run.has_succeeded() => Exit::Done,
@@ -141,7 +152,7 @@ mod tests {
     use crate::view::RequestView;
 
     #[test]
-    fn known_causes_fit_a_cell() {
+    fn cause_labels_fit_a_cell() {
         for cause in Cause::ALL {
             let shown = cause_label(cause);
             assert!(crate::text::width_max(shown) <= 24, "{shown}");
@@ -149,7 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_you_comes_first() {
+    fn queue_places_are_ordinals() {
+        let shown: Vec<String> = [1, 2, 3, 4, 11, 12, 13, 21, 22, 111, 101].into_iter().map(ordinal).collect();
+        assert_eq!(shown, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "111th", "101st"]);
+    }
+
+    #[test]
+    fn runs_that_need_you_come_first() {
         let now = Timestamp::UNIX_EPOCH;
         let mut run = RunView { state: RunStateKind::Running.into(), ..RunView::default() };
         let working = label(&run, now);

@@ -1,7 +1,7 @@
-//! Colours, by one policy: flag, `NO_COLOR`, `CLICOLOR_FORCE` or `FORCE_COLOR`, `CLICOLOR=0`, `TERM=dumb`,
-//! terminal.
+//! Colours. In this order: --color, `NO_COLOR`, `CLICOLOR_FORCE` or `FORCE_COLOR`, `CLICOLOR=0` and
+//! `TERM=dumb`, whether the output is a terminal.
 
-/// What `--color` says.
+/// The value of `--color`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ColorChoice {
     #[default]
@@ -10,17 +10,17 @@ pub enum ColorChoice {
     Never,
 }
 
-/// What the environment says about colours.
+/// The environment variables about colours.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ColorEnv {
     pub no_color: bool,
     pub force: bool,
-    /// `CLICOLOR=0`: none, unless they are forced.
+    /// `CLICOLOR=0`: no colours unless forced.
     pub off: bool,
     pub dumb: bool,
 }
 
-/// How a piece of text is meant. A colour is never the only sign: a glyph and a word stand with it.
+/// The role of a piece of text. Colour is never the only sign: there is always a glyph or a word too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Plain,
@@ -31,14 +31,14 @@ pub enum Style {
     Attention,
 }
 
-/// Whether text is painted.
+/// Whether text is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paint(bool);
 
 impl Paint {
     pub const OFF: Self = Self(false);
 
-    /// Decides whether output to something is painted.
+    /// Decides whether an output is coloured.
     #[must_use]
     pub fn decide(choice: ColorChoice, env: ColorEnv, is_terminal: bool) -> Self {
         Self(match choice {
@@ -50,7 +50,7 @@ impl Paint {
         })
     }
 
-    /// Paints text that is already fit for a terminal.
+    /// Colours text that is already sanitized.
     #[must_use]
     pub fn apply(self, style: Style, text: &str) -> String {
         let code = match style {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_wins_then_no_color_then_force_then_the_terminal() {
+    fn color_flag_wins_over_environment_and_terminal() {
         let env = |no_color, force, dumb| ColorEnv { no_color, force, off: false, dumb };
         let on = |choice, env, tty| Paint::decide(choice, env, tty) != Paint::OFF;
         assert!(on(ColorChoice::Always, env(true, false, true), false));

@@ -1,43 +1,43 @@
-//! Tables for terminals: columns as wide as their cells, the last one takes what is left.
+//! Tables for terminals: columns as wide as their cells; the last one takes the remaining width.
 
 use super::style::{Paint, Style};
 use crate::text;
 
-/// One cell: text that is already fit for a terminal, and how it is painted.
+/// One cell: sanitized text and its style.
 #[derive(Debug, Clone)]
 pub struct Cell {
     text: String,
     style: Style,
 }
 
-/// Makes an unpainted cell of text that others wrote.
+/// Returns a plain cell; the text is sanitized.
 #[must_use]
 pub fn plain(text: &str) -> Cell {
     painted(text, Style::Plain)
 }
 
-/// Makes a painted cell of text that others wrote.
+/// Returns a coloured cell; the text is sanitized.
 #[must_use]
 pub fn painted(text: &str, style: Style) -> Cell {
     Cell { text: text::line(text), style }
 }
 
-/// A column: its head, and what happens to it where the terminal is narrow.
+/// A column: its heading, and whether a narrow terminal drops it.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     head: &'static str,
-    /// Left out where there is no room, the highest rank first. `None`: always shown, cut if it must be.
+    /// Columns with the highest rank are dropped first. `None`: never dropped, but cut if necessary.
     optional: Option<u8>,
 }
 
 impl Column {
-    /// A column that is always shown.
+    /// Returns a column that is always shown.
     #[must_use]
     pub const fn always(head: &'static str) -> Self {
         Self { head, optional: None }
     }
 
-    /// A column that a narrow terminal goes without, the highest rank first.
+    /// Returns a column that a narrow terminal drops, highest rank first.
     #[must_use]
     pub const fn optional(head: &'static str, rank: u8) -> Self {
         Self { head, optional: Some(rank) }
@@ -46,17 +46,16 @@ impl Column {
 
 /// Columns between two cells.
 const GAP: usize = 2;
-/// The last column is worth leaving out others for up to this width.
+/// Other columns are dropped to keep the last one at least this wide.
 const LAST_COLUMNS_MIN: usize = 16;
-/// No column is cut to less, unless there is nothing else left to cut.
+/// Narrowest column, unless nothing else can be cut.
 const CUT_COLUMNS_MIN: usize = 8;
 
-/// Lays out rows under a header. With `columns_max` no line is longer than that: the last column is cut
-/// to fit, then optional columns are left out, then the widest of the others but the first are cut, and
-/// at last the first.
+/// Renders rows below a header. With `columns_max` no line is longer: the last column is cut, then
+/// optional columns are dropped, then the widest of the others is cut, and finally the first.
 #[must_use]
 pub fn render(columns: &[Column], rows: &[Vec<Cell>], columns_max: Option<usize>, paint: Paint) -> String {
-    // What is cut may be no wider however a terminal shows it; what is not cut is only lined up.
+    // Cut text must fit however a terminal shows it; uncut text is only aligned.
     let width = |text: &str| if columns_max.is_some() { text::width_max(text) } else { text::width(text) };
     let natural: Vec<usize> = (0..columns.len())
         .map(|column| {
@@ -84,12 +83,12 @@ pub fn render(columns: &[Column], rows: &[Vec<Cell>], columns_max: Option<usize>
     out
 }
 
-/// Returns which columns are shown, and how wide.
+/// Returns the columns to show and their widths.
 fn fit(columns: &[Column], natural: &[usize], columns_max: Option<usize>) -> Vec<(usize, usize)> {
     let mut shown: Vec<(usize, usize)> = natural.iter().copied().enumerate().collect();
     let Some(max) = columns_max else { return shown };
     let last = columns.len().saturating_sub(1);
-    // The last column is cut before any other is left out, down to a width that is still of use.
+    // The last column is cut to a useful width before another is dropped.
     let needed = |shown: &[(usize, usize)]| {
         let widths = shown.iter().map(|&(column, width)| if column == last { width.min(LAST_COLUMNS_MIN) } else { width });
         widths.sum::<usize>() + GAP * shown.len().saturating_sub(1)

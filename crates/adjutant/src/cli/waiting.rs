@@ -1,4 +1,4 @@
-//! Long polls for runs, and what is said about a run that is under way.
+//! Long polls for runs, and notices about live runs.
 
 use super::context::{Context, now};
 use super::out::Failure;
@@ -7,13 +7,13 @@ use crate::text;
 use crate::view::{RunView, Wait, WaitOutcome, WaitUntil, Waited};
 use std::time::{Duration, Instant};
 
-/// How long one wait stays at the hub before it is renewed, in milliseconds.
+/// How long one call waits at the hub before it is repeated, in milliseconds.
 const WAIT_MS: u64 = 30_000;
 
-/// Waits until something of what is wanted has happened, or the time is over.
+/// Waits until the condition is met or the time limit is reached.
 pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Failure> {
     let began = Instant::now();
-    // Without names, the ends of clients' runs count from here on; each renewal looks back to here.
+    // Without names, ends of clients' runs count from here on, for each repeated call too.
     let mut after = if runs.is_empty() { Some(cx.hub.call(&Wait::default()).await?.cursor) } else { None };
     loop {
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
@@ -24,13 +24,13 @@ pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Du
             return Ok(waited);
         }
         if until == WaitUntil::Attention {
-            // Nothing has happened by then.
+            // Nothing happened up to this point.
             after = Some(waited.cursor);
         }
     }
 }
 
-/// Says that a run is silent, retrying, overdue or rate limited, and what can be done about it.
+/// Prints that a run is silent, retrying, overdue or rate limited, and what to do.
 pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&run.name);
     cx.out.print_message(&format!("{name}  {}", text::line(&run_state::label(run, now()).text)))?;
@@ -40,7 +40,7 @@ pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Tells whether something unusual is to be said about a run that is under way.
+/// Returns whether a live run is silent, retrying, overdue or rate limited.
 pub fn has_condition(run: &RunView) -> bool {
     run.silent_since.is_some() || run.retrying.is_some() || run.overdue_since.is_some() || run.resumes_at.is_some()
 }

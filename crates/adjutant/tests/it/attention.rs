@@ -60,7 +60,7 @@ fn wait_after_a_success_returns_it_with_0() {
     let home = TestHome::new();
     home.start("good", "say fine");
     home.finished("good");
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"), "a success needs nobody");
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"), "a success needs nobody");
     let waited = home.adj(&["wait", "--until", "all"]);
     assert!(waited.code == 0 && waited.out.contains("good"), "{waited:?}");
     assert!(home.adj(&["wait"]).err.contains("nothing to wait for"));
@@ -79,7 +79,7 @@ fn failed_end_is_in_the_inbox_until_the_owner_is_told() {
     home.show("bad");
     assert!(home.ok(&["inbox"]).contains("bad"));
     assert_eq!(home.adj(&["wait"]).code, 1);
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
     assert!(!home.adj(&["ps"]).err.contains("Needs you"));
 }
 
@@ -102,7 +102,7 @@ fn success_that_was_not_accepted_needs_its_owner() {
     let inbox = home.ok(&["inbox"]);
     assert!(inbox.contains("refused") && inbox.contains("its acceptance command failed"), "{inbox}");
     assert_eq!(home.adj(&["wait", "--until", "all"]).code, 1);
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn contradicted_report_needs_its_owner_and_is_no_failure() {
     let inbox = home.ok(&["inbox"]);
     assert!(inbox.contains("boasts") && inbox.contains("contradicted"), "{inbox}");
     assert_eq!(home.adj(&["wait", "--until", "all"]).code, 0);
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn stopped_run_is_in_every_list_with_its_reason_and_need() {
     let refused = home.adj(&["--json", "wait", "stuck"]);
     assert!(refused.code == 3 && refused.err.contains("needs_input") && refused.err.contains("npm install"), "{refused:?}");
     home.ok(&["cancel", "stuck"]);
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"), "somebody ended it on purpose");
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"), "somebody ended it on purpose");
     assert_eq!(home.adj(&["wait"]).code, 1, "a wait reports that it was cancelled");
 }
 
@@ -170,7 +170,7 @@ fn paused_run_needs_nobody_and_a_wait_for_it_ends_with_3() {
     home.until_log("pausing", "first");
     home.ok(&["pause", "pausing"]);
     home.until_status("pausing", "stopped");
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
     let waited = home.adj(&["wait", "pausing"]);
     assert!(waited.code == 3 && waited.err.contains("adj resume pausing"), "{waited:?}");
 }

@@ -69,7 +69,7 @@ fn unmet_acceptance_points_to_what_shows_it() {
     let view = home.show("unmet");
     assert_eq!((&view["status"], &view["outcome"], &view["exit_code"]), (&json!("error"), &json!("succeeded"), &json!(0)));
     let shown = home.ok(&["show", "unmet"]);
-    assert!(shown.contains("exit code 3") && shown.contains("why") && shown.contains("0 (the agent's)"), "{shown}");
+    assert!(shown.contains("exit code 3") && shown.contains("why") && shown.contains("0 (of the agent)"), "{shown}");
     assert!(!shown.contains("success"), "{shown}");
     let machine = home.adj(&["--json", "wait", "unmet"]);
     assert!(machine.code == 1 && machine.err.contains("not accepted"), "{machine:?}");
@@ -159,7 +159,7 @@ fn numbers_agree_with_their_nouns() {
     let waited = home.adj(&["wait", "--timeout", "10ms", "alone"]);
     assert!(waited.code == 124 && waited.err.contains("timed out: 1 working"), "{waited:?}");
     let stopped = home.ok(&["stop"]);
-    assert!(stopped.contains("1 run goes on"), "{stopped}");
+    assert!(stopped.contains("1 run continues"), "{stopped}");
     home.ok(&["cancel", "alone"]);
 }
 
@@ -186,7 +186,7 @@ fn unreadable_configuration_gets_a_fitting_fix() {
     std::fs::set_permissions(&config, Permissions::from_mode(0o000)).expect("its mode");
     let ran = ran(&mut without_privileges(&home.command(&["doctor"])));
     assert!(ran.code == 1 && ran.out.contains("✗ config"), "{ran:?}");
-    assert!(ran.out.contains("a file that you can read") && !ran.out.contains("correct that line"), "{ran:?}");
+    assert!(ran.out.contains("readable; no run can start") && !ran.out.contains("fix that line"), "{ran:?}");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn input_that_cannot_be_added_is_refused() {
     let refused = run_cat(&home, "bytes", OwnedFd::from(bytes).into(), "look");
     assert!(refused.code == 2 && refused.err.contains("not UTF-8"), "{refused:?}");
     let refused = run_cat(&home, "dir", File::open(home.work()).expect("it opens").into(), "look");
-    assert!(refused.code == 1 && refused.err.contains("cannot read what is added to the prompt"), "{refused:?}");
+    assert!(refused.code == 1 && refused.err.contains("cannot read the input"), "{refused:?}");
     assert!(home.json(&["ps", "-a"]).as_array().is_some_and(Vec::is_empty), "nothing was started");
 }
 
@@ -259,7 +259,7 @@ fn input_that_never_ends_does_not_hang_a_run() {
     let home = TestHome::with_config(CAT);
     let (pipe, keep_pipe) = std::io::pipe().expect("a pipe");
     let refused = run_cat(&home, "pipe", OwnedFd::from(pipe).into(), "look");
-    assert!(refused.code == 2 && refused.err.contains("has brought nothing") && refused.err.contains("</dev/null"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("nothing arrived") && refused.err.contains("</dev/null"), "{refused:?}");
     let (socket, keep_socket) = UnixStream::pair().expect("a pair");
     assert_eq!(run_cat(&home, "socket", OwnedFd::from(socket).into(), "look").code, 0);
     drop((keep_pipe, keep_socket));

@@ -28,9 +28,9 @@ fn unknown_option_number_is_refused() {
     assert!(home.log("asks").contains("answer: green") && home.log("asks").contains("answer: 20"), "{}", home.log("asks"));
 
     let all = home.ok(&["inbox", "-a"]);
-    assert!(all.contains("\"green\" by person") && all.contains("\"20\" by person"), "{all}");
+    assert!(all.contains("\"green\" by you") && all.contains("\"20\" by you"), "{all}");
     let shown = home.ok(&["show", "asks"]);
-    assert!(shown.contains("Q1 Which? → \"green\" by person"), "{shown}");
+    assert!(shown.contains("Q1 Which? → \"green\" by you"), "{shown}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn a_person_answers_at_the_terminal() {
         terminal.shows(shown);
     }
     terminal.types("2\n");
-    terminal.shows("none left");
+    terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(answers(&home), ["green"]);
     // A run is followed, and its question is answered right there.
@@ -165,7 +165,7 @@ fn what_was_typed_before_a_request_was_shown_does_not_answer_it() {
     // The second line comes before there is anything that it could be about.
     terminal.types("yes\ny\n");
     terminal.shows("rm -rf build");
-    terminal.shows("Approve Q2 (delete all)? Type y, or n and why");
+    terminal.shows("Approve Q2 (delete all)? Type y, or n and a reason");
     assert_eq!(home.inbox(&[])[0]["status"], "pending");
     terminal.types("y\n");
     terminal.shows("done");
@@ -178,7 +178,7 @@ fn a_typed_line_answers_the_question_that_the_screen_says() {
     let home = TestHome::new();
     let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "-n", "ann", "asks 3 which?"]);
     terminal.shows("type the answer to Q1");
-    terminal.shows("3 open; what you type still answers Q1");
+    terminal.shows("3 questions open; your next line answers Q1");
     terminal.types("one\n");
     terminal.shows("type the answer to Q2");
     // Answered elsewhere, it is no longer what a line is for.
@@ -196,14 +196,14 @@ fn next_notices_a_deadline_while_it_asks() {
     home.until_status("ann", "waiting_parent_reply");
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("answer Q1 > ");
-    terminal.shows("Q1 was settled meanwhile: \"no\" by default, since nobody answered");
+    terminal.shows("Q1 was closed meanwhile: \"no\" by default (no answer in time)");
     assert_eq!(terminal.ends(), Some(7));
     // Answered elsewhere, it is told as well.
     home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("answer Q2 > ");
     home.ok(&["reply", "Q2", "rest"]);
-    terminal.shows("Q2 was settled meanwhile: \"rest\" by person");
+    terminal.shows("Q2 was closed meanwhile: \"rest\" by you");
     assert_eq!(terminal.ends(), Some(7));
 }
 
@@ -218,7 +218,7 @@ fn long_preview_is_followed_by_what_is_decided() {
     terminal.shows("Approve Q1 (apply the patch, risk high)? [y]es / [n]o, reason > ");
     // What decides nothing is asked for again.
     terminal.types("n\n");
-    terminal.shows("type y, or n and why");
+    terminal.shows("type y, or n and a reason");
     terminal.shows("reason > ");
     terminal.types("n not on a Friday\n");
     assert_eq!(terminal.ends(), Some(0));
@@ -259,20 +259,20 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
     assert_eq!(terminal.ends(), Some(0));
     home.until_log("stuck", "installed it");
     let mut terminal = Terminal::run(&home, &["next"]);
-    for shown in ["bad", "exit 3", "Enter to go on, or retry"] {
+    for shown in ["bad", "exit 3", "Press Enter to continue, or type retry"] {
         terminal.shows(shown);
     }
     terminal.types("\n");
-    terminal.shows("none left");
+    terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
     home.start("talks", "tool send_message {\"to\": \"parent\", \"message\": \"look at this\"}\ndone");
     home.finished("talks");
     let mut terminal = Terminal::run(&home, &["next"]);
-    for shown in ["look at this", "Enter to go on, or a reply > "] {
+    for shown in ["look at this", "Press Enter to continue, or type a reply > "] {
         terminal.shows(shown);
     }
     terminal.types("seen\n");
-    terminal.shows("none left");
+    terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
 }

@@ -50,7 +50,7 @@ fn parent_is_notified_once_of_an_overdue_child() {
     assert_eq!(overdue_events(&home, &child), 1);
     let view = home.show(&child);
     assert!(view["overdue_since"].is_string() && view["estimate_ms"] == 1_000 && view["state"] == "running", "it goes on: {view}");
-    assert!(home.ok(&["ps"]).contains("overdue") && home.ok(&["show", &child]).contains("longer than was estimated"));
+    assert!(home.ok(&["ps"]).contains("overdue") && home.ok(&["show", &child]).contains("longer than estimated"));
     home.ok(&["cancel", &run]);
     assert!(home.finished(&child)["overdue_since"].is_null());
 }

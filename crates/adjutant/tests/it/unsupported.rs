@@ -54,7 +54,7 @@ fn agents_says_which_profiles_are_refused_and_why() {
     let data = home.json(&["agents", "free"]);
     assert_eq!(data["unsupported_profiles"], json!({"read": WHY, "edit": WHY}), "{data}");
     let shown = home.ok(&["agents", "any"]);
-    assert!(shown.contains("edit, which nothing enforces"), "{shown}");
+    assert!(shown.contains("edit (not enforced"), "{shown}");
     let list = client(&home, "alice", &[]).tool("list_agents", json!({})).to_string();
     assert!(list.contains("permissions: only full"), "{list}");
 }
@@ -63,7 +63,7 @@ fn agents_says_which_profiles_are_refused_and_why() {
 fn agents_test_uses_a_supported_profile() {
     let home = TestHome::with_config(&only_full());
     let ran = home.adj(&["agents", "test", "free", "--timeout", "5s"]);
-    assert!(ran.err.contains("It cannot be run with edit: it is tried with full."), "{ran:?}");
+    assert!(ran.err.contains("edit is not supported; testing with full"), "{ran:?}");
     assert!(home.json(&["ps", "-a"]).as_array().expect("a list").iter().all(|run| run["permissions"] == "full"), "{ran:?}");
 }
 
@@ -108,7 +108,7 @@ fn plain_program_never_gets_a_narrower_profile() {
     home.ok(&["run", "-a", "any", "--name", "job", "-w", "hello"]);
     assert_eq!(home.show("job")["permissions_not_enforced"], true);
     let shown = home.ok(&["show", "job"]);
-    assert!(shown.contains("edit (nothing enforces it: the agent is a plain program)"), "{shown}");
+    assert!(shown.contains("edit (not enforced: the agent is a plain program)"), "{shown}");
     home.ok(&["run", "-a", "any", "--permissions", "edit", "-w", "hello"]);
     let ran = home.adj(&["run", "-a", "any", "--permissions", "read", "hello"]);
     refused(&ran, "any", "read");

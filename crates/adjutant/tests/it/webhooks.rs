@@ -360,7 +360,7 @@ fn set_aside_deliveries_are_shown_and_resent() {
         let left = home.json(&["webhooks"]);
         (left["webhooks"][0]["waiting"] == 0 && left["webhooks"][0]["parked"] == 0).then_some(())
     });
-    assert!(home.adj(&["webhooks", "retry"]).err.contains("nothing to send again"));
+    assert!(home.adj(&["webhooks", "retry"]).err.contains("nothing to retry"));
 }
 
 #[test]

@@ -9,35 +9,35 @@ use std::time::Duration;
 pub struct AgentsArgs {
     #[command(subcommand)]
     pub what: Option<AgentsWhat>,
-    /// Show everything about this one
+    /// Show the details of this agent
     pub name: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum AgentsWhat {
-    /// Try an agent out: two short runs that show whether it reports, asks, takes an answer, goes on after
-    /// a stop, and leaves nothing behind when cancelled. With a real agent this costs tokens
+    /// Test an agent with two short runs: does it report progress, ask, use the answer, resume after a
+    /// stop, and leave no process behind when cancelled? A real agent uses tokens
     Test(AgentTestArgs),
-    /// Add an agent that speaks the Agent Client Protocol: start it once, show what it offers, and write it
-    /// into the configuration file
+    /// Add an agent that speaks the Agent Client Protocol (ACP): start it once, show what it supports, and
+    /// write it to the configuration file
     Add(AgentAddArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct AgentAddArgs {
-    /// Its name here
+    /// The agent's name
     pub name: String,
-    /// Pass this variable of the dispatcher to the agent, such as its key; MY_* passes all that begin so
+    /// Pass this environment variable to the agent, such as its API key; MY_* passes all with that prefix
     #[arg(long = "env-pass", value_name = "NAME")]
     pub env_pass: Vec<String>,
-    /// What it is for
+    /// A short description
     #[arg(short, long, value_name = "TEXT", default_value = "")]
     pub description: String,
     /// Give up after this time
     #[arg(long, value_name = "60s", default_value = "60s", value_parser = duration)]
     pub timeout: Duration,
-    /// The program and its arguments, as in: adj agents add mine -- my-agent --acp. May be left out for an
-    /// agent that the public registry has under this name
+    /// The program and its arguments, as in: adj agents add mine -- my-agent --acp. Optional for agents
+    /// of the public ACP registry
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -46,10 +46,10 @@ pub struct AgentAddArgs {
 pub struct AgentTestArgs {
     /// The agent (see adj agents)
     pub name: String,
-    /// Give up on a step after this time
+    /// Time limit for each step
     #[arg(long, value_name = "3m", default_value = "3m", value_parser = duration)]
     pub timeout: Duration,
-    /// Do not ask before it costs anything
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
 }

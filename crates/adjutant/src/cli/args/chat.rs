@@ -13,61 +13,61 @@ pub struct ChatArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ChatWhat {
-    /// List chats, the one with the newest message first
+    /// List chats, newest message first
     Ls(ChatLsArgs),
     /// Start a chat and print its number
     Start(ChatStartArgs),
-    /// Print a chat's newest messages, and what is unread
+    /// Print a chat's newest and unread messages
     Show(ChatShowArgs),
-    /// Say something in a chat, or to an agent, a run or a client; prints what agents answer
+    /// Post a message to a chat, an agent, a run or a client, and print the agents' answers
     #[command(visible_alias = "send")]
     Post(ChatPostArgs),
-    /// Find messages that hold all of these words, the newest first
+    /// Find messages that contain all of these words, newest first
     Search(SearchArgs),
-    /// Print a chat's messages as they come
+    /// Print a chat's messages as they arrive
     Watch(ChatNoArg),
-    /// Replace the text of a message of yours; the old one is kept
+    /// Replace the text of one of your messages (the old text is kept)
     Edit(ChatEditArgs),
     /// Pin a message, so that answering agents always see it
     Pin(ChatPinArgs),
-    /// Start a chat that goes on from a point of another
+    /// Start a chat that continues from a message of another
     Branch(ChatBranchArgs),
-    /// Put a chat away
+    /// Archive a chat
     Archive(ChatArchiveArgs),
-    /// Have an agent summarise a chat, and flag what you should look at
+    /// Have an agent summarise a chat and flag what needs your attention
     Summarise(ChatSummariseArgs),
-    /// Print a whole chat: as Markdown, or as JSON lines that can be imported
+    /// Print a whole chat as Markdown, or as JSON lines for import
     Export(ChatExportArgs),
-    /// Make a chat of exported JSON lines and print its number
+    /// Create a chat from exported JSON lines and print its number
     Import(ChatImportArgs),
-    /// Figures: messages, participants, answer times, failures; of one chat or of all
+    /// Print statistics: messages, participants, answer times, failures
     Stats(ChatStatsArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct ChatLsArgs {
-    /// Archived ones too
+    /// Include archived chats
     #[arg(short, long)]
     pub all: bool,
-    /// At most this many
+    /// Print at most this many
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub struct ChatStartArgs {
-    /// 1 to 200 characters
+    /// The title: 1 to 200 characters
     pub title: String,
-    /// Who takes part: agents (which then answer), runs, client:NAME
+    /// Add a participant: an agent (which answers), a run, or client:NAME
     #[arg(short = 'w', long = "with", value_name = "NAME")]
     pub participants: Vec<String>,
-    /// Only for who takes part
+    /// Visible to participants only
     #[arg(long)]
     pub private: bool,
-    /// review, debugging, planning, or one of the configuration
+    /// A template: review, debugging, planning, or one from the configuration
     #[arg(short, long)]
     pub template: Option<String>,
-    /// What answering agents are told beside the history
+    /// Instructions for answering agents, beside the history
     #[arg(long, value_name = "TEXT")]
     pub instructions: Option<String>,
 }
@@ -77,34 +77,34 @@ pub struct ChatShowArgs {
     /// The chat's number
     #[arg(value_parser = chat_number)]
     pub chat: i64,
-    /// From the message after this one on; 0 for the whole chat
+    /// Print messages after this number; 0 prints the whole chat
     #[arg(long, value_name = "N", value_parser = position)]
     pub after: Option<i64>,
-    /// At most this many messages
+    /// Print at most this many messages
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub struct ChatPostArgs {
-    /// A chat's number, or whom it is for
+    /// A chat's number, or an agent, a run or client:NAME
     pub to: String,
     /// The message; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
-    /// The message that this replies to
+    /// The number of the message to reply to
     #[arg(short, long, value_name = "N")]
     pub reply_to: Option<String>,
-    /// Address somebody in the chat
+    /// Mention a participant
     #[arg(long = "at", value_name = "NAME")]
     pub at: Vec<String>,
-    /// Keep it in every window
+    /// Pin the message, so that answering agents always see it
     #[arg(long)]
     pub pin: bool,
-    /// Do not wait for what agents answer
+    /// Do not wait for answers
     #[arg(short, long)]
     pub detach: bool,
-    /// Where an answering agent works
+    /// The working directory of answering agents
     #[arg(short = 'C', long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
 }
@@ -118,7 +118,7 @@ pub struct ChatNoArg {
 
 #[derive(Debug, Args)]
 pub struct ChatEditArgs {
-    /// Such as 3.17
+    /// A message, such as 3.17
     #[arg(value_parser = message_id)]
     pub message: String,
     /// The new text; "-" reads it from standard input
@@ -128,18 +128,19 @@ pub struct ChatEditArgs {
 
 #[derive(Debug, Args)]
 pub struct ChatPinArgs {
-    /// Such as 3.17
+    /// A message, such as 3.17
     #[arg(value_parser = message_id)]
     pub message: String,
-    /// Take it off
+    /// Unpin it
     #[arg(long)]
     pub undo: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct ChatBranchArgs {
-    /// A chat (3), or a message of it (3.17)
+    /// A chat (3) or a message in it (3.17)
     pub from: String,
+    /// The new chat's title
     pub title: String,
 }
 
@@ -148,7 +149,7 @@ pub struct ChatArchiveArgs {
     /// The chat's number
     #[arg(value_parser = chat_number)]
     pub chat: i64,
-    /// Take it back
+    /// Restore an archived chat
     #[arg(long)]
     pub undo: bool,
 }
@@ -158,7 +159,7 @@ pub struct ChatSummariseArgs {
     /// The chat's number
     #[arg(value_parser = chat_number)]
     pub chat: i64,
-    /// Default: chats.summariser of the configuration
+    /// The agent; default: chats.summariser in the configuration
     #[arg(short, long)]
     pub agent: Option<String>,
 }
@@ -168,7 +169,7 @@ pub struct ChatExportArgs {
     /// The chat's number
     #[arg(value_parser = chat_number)]
     pub chat: i64,
-    /// md or jsonl
+    /// The output format
     #[arg(long, value_enum, default_value = "md")]
     pub format: ChatFormat,
 }
@@ -187,7 +188,7 @@ pub struct ChatImportArgs {
 
 #[derive(Debug, Args)]
 pub struct ChatStatsArgs {
-    /// The chat's number; all chats when left out
+    /// The chat's number; default: all chats
     #[arg(value_parser = chat_number)]
     pub chat: Option<i64>,
 }

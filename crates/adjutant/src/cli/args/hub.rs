@@ -11,9 +11,9 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum ConfigWhat {
-    /// Where the configuration file and the home are
+    /// Print the paths of the configuration file, the home and the logs
     Path,
-    /// The configuration in effect
+    /// Print the configuration in effect
     Show,
 }
 
@@ -25,21 +25,21 @@ pub struct WebhooksArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum WebhooksWhat {
-    /// Send again what failed too often, and at once what waits for its next try
+    /// Retry failed and waiting deliveries now
     Retry {
-        /// Only of this webhook: its address, or the beginning of it; all when left out
+        /// Only deliveries to this URL or URL prefix; default: all
         url: Option<String>,
     },
 }
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Play in the home that the environment names (the demo starts itself so)
+    /// Run in the home that the environment names (set by the outer demo process)
     #[arg(long, hide = true)]
     pub within: bool,
 }
 
-/// Arguments that another module reads.
+/// The arguments of `adj mcp`, which its own module parses.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct PassedOn {

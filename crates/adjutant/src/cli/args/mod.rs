@@ -18,7 +18,7 @@ pub use search::*;
 use super::style::ColorChoice;
 use clap::{Args, Parser, Subcommand};
 
-/// Hands tasks to CLI coding agents, supervises them, and stays in contact with them.
+/// Run coding agents in the background, supervise them, and answer their questions.
 #[derive(Debug, Parser)]
 #[command(name = "adj", version, disable_help_subcommand = true, arg_required_else_help = false, max_term_width = 100)]
 #[command(after_help = "Exit codes: adj help exit-codes")]
@@ -31,85 +31,91 @@ pub struct Cli {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Global {
-    /// Print JSON: {"schema":1,"data":…}; with -f one object a line; errors as one line on stderr
+    /// Print JSON: {"schema":1,"data":…}, one object per line with -f; errors are one JSON line on stderr
     #[arg(long, global = true)]
     pub json: bool,
-    /// When to use colours
+    /// When to use colours: auto, always or never
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
     pub color: ColorChoice,
-    /// Keep everything in memory, until its hub ends (adj --ephemeral stop): runs, chats, logs
+    /// Use a home in memory; runs, chats and logs are lost when its hub stops (adj --ephemeral stop)
     #[arg(long, global = true)]
     pub ephemeral: bool,
-    /// Never ask anything on the terminal
+    /// Never prompt on the terminal
     #[arg(long, global = true)]
     pub no_input: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Give a task to an agent, and follow it (without a terminal: only start it; -w waits)
+    /// Start a run and follow it (detached when not on a terminal; -w waits)
     Run(RunArgs),
-    /// List runs: those that need you, those at work, with -a those that ended
+    /// List runs: those that need you first, then live ones; -a adds ended ones
     #[command(visible_alias = "ls")]
     Ps(PsArgs),
-    /// Show everything about a run
+    /// Show the details of a run
     Show(RunArg),
-    /// Print what a run's agent said
+    /// Print a run's output
     Logs(LogsArgs),
-    /// Print what a run's agent says, as it comes (logs -f)
+    /// Follow a run's output (same as logs -f)
     #[command(hide = true)]
     Attach(RunArg),
-    /// Wait for runs
+    /// Wait until a run needs you, stops or ends
     Wait(WaitArgs),
     /// List what needs you: questions, approvals, delegations, stopped and failed runs, messages
     Inbox(InboxArgs),
-    /// Answer a question, or with --group all that were asked together
+    /// Answer a question (with --group, all questions asked together)
     Reply(ReplyArgs),
-    /// Approve what a run wants to do, or a task that it wants to hand on
+    /// Approve an approval request or a delegation
     Approve(ApproveArgs),
-    /// Deny it, with a reason; or take back an approval that was not used yet
+    /// Deny a request, or revoke an approval that has not been used
     Deny(DenyArgs),
-    /// Deal with what has needed you the longest, here on the terminal
+    /// Answer what has been waiting for you the longest, interactively
     Next,
-    /// End runs, with everything they started
+    /// Cancel runs and end every process they started
     #[command(visible_alias = "kill")]
     Cancel(CancelArgs),
-    /// Stop a run's agent, to go on later with `resume`
+    /// Pause a run; continue it with adj resume
     Pause(PauseArgs),
-    /// Begin a stopped run anew: it is told what it left behind and what was decided since
+    /// Resume a stopped run from its checkpoint
     Resume(ResumeArgs),
-    /// Start an ended or stopped run's task again, as a new run (a stopped one is given up with it)
+    /// Run the task of an ended or stopped run again, as a new run (a stopped run is cancelled)
     Retry(RetryArgs),
     /// Send a message to a live run
     Send(SendArgs),
-    /// Talk with agents and runs in lasting chats
+    /// Chat with agents and runs
     Chat(ChatArgs),
-    /// Find what was said: in chats, questions and answers, completion reports
+    /// Search chats, questions and answers, and completion reports
     Search(SearchEverywhereArgs),
-    /// List the agents that are configured or found, show one, or try one out
+    /// List agents, show one, test one, or add one
     Agents(AgentsArgs),
-    /// Move runs to another client, so that a parent under a new name finds them
+    /// Reassign runs to another client
     Adopt(AdoptArgs),
     /// Print the event history
     Events(EventsArgs),
-    /// Stop the hub; runs go on, and the next command starts a hub again
+    /// Stop the hub (live runs continue; the next command starts it again)
     Stop,
     /// Remove finished runs and their files
     Clean(CleanArgs),
-    /// List the webhooks and what waits for them, or send again what failed
+    /// List webhooks and their pending deliveries, or retry failed ones
     Webhooks(WebhooksArgs),
-    /// See it work: scripted runs in a throw-away home, about 15 seconds, no keys
+    /// Watch a scripted demo in a temporary home (about 15 seconds, no API keys)
     Demo(DemoArgs),
-    /// Check this installation and say how to repair it
+    /// Check the installation and suggest fixes
     Doctor,
     /// Run the hub in the foreground
     Serve,
-    /// Serve MCP on standard input and output
+    /// Serve MCP on standard input and output, for an MCP client
     Mcp(PassedOn),
-    /// Show the configuration and where it comes from
+    /// Show the configuration in effect, or where its files are
     Config(ConfigArgs),
-    /// Print a shell's completion script
-    Completions { shell: clap_complete::Shell },
-    /// Print help: on a command, or on "exit-codes"
-    Help { topic: Vec<String> },
+    /// Print a shell completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print help for a command, or the topic exit-codes
+    Help {
+        /// A command, or exit-codes
+        topic: Vec<String>,
+    },
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct InboxArgs {
-    /// Settled questions too
+    /// Include answered, expired and withdrawn requests
     #[arg(short, long)]
     pub all: bool,
-    /// Only of this run
+    /// Only requests of this run
     pub run: Option<String>,
 }
 
@@ -19,39 +19,39 @@ pub struct ReplyArgs {
     /// The answer, or the number of an option; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
-    /// With --group: the answers to the other open questions, in their order
+    /// With --group: the answers to the other open questions, in order
     pub more: Vec<String>,
-    /// Answer every open question that was asked together with this one: all or none
+    /// Answer all open questions that were asked together with this one, or none
     #[arg(long)]
     pub group: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// A request (Q12), or a run with exactly one open
+    /// A request (Q12), or a run with exactly one open request
     pub to: String,
-    /// Something to say along with it, such as which of the options
+    /// A note for the run, such as which option you chose
     #[arg(short = 'm', long, value_name = "TEXT")]
     pub note: Option<String>,
-    /// For a delegation: another agent than the one asked for
+    /// For a delegation: use this agent instead
     #[arg(short, long)]
     pub agent: Option<String>,
-    /// For a delegation: another directory
+    /// For a delegation: use this working directory instead
     #[arg(short = 'C', long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// For a delegation: another priority
+    /// For a delegation: use this priority instead
     #[arg(long, value_name = "P0|P1|P2", value_parser = ["P0", "P1", "P2"])]
     pub priority: Option<String>,
-    /// For a delegation: another task, read from a file
+    /// For a delegation: replace the task with the text of a file
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct DenyArgs {
-    /// A request (Q12), or a run with exactly one open
+    /// A request (Q12), or a run with exactly one open request
     pub to: String,
-    /// Why; the run is told. "-" reads it from standard input
+    /// The reason, which the run receives; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub reason: String,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub struct SearchArgs {
+    /// Words that must all appear
     #[arg(required = true)]
     pub words: Vec<String>,
     /// Only in this chat
@@ -14,26 +15,26 @@ pub struct SearchArgs {
     /// Only what this participant wrote, asked, answered or reported
     #[arg(short, long, value_name = "NAME")]
     pub from: Option<String>,
-    /// Only from this long ago on
+    /// Only entries newer than this
     #[arg(long, value_name = "24h", value_parser = duration)]
     pub since: Option<Duration>,
-    /// Only until this long ago
+    /// Only entries older than this
     #[arg(long, value_name = "24h", value_parser = duration)]
     pub until: Option<Duration>,
     /// Only questions
     #[arg(short, long)]
     pub questions: bool,
-    /// The best first, of the newest 20,000 that match
+    /// Order by relevance, among the newest 20,000 matches
     #[arg(short, long)]
     pub best: bool,
-    /// At most this many
+    /// Print at most this many
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub struct SearchEverywhereArgs {
-    /// Only here; may be given more than once
+    /// Search only here; can be repeated
     #[arg(short, long = "in", value_enum, value_name = "WHERE")]
     pub within: Vec<SearchIn>,
     #[command(flatten)]
@@ -42,11 +43,11 @@ pub struct SearchEverywhereArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SearchIn {
-    /// Messages of chats
+    /// Chat messages
     Chats,
-    /// Questions, approvals, delegations, with their answers
+    /// Questions, approvals and delegations, with their answers
     Questions,
-    /// What runs reported at their end, and their last words
+    /// Completion reports and final output of runs
     Reports,
 }
 

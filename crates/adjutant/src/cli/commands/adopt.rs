@@ -8,7 +8,7 @@ use crate::cli::style::Style;
 use crate::text;
 use crate::view::Adopt;
 
-/// Moves runs to another client.
+/// Reassigns runs to another client.
 pub async fn adopt(args: &AdoptArgs, cx: &Context) -> CommandResult {
     let moved = cx.hub.call(&Adopt { runs: args.runs.clone(), client: args.client.clone().unwrap_or_default() }).await?;
     if cx.out.json {
@@ -17,7 +17,7 @@ pub async fn adopt(args: &AdoptArgs, cx: &Context) -> CommandResult {
     }
     for run in &moved.runs {
         cx.out.print_line(&format!(
-            "{} {} now belongs to {}",
+            "{} {} is now assigned to {}",
             cx.out.paint.apply(Style::Good, "✓"),
             text::line(&run.name),
             text::line(&run.owner)

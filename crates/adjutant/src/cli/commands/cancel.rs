@@ -9,10 +9,10 @@ use crate::text;
 use crate::view::{Cancel, ErrorView, RunView};
 use adjutant_core::RunStateKind;
 
-/// Columns of a run's name, id or prefix as it was given, where it is repeated.
+/// Widest run name, id or prefix that is repeated in an error.
 const NAME_COLUMNS_MAX: usize = 80;
 
-/// Ends runs. Each is tried, in the order given; the first refusal is the command's failure.
+/// Cancels runs in the order given. The first refusal determines the exit code.
 pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     let mut ended: Vec<RunView> = Vec::new();
     let mut refused: Vec<(String, ErrorView)> = Vec::new();
@@ -48,7 +48,7 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     Err(Failure::Reported(exit))
 }
 
-/// Puts the run before what is said about it, where that does not name it.
+/// Adds the run to an error message that does not name it.
 fn name_run(run: &str, error: ErrorView) -> ErrorView {
     if run.is_empty() || error.message.contains(run) { error } else { ErrorView { message: format!("{run}: {}", error.message), ..error } }
 }

@@ -8,7 +8,7 @@ use crate::cli::prompt::ask;
 use crate::text;
 use crate::view::{Clean, Cleaned};
 
-/// Names shown of a list of removed runs.
+/// Most removed runs that are listed.
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// Removes finished runs, after asking.
@@ -23,11 +23,11 @@ pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
         if !cx.out.interactive {
             return Err(fail_hint(
                 cli_codes::USAGE,
-                format!("this would remove {count} with all files"),
-                "repeat it with --yes, or look first with --dry-run",
+                format!("this removes {count} and all their files"),
+                "confirm with --yes, or preview with --dry-run",
             ));
         }
-        let answer = ask(&format!("Remove {count} with all files? [y/N] "))?;
+        let answer = ask(&format!("Remove {count} and all their files? [y/N] "))?;
         if !answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
             cx.out.print_message("nothing removed")?;
             return Ok(Exit::Done);

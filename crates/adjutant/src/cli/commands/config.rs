@@ -14,7 +14,7 @@ use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
 use serde_json::{Map, Value, json};
 
-/// Shows where the configuration is, or what it says.
+/// Prints the paths of the configuration, or its values.
 pub fn config(what: ConfigWhat, out: &Out) -> CommandResult {
     let home = home()?;
     match what {
@@ -29,7 +29,7 @@ fn paths(home: &Home, out: &Out) -> CommandResult {
         out.print_json(&json!({"config": file, "exists": file.exists(), "home": home.dir, "logs": home.logs_dir(), "hub_log": home.hub_log(), "socket": home.socket()}))?;
         return Ok(Exit::Done);
     }
-    let there = if file.exists() { "" } else { "   (not there: built-in values)" };
+    let there = if file.exists() { "" } else { "   (does not exist; defaults apply)" };
     out.print_line(&format!("config  {}{there}", text::line(&file.display().to_string())))?;
     out.print_line(&format!("home    {}", text::line(&home.dir.display().to_string())))?;
     out.print_line(&format!("logs    {}", text::line(&home.logs_dir().display().to_string())))?;
@@ -66,7 +66,7 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     out.print_line(&format!(
         "# {}{}",
         text::line(&config.path.display().to_string()),
-        if config.exists { "" } else { " (not there: built-in values)" }
+        if config.exists { "" } else { " (does not exist; defaults apply)" }
     ))?;
     out.print_line(&format!("live_runs_max = {}", config.live_runs_max))?;
     out.print_line(&format!("idle_exit = \"{}\"", length(config.idle_exit_ms)))?;
@@ -100,8 +100,8 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Returns an agent's settings as the file would have them, with the defaults filled in. The values of
-/// variables may be secrets, and are left out. An empty value: not set.
+/// Returns an agent's settings in the syntax of the file, with defaults. Values of variables may be
+/// secrets and are omitted. An empty value means not set.
 pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     let spec = &entry.spec;
     let quoted = |text: &str| Value::from(text).to_string();
@@ -156,7 +156,7 @@ fn prompt(via: PromptVia) -> &'static str {
     }
 }
 
-/// A webhook without its path, which may hold a secret.
+/// Returns a webhook without its path, which may contain a secret.
 fn webhook(hook: &Webhook) -> Value {
     let Webhook { url, secret_file, events, allow_private } = hook;
     let authority = url.authority().map(ToString::to_string).unwrap_or_default();
@@ -165,12 +165,12 @@ fn webhook(hook: &Webhook) -> Value {
     json!({"url": place, "secret_file": secret_file, "events": events, "allow_private": allow_private})
 }
 
-/// Prints a table of the configuration as its file has it.
+/// Prints a table in the syntax of the file.
 fn section(name: &str, fields: Value, out: &Out) -> Result<(), Failure> {
     out.print_line(&format!("\n[{}]", text::line(name)))?;
     for (field, value) in fields.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
         let value = match value.as_object() {
-            // A table within a line.
+            // An inline table.
             Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
             None => value.to_string(),
         };
@@ -223,5 +223,5 @@ fn harness(spec: &AgentSpec) -> String {
 
 /// Reads the configuration.
 pub fn load(home: &Home) -> Result<Config, Failure> {
-    Config::load(home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "correct that line, or move the file away"))
+    Config::load(home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "fix that line, or move the file away"))
 }

@@ -1,4 +1,4 @@
-//! `adj doctor`: what is there, what is wrong, and exactly how to repair it.
+//! `adj doctor`: checks the installation and suggests fixes.
 
 use crate::cli::age;
 use crate::cli::context::{Context, now};
@@ -16,20 +16,20 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Below this much free space, in bytes, the store may soon refuse to write.
+/// With less free space, in bytes, writes may soon fail.
 const FREE_BYTES_LOW: u64 = 500 * 1024 * 1024;
 const FREE_BYTES_MIN: u64 = 50 * 1024 * 1024;
-/// The capability that a PID namespace takes.
+/// The capability that a PID namespace requires.
 const CAP_SYS_ADMIN: u32 = 21;
 const GIT_LIMIT: Duration = Duration::from_secs(5);
-/// Times of the store may lie this far in the future before the clock counts as wrong, in seconds.
+/// Stored times may be this far in the future before the clock counts as wrong, in seconds.
 const CLOCK_AHEAD_S_MAX: i64 = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Finding {
     Good,
-    /// Works, but not as well as it could.
+    /// Works, but could be better.
     Note,
     Broken,
 }
@@ -55,7 +55,7 @@ fn broken(name: &'static str, message: impl Into<String>, fix: impl Into<String>
     Check { name, finding: Finding::Broken, message: message.into(), fix: Some(fix.into()) }
 }
 
-/// Checks everything; exit code 1 when something is broken.
+/// Runs all checks; fails if something is broken.
 pub async fn doctor(cx: &Context) -> CommandResult {
     let mut checks = vec![binary(), home(&cx.home), file_system(&cx.home), disk(&cx.home), config(&cx.home)];
     checks.extend(hub(cx).await);
@@ -64,9 +64,9 @@ pub async fn doctor(cx: &Context) -> CommandResult {
     report(&checks, &cx.out)
 }
 
-/// Checks what can be checked where there is no home.
+/// Runs the checks that need no home.
 pub async fn without_home(problem: &HomeError, out: &Out) -> CommandResult {
-    let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory of yours");
+    let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory that you own");
     report(&[binary(), home, containment(), git().await], out)
 }
 
@@ -93,18 +93,16 @@ fn report(checks: &[Check], out: &Out) -> CommandResult {
 fn binary() -> Check {
     let exe = match std::env::current_exe() {
         Ok(exe) => exe,
-        Err(error) => return broken("binary", format!("its own path cannot be read: {error}"), "is /proc mounted?"),
+        Err(error) => return broken("binary", format!("cannot find its own path: {error}"), "is /proc mounted?"),
     };
     let shown = format!("adj {VERSION} at {}", exe.display());
     let found = crate::config::text_variable("PATH").and_then(|path| on_path("adj", &path));
     match found {
         Some(found) if found.canonicalize().ok() == exe.canonicalize().ok() => good("binary", shown),
-        Some(found) => note(
-            "binary",
-            format!("{shown}, but PATH has another one: {}", found.display()),
-            format!("remove it, or put {} first in PATH", parent(&exe)),
-        ),
-        None => note("binary", format!("{shown}, which is not on PATH"), format!("add {} to PATH, so that agents find adj", parent(&exe))),
+        Some(found) => {
+            note("binary", format!("{shown}, but PATH finds {}", found.display()), format!("remove that one, or put {} first in PATH", parent(&exe)))
+        }
+        None => note("binary", format!("{shown}, not on PATH"), format!("add {} to PATH, so that agents can find adj", parent(&exe))),
     }
 }
 
@@ -121,27 +119,29 @@ fn on_path(program: &str, path: &str) -> Option<PathBuf> {
 fn home(home: &Home) -> Check {
     let shown = home.dir.display().to_string();
     if let Err(error) = home.ensure() {
-        return broken("home", error.to_string(), "set ADJ_HOME to a directory of yours, or repair this one");
+        return broken("home", error.to_string(), "set ADJ_HOME to a directory that you own, or repair this one");
     }
     match std::fs::metadata(&home.dir) {
-        Ok(meta) if meta.permissions().mode() & 0o077 != 0 => broken("home", format!("{shown} is open to others"), format!("chmod 700 {shown}")),
+        Ok(meta) if meta.permissions().mode() & 0o077 != 0 => {
+            broken("home", format!("{shown} is accessible to other users"), format!("chmod 700 {shown}"))
+        }
         Ok(meta) if meta.uid() != rustix::process::geteuid().as_raw() => {
-            broken("home", format!("{shown} belongs to another user"), "set ADJ_HOME to a directory of yours")
+            broken("home", format!("{shown} belongs to another user"), "set ADJ_HOME to a directory that you own")
         }
         Ok(_) => writable(&home.dir),
-        Err(error) => broken("home", format!("{shown}: {error}"), "set ADJ_HOME to a directory of yours"),
+        Err(error) => broken("home", format!("{shown}: {error}"), "set ADJ_HOME to a directory that you own"),
     }
 }
 
 fn writable(dir: &Path) -> Check {
     let shown = dir.display().to_string();
     match rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
-        Ok(()) => good("home", format!("{shown}, only for you")),
-        Err(error) => broken("home", format!("{shown} cannot be written: {error}"), format!("chmod u+rwx {shown}, or mount it writable")),
+        Ok(()) => good("home", format!("{shown} (private)")),
+        Err(error) => broken("home", format!("{shown} is not writable: {error}"), format!("chmod u+rwx {shown}, or mount it writable")),
     }
 }
 
-/// File systems that are shared with other machines: locks and shared memory do not hold there.
+/// Network file systems, where locks and shared memory are unreliable.
 const SHARED_FILE_SYSTEMS: [(i64, &str); 7] = [
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -152,16 +152,42 @@ const SHARED_FILE_SYSTEMS: [(i64, &str); 7] = [
     (0x5346_414f, "AFS"),
 ];
 
+/// Local file systems by their magic numbers.
+const LOCAL_FILE_SYSTEMS: [(i64, &str); 7] = [
+    (0xef53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (0x2fc1_2fc1, "zfs"),
+    (0xf2f5_2010, "f2fs"),
+    (0x794c_7630, "overlay"),
+    (0x0102_1994, "tmpfs"),
+];
+
+fn local_name(magic: i64) -> String {
+    LOCAL_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic).map_or_else(|| format!("type 0x{magic:x}"), |(_, name)| (*name).to_owned())
+}
+
 fn file_system(home: &Home) -> Check {
     match rustix::fs::statfs(&home.dir) {
         Ok(stat) => {
             let magic = stat.f_type & 0xffff_ffff;
             match SHARED_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic) {
-                Some((_, name)) => broken("file system", format!("the home lies on {name}; locks do not hold there"), "set ADJ_HOME to a local disk"),
-                None => good("file system", format!("local (0x{magic:x})")),
+                Some((_, name)) => {
+                    broken("file system", format!("the home is on {name}, where locks are unreliable"), "set ADJ_HOME to a directory on a local disk")
+                }
+                None => good("file system", format!("local ({})", local_name(magic))),
             }
         }
-        Err(error) => broken("file system", format!("{}: {error}", home.dir.display()), "set ADJ_HOME to a local disk"),
+        Err(error) => broken("file system", format!("{}: {error}", home.dir.display()), "set ADJ_HOME to a directory on a local disk"),
+    }
+}
+
+/// Formats a size as MB, or as GB from 1 GB on.
+fn size(bytes: u64) -> String {
+    const MB: u64 = 1_000_000;
+    match bytes / MB {
+        megabytes @ ..1_000 => format!("{megabytes} MB"),
+        megabytes => format!("{}.{} GB", megabytes / 1_000, megabytes % 1_000 / 100),
     }
 }
 
@@ -169,8 +195,8 @@ fn disk(home: &Home) -> Check {
     match rustix::fs::statvfs(&home.dir) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let shown = format!("{} MB free", free / 1024 / 1024);
-            let fix = format!("free some space below {}, or: adj clean --older-than 1d", home.dir.display());
+            let shown = format!("{} free", size(free));
+            let fix = format!("free some space in {}, or run adj clean --older-than 1d", home.dir.display());
             match free {
                 ..FREE_BYTES_MIN => broken("disk", shown, fix),
                 FREE_BYTES_MIN..FREE_BYTES_LOW => note("disk", shown, fix),
@@ -184,12 +210,12 @@ fn disk(home: &Home) -> Check {
 fn config(home: &Home) -> Check {
     match crate::config::Config::load(home) {
         Ok(config) if config.exists => good("config", config.path.display().to_string()),
-        Ok(config) => good("config", format!("built-in values ({} is not there)", config.path.display())),
+        Ok(config) => good("config", format!("defaults ({} does not exist)", config.path.display())),
         Err(error @ ConfigError::Io { .. }) => {
             let path = crate::config::Config::path(home);
-            broken("config", error.to_string(), format!("make {} a file that you can read; new runs are refused until then", path.display()))
+            broken("config", error.to_string(), format!("make {} readable; no run can start until then", path.display()))
         }
-        Err(error) => broken("config", error.to_string(), "correct that line; nothing of the file is used until then"),
+        Err(error) => broken("config", error.to_string(), "fix that line; the file is ignored until then"),
     }
 }
 
@@ -210,7 +236,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
         good(
             "hub",
             format!(
-                "answers in {ms} ms (pid {}, {} of at most {}, {} queued)",
+                "OK, {ms} ms (pid {}, {} of at most {}, {} queued)",
                 view.pid,
                 text::count(view.live_runs, "live run", "live runs"),
                 view.live_runs_max,
@@ -218,14 +244,13 @@ async fn hub(cx: &Context) -> Vec<Check> {
             ),
         )
     } else {
-        broken("hub", format!("is version {}, this is {VERSION}", view.version), "adj stop, then any command starts the right one")
+        broken("hub", format!("runs version {}, but this is {VERSION}", view.version), "adj stop; the next command starts the current version")
     }];
-    checks.push(good("store", format!("SQLite {} reads it", view.sqlite_version)));
-    // The hub may have been started with another configuration than this shell names.
+    checks.push(good("store", format!("OK (SQLite {})", view.sqlite_version)));
+    // The hub may have been started with a different configuration than this shell has.
     let seen_here = crate::config::Config::load(&cx.home).err().map(|error| error.to_string());
     let unseen = view.problems.iter().filter(|problem| seen_here.as_ref() != Some(*problem));
-    checks
-        .extend(unseen.map(|problem| broken("hub", problem.clone(), "correct it; or: adj stop, and the next hub takes this shell's configuration")));
+    checks.extend(unseen.map(|problem| broken("hub", problem.clone(), "fix it, or run adj stop: the next hub uses this shell's configuration")));
     checks.extend(view.webhooks.iter().map(webhook));
     match cx.hub.call(&ListAgents { env: crate::config::dispatch_env(), ..ListAgents::default() }).await {
         Ok(list) => {
@@ -233,13 +258,13 @@ async fn hub(cx: &Context) -> Vec<Check> {
             let names: Vec<&str> = found.iter().map(|agent| agent.name.as_str()).collect();
             checks.push(good("agents", names.join(", ")));
             checks.extend(missing.iter().map(|agent| {
-                let why = agent.problem.as_deref().unwrap_or("its program was not found");
-                note("agent", format!("{}: {why}", agent.name), format!("install it, or correct its command in {}", agent.source))
+                let why = agent.problem.as_deref().unwrap_or("program not found");
+                note("agent", format!("{}: {why}", agent.name), format!("install it, or fix its command in {}", agent.source))
             }));
-            checks.extend(list.warnings.iter().map(|warning| note("config", warning.clone(), "adj config path says which file it is")));
+            checks.extend(list.warnings.iter().map(|warning| note("config", warning.clone(), "adj config path prints the location of the file")));
         }
-        // Said above.
-        Err(_) if !view.problems.is_empty() => checks.push(note("agents", "not known while the configuration cannot be used", "see above")),
+        // Reported above.
+        Err(_) if !view.problems.is_empty() => checks.push(note("agents", "unknown while the configuration has errors", "see above")),
         Err(error) => {
             let fix = fix_of(&error, &cx.home);
             checks.push(broken("agents", error.message, fix));
@@ -249,12 +274,12 @@ async fn hub(cx: &Context) -> Vec<Check> {
     checks
 }
 
-/// Says how to repair what a call failed over. The hints of these errors lead to this command.
+/// Returns the fix for a failed call. Hints that lead to this command are replaced.
 fn fix_of(error: &ErrorView, home: &Home) -> String {
     let log = home.hub_log();
     match (error.code.as_str(), &error.hint) {
         (codes::UNREACHABLE, _) if !log.exists() => "set ADJ_HOME to a directory that you can write to".to_owned(),
-        (codes::UNREACHABLE | codes::INTERNAL, _) | (_, None) => format!("the hub's log says more: {}", log.display()),
+        (codes::UNREACHABLE | codes::INTERNAL, _) | (_, None) => format!("see the hub's log: {}", log.display()),
         (_, Some(hint)) => hint.clone(),
     }
 }
@@ -263,29 +288,27 @@ fn webhook(hook: &WebhookView) -> Check {
     let shown = format!("{}: {}", hook.place, hook.standing());
     let again = if hook.parked > 0 { "; then: adj webhooks retry" } else { "" };
     match &hook.problem {
-        Some(problem) => {
-            note("webhook", format!("{shown}; {problem}"), format!("see to its receiver, or correct [[webhooks]] in the configuration{again}"))
-        }
+        Some(problem) => note("webhook", format!("{shown}; {problem}"), format!("check its receiver and [[webhooks]] in the configuration{again}")),
         None => good("webhook", shown),
     }
 }
 
-/// The wall clock must not lie behind what the store has seen already.
+/// Checks that the wall clock is not behind stored times.
 async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
     let newest = match cx.hub.call(&ListRuns { all: true, limit: Some(1) }).await {
         Ok(list) => list.runs.into_iter().next(),
-        Err(error) => return broken("clock", error.message, "adj ps -a must work for this check"),
+        Err(error) => return broken("clock", error.message, "this check needs a working adj ps -a"),
     };
     let ahead = newest.and_then(|run| age::seconds_since(&run.created_at, now())).map_or(0, |age| -age);
     if ahead > CLOCK_AHEAD_S_MAX {
         return broken(
             "clock",
-            format!("the newest run is {} in the future: the clock was set back", age::short(ahead)),
-            "set the clock right, for instance with NTP",
+            format!("the newest run is {} in the future; the clock was set back", age::short(ahead)),
+            "set the clock, for instance with NTP",
         );
     }
     if let Some(told) = set_lately {
-        return note("clock", told, "set the clock right, for instance with NTP, and see what should have been due meanwhile: adj inbox");
+        return note("clock", told, "set the clock, for instance with NTP, and check adj inbox for what became due");
     }
     good("clock", now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
@@ -294,18 +317,18 @@ fn containment() -> Check {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     match capabilities {
-        Some(bits) if bits >> CAP_SYS_ADMIN & 1 == 1 => good("containment", "pid_namespace: the kernel ends everything of a run at once"),
-        Some(_) => good("containment", "subreaper: everything that a run started is found and ended (a PID namespace takes CAP_SYS_ADMIN)"),
-        None => note("containment", "unknown: /proc cannot be read", "runs may leave processes behind here; they are detected and reported"),
+        Some(bits) if bits >> CAP_SYS_ADMIN & 1 == 1 => good("containment", "pid_namespace: the kernel ends all processes of a run at once"),
+        Some(_) => good("containment", "subreaper: all processes of a run are found and ended (a PID namespace needs CAP_SYS_ADMIN)"),
+        None => note("containment", "unknown: cannot read /proc", "mount /proc; until then, processes that runs leave behind are only reported"),
     }
 }
 
 async fn git() -> Check {
-    let missing = || note("git", "not found", "install git, if your agents work in repositories");
+    let missing = || note("git", "not found", "install git if your agents work in repositories");
     let Some(path) = crate::config::text_variable("PATH").and_then(|path| on_path("git", &path)) else { return missing() };
     match foreground::output(&path, &[OsStr::new("--version")], &[], GIT_LIMIT).await {
         Ok(output) if output.status.success() => good("git", String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        Ok(output) => note("git", format!("{} ended with {}", path.display(), output.status), "reinstall git"),
+        Ok(output) => note("git", format!("{} failed: {}", path.display(), output.status), "reinstall git"),
         Err(error) => note("git", error.to_string(), "reinstall git"),
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::cli::args::EventsArgs;
 use crate::cli::context::Context;
+use crate::cli::details;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{EventView, ReadEvents, Wait};
 
-/// How long one look for more events waits at the hub.
+/// How long one call for new events waits at the hub, in milliseconds.
 const EVENTS_WAIT_MS: u64 = 30_000;
 
 /// Prints the event history.
@@ -56,7 +57,11 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), Failure> {
             (None, Some(source)) => format!(", by {source}"),
             _ => String::new(),
         };
-        let what = text::line(&format!("{} ({}{signal})", event.text, event.by));
+        let by = match event.by.strip_prefix("run:") {
+            Some(run) if run == event.run_id => event.run_name.as_str(),
+            _ => details::person(&event.by),
+        };
+        let what = text::line(&format!("{} ({}{signal})", event.text, by));
         let what = cx.out.columns.map_or(what.clone(), |columns| text::cut(&what, columns.saturating_sub(before)));
         let line = format!("{} {} {kind:<17} {what}", cx.out.paint.apply(Style::Dim, &at), cx.out.paint.apply(Style::Strong, &name));
         cx.out.print_line(&line)?;

@@ -1,4 +1,4 @@
-//! Help, completion scripts, and refusals of what the grammar does not know.
+//! Help, completion scripts, and errors about wrong usage.
 
 use crate::cli::args::Cli;
 use crate::cli::exit::{Exit, TABLE, cli_codes};
@@ -6,28 +6,73 @@ use crate::cli::out::{CommandResult, Out, fail_hint};
 use crate::cli::style::Paint;
 use crate::view::ErrorView;
 use clap::CommandFactory;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Answers a command line that was not taken: help and version are no failure.
+/// Prints help, the version, or a usage error.
 pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return if error.print().is_ok() { Exit::Done } else { Exit::Failed };
     }
     let json = args.iter().any(|arg| arg == "--json");
-    // A command that needs another word: its help says which.
+    // A subcommand is missing: the help lists them.
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
         return if error.print().is_ok() { Exit::Usage } else { Exit::Failed };
     }
     let out = Out { json, terminal: false, agent_mode: false, interactive: false, columns: None, paint: Paint::OFF, paint_err: Paint::OFF };
-    match out.print_error(&usage(error)) {
+    match out.print_error(&usage(error, args)) {
         Ok(()) => Exit::Usage,
         Err(_) => Exit::Failed,
     }
 }
 
-/// Puts the grammar's words into our form: what is wrong, then what to do.
-fn usage(error: &clap::Error) -> ErrorView {
+/// Commands that other tools use for what ours do. None of ours here ends or removes anything.
+const SYNONYMS: [(&str, &str); 17] = [
+    ("answer", "reply"),
+    ("history", "ps -a"),
+    ("init", "doctor"),
+    ("jobs", "ps"),
+    ("list", "ps"),
+    ("log", "logs"),
+    ("message", "send"),
+    ("new", "run"),
+    ("reject", "deny"),
+    ("restart", "retry"),
+    ("rm", "clean"),
+    ("start", "run"),
+    ("status", "ps"),
+    ("tail", "logs -f"),
+    ("top", "ps"),
+    ("tree", "ps"),
+    ("watch", "logs -f"),
+];
+/// Commands that are never suggested for a typing error, since they end or remove something.
+const NEVER_SUGGESTED: [&str; 4] = ["cancel", "clean", "kill", "stop"];
+/// Most single-character edits between a typed word and a suggested command.
+const EDITS_MAX: usize = 2;
+
+/// Converts a usage error to our form: what is wrong, then what to do.
+fn usage(error: &clap::Error, args: &[OsString]) -> ErrorView {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (command, path) = command_of(args);
+    let known = match (error.kind(), context(ContextKind::InvalidSubcommand), context(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidSubcommand, Some(word), _) => Some((format!("no command {word:?}"), unknown_command_hint(&command, &path, word))),
+        (ErrorKind::UnknownArgument, _, Some(word)) if path == ["stop"] && !word.starts_with('-') => {
+            Some(("adj stop stops the hub and takes no run".to_owned(), format!("to end a run: adj cancel {word}")))
+        }
+        (ErrorKind::UnknownArgument, _, Some(word))
+            if ["run", "send", "retry", "resume", "deny"].map(|name| vec![name]).contains(&path) && !word.starts_with('-') =>
+        {
+            Some((format!("unexpected argument {word:?}"), "put a text of several words in quotes".to_owned()))
+        }
+        _ => None,
+    };
+    if let Some((message, hint)) = known {
+        return ErrorView { code: cli_codes::USAGE.to_owned(), message, hint: Some(hint) };
+    }
     let rendered = error.render().to_string();
     let mut paragraphs = rendered.trim().split("\n\n").map(|p| p.split_whitespace().collect::<Vec<_>>().join(" "));
     let message = paragraphs.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -35,13 +80,56 @@ fn usage(error: &clap::Error) -> ErrorView {
     ErrorView { code: cli_codes::USAGE.to_owned(), message, hint: Some(hint.join(" · ")).filter(|h| !h.is_empty()) }
 }
 
-/// Prints help on nothing, a command, or a topic.
+/// Returns the innermost command that the arguments name, with its path.
+fn command_of(args: &[OsString]) -> (clap::Command, Vec<&str>) {
+    let mut command = Cli::command();
+    let mut path = Vec::new();
+    for word in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
+        let Some(child) = command.find_subcommand(word) else { continue };
+        (command, _) = (child.clone(), path.push(word));
+    }
+    (command, path)
+}
+
+fn unknown_command_hint(command: &clap::Command, path: &[&str], word: &str) -> String {
+    let prefix = ["adj"].iter().chain(path).copied().collect::<Vec<_>>().join(" ");
+    let synonym = SYNONYMS.iter().find(|(other, _)| path.is_empty() && *other == word).map(|(_, ours)| *ours);
+    let similar = || {
+        let names = command
+            .get_subcommands()
+            .filter(|other| !other.is_hide_set())
+            .flat_map(|other| std::iter::once(other.get_name()).chain(other.get_visible_aliases()));
+        let near = names.filter(|name| !NEVER_SUGGESTED.contains(name)).map(|name| (edits(word, name), name));
+        near.filter(|(edits, name)| *edits <= EDITS_MAX && *edits < name.len()).min().map(|(_, name)| name)
+    };
+    match synonym.or_else(similar) {
+        Some(ours) => format!("did you mean {prefix} {ours}?"),
+        None => format!("{prefix} --help lists the commands"),
+    }
+}
+
+/// Returns the number of single-character edits between two words (Levenshtein).
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let above = row[j + 1];
+            row[j + 1] = (diagonal + usize::from(a != *b)).min(above + 1).min(row[j] + 1);
+            diagonal = above;
+        }
+    }
+    row[to.len()]
+}
+
+/// Prints the general help, or the help of a command or topic.
 pub fn print(topic: &[String], out: &Out) -> CommandResult {
     if topic == ["exit-codes"] {
         return exit_codes(out);
     }
     if topic == ["mcp"] {
-        // Its arguments are read by hand, and so is its help.
+        // Its own module parses its arguments and has its help.
         return out.print_text(crate::mcp::command::HELP).map(|()| Exit::Done);
     }
     let mut root = Cli::command();
@@ -51,8 +139,8 @@ pub fn print(topic: &[String], out: &Out) -> CommandResult {
         if command.find_subcommand(word).is_none() {
             return Err(fail_hint(
                 cli_codes::USAGE,
-                format!("no help on {word}"),
-                "adj help lists the commands; adj help exit-codes explains the exit codes",
+                format!("no help for {word:?}"),
+                "adj help lists the commands; adj help exit-codes lists the exit codes",
             ));
         }
         command = command.find_subcommand_mut(word).expect("it was found just now");
@@ -77,7 +165,7 @@ fn exit_codes(out: &Out) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Prints a shell's completion script.
+/// Prints a shell completion script.
 pub fn completions(shell: clap_complete::Shell, out: &Out) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "adj", &mut script);
@@ -88,9 +176,28 @@ pub fn completions(shell: clap_complete::Shell, out: &Out) -> CommandResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     #[test]
-    fn the_grammar_is_sound() {
+    fn unknown_command_suggests_only_harmless_commands() {
+        let hint = |word: &str| {
+            let args: Vec<OsString> = ["adj", word].into_iter().map(OsString::from).collect();
+            usage(&Cli::try_parse_from(&args).expect_err("no such command"), &args).hint.expect("a hint")
+        };
+        for (word, expected) in
+            [("status", "adj ps"), ("histroy", "lists the commands"), ("top", "adj ps"), ("shwo", "adj show"), ("stp", "adj"), ("cancle", "lists")]
+        {
+            assert!(hint(word).contains(expected), "{word}: {}", hint(word));
+        }
+        for word in ["stp", "clena", "cancl", "kil", "stopp"] {
+            assert!(NEVER_SUGGESTED.iter().all(|ends| !hint(word).contains(&format!("adj {ends}"))), "{word}: {}", hint(word));
+        }
+        let stop: Vec<OsString> = ["adj", "stop", "w1"].into_iter().map(OsString::from).collect();
+        assert_eq!(usage(&Cli::try_parse_from(&stop).expect_err("no argument"), &stop).hint.as_deref(), Some("to end a run: adj cancel w1"));
+    }
+
+    #[test]
+    fn grammar_is_valid() {
         Cli::command().debug_assert();
     }
 }

@@ -11,10 +11,10 @@ use crate::text;
 use crate::view::{AttentionList, ListAttention, ListRequests, RequestView, unread_text};
 use adjutant_core::chat::EntryKind;
 
-/// Columns of a chat's title beside what was said in it.
+/// Widest chat title beside a message.
 const TITLE_COLUMNS_MAX: usize = 24;
 
-/// Lists what needs the person: requests, oldest first, stopped runs, bad ends, messages in chats.
+/// Lists what needs the person: requests, oldest first, stopped and failed runs, messages in chats.
 pub async fn inbox(args: &InboxArgs, cx: &Context) -> CommandResult {
     let mut list = cx.hub.call(&ListAttention { run: args.run.clone(), ..ListAttention::default() }).await?;
     let first = next_step::first_command(&list);
@@ -27,7 +27,7 @@ pub async fn inbox(args: &InboxArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     if list.total() == 0 {
-        cx.out.print_message("nothing is open")?;
+        cx.out.print_message("nothing needs you")?;
         return Ok(Exit::Done);
     }
     if !list.requests.is_empty() {
@@ -47,7 +47,7 @@ pub async fn inbox(args: &InboxArgs, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Prints the runs that need the person, a line for each.
+/// Prints the runs that need the person, one line each.
 fn print_runs(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     let since = if cx.out.terminal { "AGE" } else { "AT" };
     let rows: Vec<Vec<Cell>> = list
@@ -74,7 +74,7 @@ fn print_runs(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what in chats is for the person, a line for each chat.
+/// Prints the chats with messages for the person, one line each.
 fn print_mentions(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     let since = if cx.out.terminal { "AGE" } else { "AT" };
     let rows: Vec<Vec<Cell>> = list
@@ -122,7 +122,7 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
                 number,
                 run,
                 plain(request.kind.as_str()),
-                plain(request.status.as_str()),
+                plain(details::status_word(request)),
                 plain(&cx.time(&request.asked_at)),
                 plain(&request_summary(request)),
             ]

@@ -1,4 +1,4 @@
-//! `logs`: pages of what an agent said.
+//! `adj logs`: a run's output.
 
 use crate::cli::args::LogsArgs;
 use crate::cli::context::Context;
@@ -10,10 +10,10 @@ use crate::view::{LogPage, ReadLogs};
 
 /// Bytes of one page.
 const PAGE_BYTES: u64 = 256 * 1024;
-/// The last lines are looked for in this many bytes first, and in no more than this many.
+/// Bytes searched for the last lines: at first, and at most.
 const TAIL_BYTES_FIRST: u64 = 64 * 1024;
 const TAIL_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Lines that an agent gets when it does not say how many: its context is small.
+/// Default number of lines for an agent, whose context is small.
 const LINES_FOR_AGENTS: u32 = 25;
 
 /// Prints a run's log.
@@ -30,7 +30,7 @@ pub async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
         return follow.run().await;
     }
     if printed.is_line_open {
-        // What comes next, a shell's prompt or a warning of ours, is no part of the output.
+        // A shell prompt or a warning that follows is not part of the output.
         cx.out.print_line("")?;
     }
     Ok(Exit::Done)
@@ -39,9 +39,9 @@ pub async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
 /// What was printed of a log.
 #[derive(Debug, Default)]
 struct Printed {
-    /// Where the next page begins.
+    /// The position of the next page.
     next: u64,
-    /// The last line has no end yet.
+    /// The last line is not complete.
     is_line_open: bool,
 }
 
@@ -56,7 +56,7 @@ impl Reader<'_> {
         Ok(cx.hub.call(&call).await?)
     }
 
-    /// Prints everything there is.
+    /// Prints the whole log.
     async fn whole(&self, cx: &Context) -> Result<Printed, Failure> {
         let mut printed = Printed::default();
         loop {
@@ -77,7 +77,7 @@ impl Reader<'_> {
     async fn tail(&self, lines: usize, cx: &Context) -> Result<Printed, Failure> {
         let mut bytes = TAIL_BYTES_FIRST;
         let mut page = self.page(None, bytes, cx).await?;
-        // The first line of a part may be half a line, so there has to be one more than wanted.
+        // The first line of a part can be cut, so one more than wanted is needed.
         while page.from > 0 && page.text.lines().count() <= lines && bytes < TAIL_BYTES_MAX {
             bytes *= 4;
             page = self.page(None, bytes, cx).await?;

@@ -13,16 +13,16 @@ use crate::view::{AnswerOne, AnswerRequests, Cancel, ListAttention, MentionView,
 use adjutant_core::RequestStateKind;
 use std::io::Write;
 
-/// How long one look whether a request is still open stays at the hub.
+/// How long one call that watches a request waits at the hub, in milliseconds.
 const SETTLED_WAIT_MS: u64 = 30_000;
 
-/// Shows the first of what needs the person, and takes what they type.
+/// Shows what has needed the person the longest and applies what they type.
 pub async fn next(cx: &Context) -> CommandResult {
     if !cx.out.interactive {
         return Err(fail_hint(
             cli_codes::USAGE,
-            "adj next needs a terminal to ask on",
-            "adj inbox lists what is open; adj reply Q1 \"…\" answers one",
+            "adj next needs a terminal",
+            "use adj inbox to list what needs you, and adj reply Q1 \"…\" to answer",
         ));
     }
     let list = cx.hub.call(&ListAttention::default()).await?;
@@ -38,35 +38,35 @@ pub async fn next(cx: &Context) -> CommandResult {
     } else if let Some(mention) = list.mentions.first() {
         next_message(mention, cx).await?
     } else {
-        cx.out.print_message("nothing is open")?;
+        cx.out.print_message("nothing needs you")?;
         return Ok(Exit::Done);
     };
     match (done, left) {
-        (Handled::Nothing, _) => cx.out.print_message("nothing answered")?,
+        (Handled::Nothing, _) => cx.out.print_message("skipped")?,
         (Handled::InputEnded, _) => {
-            cx.out.print_message("nothing answered")?;
+            cx.out.print_message("skipped")?;
             return Err(Failure::Reported(Exit::Interrupted));
         }
-        (Handled::Done(_), 0) => cx.out.print_message("none left")?,
+        (Handled::Done(_), 0) => cx.out.print_message("nothing else needs you")?,
         (Handled::Done(names), left) if names.is_empty() => cx.out.print_message(&format!("{left} left: adj next"))?,
         (Handled::Done(names), left) => cx.out.print_message(&format!("{left} left: {}", names.join(", ")))?,
     }
     Ok(Exit::Done)
 }
 
-/// What came of a prompt.
+/// The result of a prompt.
 enum Handled {
-    /// It was dealt with. The names of what is left, where they are known.
+    /// Handled. Holds the names of what is left, if known.
     Done(Vec<String>),
     Nothing,
-    /// The input has ended.
+    /// The terminal input ended.
     InputEnded,
 }
 
 async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> Result<Handled, Failure> {
     cx.out.print_text(&details::request_block(oldest, cx)?)?;
     if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
-        cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("  (open for {} more)", age::short(-seconds))))?;
+        cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("  (expires in {})", age::short(-seconds))))?;
     }
     let answer = match read_answer(oldest, cx).await? {
         Answered::With(answer) => *answer,
@@ -74,7 +74,7 @@ async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> 
         Answered::InputEnded => return Ok(Handled::InputEnded),
         Answered::Elsewhere(request) => {
             cx.out.print_message(&format!(
-                "{} was settled meanwhile: {}",
+                "{} was closed meanwhile: {}",
                 text::line(&request.number),
                 text::line(&details::request_outcome(&request))
             ))?;
@@ -93,7 +93,7 @@ async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> 
     Ok(Handled::Done(left))
 }
 
-/// Shows a stopped run: a typed line resumes it with that resolution or choice, or cancels it.
+/// Shows a stopped run. A typed line resumes it with that resolution or choice, or cancels it.
 async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
     let name = text::line(&run.name);
     cx.out.print_line(&run_end::end_line(run, cx))?;
@@ -104,7 +104,7 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
         cx.out.print_line(&format!("  {:<9} {}", text::line(choice.choice.as_str()), text::line(&choice.about)))?;
     }
     run_end::confirm_run_notified(run, cx).await?;
-    let words = if run.choices.is_empty() { "" } else { ", or one of these words" };
+    let words = if run.choices.is_empty() { "" } else { " or one of these choices" };
     let Some(line) = ask(&format!("resume {name} with a resolution{words}, or cancel > "))? else { return Ok(Handled::InputEnded) };
     let line = line.trim();
     let (run, choices) = (run.run_id.clone(), &run.choices);
@@ -125,14 +125,14 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
     Ok(Handled::Done(Vec::new()))
 }
 
-/// Shows an end that the person was not notified of.
+/// Shows a failed run that the person has not seen yet.
 async fn next_ended(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
     let name = text::line(&run.name);
     cx.out.print_line(&run_end::end_line(run, cx))?;
     let why = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
     cx.out.print_text(&cx.out.indent("  ", &why))?;
     run_end::confirm_run_notified(run, cx).await?;
-    match ask(&format!("Enter to go on, or retry, to start {name} again > "))? {
+    match ask(&format!("Press Enter to continue, or type retry to run {name} again > "))? {
         None => return Ok(Handled::InputEnded),
         Some(line) if line.trim() == "retry" => {
             let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None, env: dispatch_env() }).await?;
@@ -143,10 +143,10 @@ async fn next_ended(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
     Ok(Handled::Done(Vec::new()))
 }
 
-/// Shows what is unread in a chat with a message for the person: reading it marks it. A typed line is posted there.
+/// Shows and marks as read the unread messages of a chat. A typed line is posted there.
 async fn next_message(mention: &MentionView, cx: &Context) -> Result<Handled, Failure> {
     chat::show_unread(mention, cx).await?;
-    match ask("Enter to go on, or a reply > ")? {
+    match ask("Press Enter to continue, or type a reply > ")? {
         None => return Ok(Handled::InputEnded),
         Some(line) if line.trim().is_empty() => {}
         Some(line) => chat::reply(mention, line, cx).await?,
@@ -154,18 +154,18 @@ async fn next_message(mention: &MentionView, cx: &Context) -> Result<Handled, Fa
     Ok(Handled::Done(Vec::new()))
 }
 
-/// What came of asking for an answer.
+/// The result of asking for an answer.
 enum Answered {
     With(Box<AnswerOne>),
     /// An empty line.
     Skipped,
-    /// The terminal's input has ended.
+    /// The terminal input ended.
     InputEnded,
-    /// Somebody else answered, or its deadline came.
+    /// The request was closed from elsewhere: answered, expired or withdrawn.
     Elsewhere(Box<RequestView>),
 }
 
-/// Asks for the answer to a request that was shown, for as long as it is open.
+/// Prompts for the answer to a request while it is open.
 async fn read_answer(request: &RequestView, cx: &Context) -> Result<Answered, Failure> {
     let mut typed = prompt::TerminalLines::default();
     let mut err = std::io::stderr();
@@ -181,7 +181,7 @@ async fn read_answer(request: &RequestView, cx: &Context) -> Result<Answered, Fa
             line = typed.next_line() => line,
         };
         let line = line.map_err(|e| match e.kind() {
-            std::io::ErrorKind::InvalidData => fail(codes::INVALID, "what was typed is not UTF-8"),
+            std::io::ErrorKind::InvalidData => fail(codes::INVALID, "the input is not valid UTF-8"),
             _ => fail(cli_codes::IO, format!("cannot read the terminal: {e}")),
         })?;
         let Some(line) = line else {
@@ -198,7 +198,7 @@ async fn read_answer(request: &RequestView, cx: &Context) -> Result<Answered, Fa
     }
 }
 
-/// Waits until a request is no longer open.
+/// Waits until a request is closed.
 async fn request_closed(request: &RequestView, cx: &Context) -> Result<RequestView, Failure> {
     let call = ReadRequest { message_id: request.message_id.clone(), wait_ms: SETTLED_WAIT_MS };
     loop {

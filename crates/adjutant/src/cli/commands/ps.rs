@@ -10,13 +10,13 @@ use crate::cli::{next_step, run_state};
 use crate::text;
 use crate::view::{ListAttention, ListRuns, RunView};
 
-/// Most runs that are listed when nothing else is said.
+/// Runs listed by default.
 const RUNS_SHOWN_MAX: u32 = 200;
 
-/// Columns of a run's state in a list; `show` says the rest.
+/// Widest state in the list; `show` has the rest.
 const STATE_COLUMNS_MAX: usize = 24;
 
-/// Lists runs, those that need the user first.
+/// Lists runs, those that need the person first.
 pub async fn ps(args: &PsArgs, cx: &Context) -> CommandResult {
     let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)) }).await?;
     let now = now();
@@ -64,7 +64,7 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Says how much needs the person, and how the first of it is dealt with. Returns whether anything does.
+/// Prints how many things need the person and the command for the first. Returns whether there are any.
 async fn print_attention(cx: &Context) -> Result<bool, Failure> {
     let list = cx.hub.call(&ListAttention::default()).await?;
     let Some(command) = next_step::first_command(&list) else { return Ok(false) };
@@ -73,7 +73,7 @@ async fn print_attention(cx: &Context) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Puts what a run has delegated below it, where both are listed; returns how deep each stands.
+/// Orders runs as a tree, children below their parents, and returns the depth of each.
 fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
     fn add<'a>(runs: &'a [RunView], run: &'a RunView, depth: usize, out: &mut Vec<(usize, &'a RunView)>) {
         out.push((depth, run));

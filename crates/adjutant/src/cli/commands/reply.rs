@@ -4,9 +4,9 @@ use crate::cli::answering::{answer_to, print_answered};
 use crate::cli::args::ReplyArgs;
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
-use crate::cli::out::{CommandResult, fail_hint};
+use crate::cli::out::{CommandResult, fail, fail_hint};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView};
+use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView, codes};
 use adjutant_core::RequestStateKind;
 
 /// Answers one question, or a group.
@@ -15,8 +15,8 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> CommandResult {
         return reply_to_group(args, cx).await;
     }
     if !args.more.is_empty() {
-        let hint = "put the answer in quotes; --group answers several that were asked together";
-        return Err(fail_hint(cli_codes::USAGE, "there is more than one answer", hint));
+        let hint = "put the answer in quotes, or use --group to answer questions that were asked together";
+        return Err(fail_hint(cli_codes::USAGE, "more than one answer was given", hint));
     }
     let given = text_argument(&args.text, "the answer")?;
     let given = if args.text == "-" { given.trim_end_matches(['\n', '\r']).to_owned() } else { given };
@@ -33,7 +33,7 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Answers every open question of a group at once: all of them, or none when one is refused.
+/// Answers every open question of a group, or none if one answer is refused.
 async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> CommandResult {
     let named = cx.hub.call(&ReadRequest { message_id: args.to.clone(), wait_ms: 0 }).await?;
     let first = named.group.as_ref().map(|group| &group.first);
@@ -46,12 +46,16 @@ async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> CommandResult {
     let texts: Vec<&String> = std::iter::once(&args.text).chain(&args.more).collect();
     if open.len() != texts.len() {
         let numbers: Vec<String> = open.iter().map(|request| text::line(&request.number)).collect();
-        let message = format!("{} answers were given, and open are {}: {}", texts.len(), open.len(), numbers.join(" "));
+        if open.is_empty() {
+            return Err(fail(codes::ALREADY_ANSWERED, format!("no question of the group of {} is open", text::line(&args.to))));
+        }
+        let given = text::count(texts.len() as u64, "answer", "answers");
+        let message = format!("{given} for {}: {}", text::count(open.len() as u64, "open question", "open questions"), numbers.join(" "));
         let wanted = vec!["\"…\""; open.len().max(1)].join(" ");
         return Err(fail_hint(cli_codes::USAGE, message, format!("adj reply --group {} {wanted}", text::line(&args.to))));
     }
     if texts.iter().any(|given| given.trim().is_empty()) {
-        return Err(fail_hint(cli_codes::USAGE, "one of the answers is empty", "give one for each open question of the group, in their order"));
+        return Err(fail_hint(cli_codes::USAGE, "an answer is empty", "give one answer for each open question of the group, in order"));
     }
     let answers = open
         .iter()

@@ -9,13 +9,13 @@ use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{Pause, Resume, Retry, RunView, Word};
 
-/// Stops a run's agent, to go on later.
+/// Pauses a run.
 pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
     let run = cx.hub.call(&Pause { run: args.run.clone() }).await?;
     print_changed(&run, "pausing", &format!("adj resume {}", text::line(&run.name)), cx)
 }
 
-/// Begins a stopped run anew.
+/// Resumes a stopped run.
 pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
     let resolution = args.resolution.as_deref().map(|text| text_argument(text, "the resolution")).transpose()?;
     let run = cx
@@ -41,9 +41,9 @@ fn print_changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Command
     Ok(Exit::Done)
 }
 
-/// Starts an ended run's task again.
+/// Runs the task of an ended or stopped run again, as a new run.
 pub async fn retry(args: &RetryArgs, cx: &Context) -> CommandResult {
-    let prompt = args.prompt.as_deref().map(|prompt| text_argument(prompt, "the prompt")).transpose()?;
+    let prompt = args.prompt.as_deref().map(|prompt| text_argument(prompt, "the task")).transpose()?;
     let run = cx.hub.call(&Retry { run: args.run.clone(), prompt, env: dispatch_env() }).await?;
     if cx.out.json {
         cx.out.print_json(&run)?;

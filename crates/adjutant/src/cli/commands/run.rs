@@ -1,4 +1,4 @@
-//! `run`: a task, an agent, a directory; then following, waiting, or neither.
+//! `adj run`: starts a run, then follows it, waits for it, or returns.
 
 use crate::cli::args::RunArgs;
 use crate::cli::context::{Context, read_text, text_argument};
@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use std::path::Path;
 use std::time::Duration;
 
-/// Gives a task to an agent.
+/// Starts a run.
 pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
     let prompt = append_input(read_prompt(args)?, args)?;
     let agent = match &args.agent {
@@ -40,17 +40,17 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
     if args.detach || cx.out.json || !cx.out.terminal {
         return print_started(&run, cx);
     }
-    cx.out.print_message(&format!("{} started with {}. Ctrl-C detaches, the run goes on.", text::line(&run.name), text::line(&run.agent)))?;
+    cx.out.print_message(&format!("{} started with {}. Ctrl-C detaches; the run continues.", text::line(&run.name), text::line(&run.agent)))?;
     print_shared_directory(&run, cx)?;
     Follow::new(cx, run, Scope::Everything)?.run().await
 }
 
-/// Splits a command at blanks. Quotes of either kind keep blanks together; nothing is expanded.
+/// Splits a command at spaces. Single or double quotes keep spaces; nothing is expanded.
 fn split_command(command: &str) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
-    // The unquoted part of the word that is being read.
+    // The unquoted part of the current word.
     let mut unquoted = String::new();
     let mut shell_word: Option<String> = None;
     for c in command.chars().chain([' ']) {
@@ -77,20 +77,24 @@ fn split_command(command: &str) -> Result<Vec<String>, Failure> {
     if quote.is_none()
         && let Some(operator) = shell_word
     {
-        let message = format!("--accept is run without a shell, and {} would be an argument", text::line(&operator));
-        return Err(fail_hint(cli_codes::USAGE, message, "for a shell: --accept \"sh -c '…'\"; for an argument, quote it: '|'"));
+        let message = format!("--accept runs without a shell, so {} would be an argument", text::line(&operator));
+        return Err(fail_hint(cli_codes::USAGE, message, "to use a shell: --accept \"sh -c '…'\"; to pass it as an argument, quote it: '|'"));
     }
     if quote.is_some() {
-        return Err(fail_hint(cli_codes::USAGE, format!("a quote is open in {}", text::line(command)), "close it: --accept \"cargo test 'a name'\""));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            format!("unclosed quote in {}", text::line(command)),
+            "close the quote: --accept \"cargo test 'a name'\"",
+        ));
     }
     found.extend(word);
     if found.is_empty() {
-        return Err(fail_hint(cli_codes::USAGE, "--accept is empty", "name the command, or leave --accept out"));
+        return Err(fail_hint(cli_codes::USAGE, "--accept is empty", "give a command, or omit --accept"));
     }
     Ok(found)
 }
 
-/// Tells whether an unquoted word means something to a shell only: a pipe, a list, a redirection, a
+/// Returns whether an unquoted word has a meaning only in a shell: a pipe, a list, a redirection, a
 /// substitution.
 fn is_shell_syntax(word: &str) -> bool {
     let redirects = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '&');
@@ -112,18 +116,18 @@ fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
     if run.shares_directory_with.is_empty() {
         return Ok(());
     }
-    cx.out.print_message(&format!("note: also at work in this directory: {}", text::line(&run.shares_directory_with.join(", "))))
+    cx.out.print_message(&format!("note: also working in this directory: {}", text::line(&run.shares_directory_with.join(", "))))
 }
 
-/// Waits until the run has ended or asks something; prints only how it ended.
+/// Waits until the run ends or needs the person; prints only the result.
 async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
-    cx.out.print_message(&format!("{} started; waiting. Ctrl-C stops the waiting, not the run.", text::line(&run.name)))?;
+    cx.out.print_message(&format!("{} started; waiting (Ctrl-C stops waiting, the run continues)", text::line(&run.name)))?;
     let waited = loop {
         let waited = wait_for_runs(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
         if !waited.needs.is_empty() || !waited.stopped.is_empty() || !waited.ended.is_empty() || waited.working.is_empty() {
             break waited;
         }
-        // One that stands still may go on all the same.
+        // A silent or retrying run can still continue.
         for run in waited.working.iter().filter(|run| waiting::has_condition(run)) {
             waiting::print_condition(run, cx)?;
         }
@@ -141,7 +145,7 @@ async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
         }
         return run_end::end_needing_input(open, cx);
     }
-    // What it has delegated may have stopped, and it waits for that.
+    // A child run that it waits for can be stopped.
     let stopped = waited.stopped.iter().find(|other| other.run_id != run.run_id).filter(|_| !run_state::is_over(&run));
     if let (Some(stopped), false) = (stopped, cx.out.json) {
         cx.out.print_line(&run_end::end_line(stopped, cx))?;
@@ -152,23 +156,23 @@ async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
 fn read_prompt(args: &RunArgs) -> Result<String, Failure> {
     if let Some(path) = &args.file {
         if path == Path::new("-") {
-            return text_argument("-", "the prompt");
+            return text_argument("-", "the task");
         }
-        let file = std::fs::File::open(path).map_err(|e| fail(cli_codes::USAGE, format!("cannot read the prompt: {}: {e}", path.display())))?;
-        return read_text(file, "the prompt", &path.display().to_string());
+        let file = std::fs::File::open(path).map_err(|e| fail(cli_codes::USAGE, format!("cannot read the task: {}: {e}", path.display())))?;
+        return read_text(file, "the task", &path.display().to_string());
     }
     match &args.prompt {
-        Some(prompt) => text_argument(prompt, "the prompt"),
-        None => Err(fail_hint(cli_codes::USAGE, "there is no prompt", "adj run -a AGENT \"PROMPT\", or -f FILE, or - for standard input")),
+        Some(prompt) => text_argument(prompt, "the task"),
+        None => Err(fail_hint(cli_codes::USAGE, "no task given", "adj run -a AGENT \"TASK\", or -f FILE, or - to read standard input")),
     }
 }
 
-/// How long a pipe may take to bring its first byte.
+/// How long to wait for the first byte of a pipe.
 const PIPE_WAIT: Duration = Duration::from_secs(5);
-/// The same for a socket: programs that start others leave one open that never brings anything.
+/// The same for a socket: some programs leave one open to their children that never carries data.
 const SOCKET_WAIT: Duration = Duration::from_millis(500);
 
-/// Appends what is piped into the command to its prompt, between fences that it cannot forge.
+/// Appends piped input to the task, inside a fence that the input cannot close.
 fn append_input(prompt: String, args: &RunArgs) -> Result<String, Failure> {
     if args.prompt.as_deref() == Some("-") || args.file.as_deref() == Some(Path::new("-")) {
         return Ok(prompt);
@@ -183,8 +187,7 @@ fn append_input(prompt: String, args: &RunArgs) -> Result<String, Failure> {
     Ok(format!("{prompt}\n\nStandard input ({}):\n\n{fence}\n{input}{end}{fence}\n", text::count(input.len() as u64, "byte", "bytes")))
 }
 
-/// Reads standard input where something is piped or redirected into it: a file, a pipe, a socket. A terminal
-/// and `/dev/null` are none of these.
+/// Reads standard input if it is a file, a pipe or a socket, but not a terminal or `/dev/null`.
 fn piped_input() -> Result<Option<String>, Failure> {
     let stdin = std::io::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -193,22 +196,22 @@ fn piped_input() -> Result<Option<String>, Failure> {
         Ok(FileType::Fifo) => Some(PIPE_WAIT),
         Ok(FileType::Socket) => Some(SOCKET_WAIT),
         Ok(_) => return Ok(None),
-        Err(error) => return Err(fail(cli_codes::IO, format!("cannot look at standard input: {}", std::io::Error::from(error)))),
+        Err(error) => return Err(fail(cli_codes::IO, format!("cannot inspect standard input: {}", std::io::Error::from(error)))),
     };
     if let Some(wait) = wait
         && !has_input(&stdin, wait)?
     {
-        // A shell makes its pipes of these, so somebody meant something to come.
+        // Shell pipelines use FIFOs, so input was intended.
         if matches!(kind, Ok(FileType::Fifo)) {
-            let message = format!("standard input is a pipe that has brought nothing within {} s", wait.as_secs());
-            return Err(fail_hint(cli_codes::USAGE, message, "add </dev/null to start without it; or let - read the whole prompt from it"));
+            let message = format!("standard input is a pipe, and nothing arrived within {} s", wait.as_secs());
+            return Err(fail_hint(cli_codes::USAGE, message, "add </dev/null to start without it, or use - to read the whole task from it"));
         }
         return Ok(None);
     }
-    read_text(stdin.lock(), "what is added to the prompt", "standard input").map(Some)
+    read_text(stdin.lock(), "the input", "standard input").map(Some)
 }
 
-/// Waits until standard input has something to read or has ended; `false` when the time is over.
+/// Waits until standard input is readable or closed; `false` after the time limit.
 fn has_input(stdin: &std::io::Stdin, wait: Duration) -> Result<bool, Failure> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let limit = Timespec::try_from(wait).map_err(|e| fail(cli_codes::IO, e.to_string()))?;
@@ -221,9 +224,9 @@ fn has_input(stdin: &std::io::Stdin, wait: Duration) -> Result<bool, Failure> {
     }
 }
 
-/// The agent when none is named: the configured one, else the only one beside the scripted one.
+/// Returns the default agent: the configured one, or the only real one that was found.
 async fn default_agent(cx: &Context) -> Result<String, Failure> {
-    let config = Config::load(&cx.home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "adj config path says which file it is"))?;
+    let config = Config::load(&cx.home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "adj config path prints the location of the file"))?;
     if let Some(agent) = config.default_agent {
         return Ok(agent);
     }
@@ -233,25 +236,25 @@ async fn default_agent(cx: &Context) -> Result<String, Failure> {
         [one] => Ok((*one).to_owned()),
         [] => Err(fail_hint(
             cli_codes::USAGE,
-            "no agent is configured or found",
-            "adj agents lists them; -a echo is the scripted one; adj config path says where to add yours",
+            "no coding agent was found, only the echo demo agent",
+            "install one (claude, codex, gemini, …; see adj agents), or try -a echo",
         )),
         several => Err(fail_hint(
             cli_codes::USAGE,
-            "several agents could take this",
-            format!("name one with -a: {} (or set default_agent in the configuration)", several.join(", ")),
+            "no agent given, and there are several",
+            format!("choose one with -a: {} (or set default_agent in the configuration)", several.join(", ")),
         )),
     }
 }
 
-/// The agent's working directory, absolute.
+/// Returns the absolute working directory of a run.
 pub fn resolve_directory(given: Option<&Path>) -> Result<String, Failure> {
     let dir = given.unwrap_or(Path::new("."));
     let absolute = std::path::absolute(dir).map_err(|e| fail(codes::INVALID, format!("{}: {e}", dir.display())))?;
     let absolute = match absolute.canonicalize() {
         Ok(real) => real,
         Err(e) => {
-            return Err(fail_hint(codes::INVALID, format!("working directory {}: {e}", absolute.display()), "give an existing directory with -C"));
+            return Err(fail_hint(codes::INVALID, format!("working directory {}: {e}", absolute.display()), "use -C with an existing directory"));
         }
     };
     match absolute.to_str() {
@@ -267,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_split_at_blanks_and_nothing_is_expanded() {
+    fn command_is_split_at_spaces_without_expansion() {
         let split = |text| split_command(text).expect("closed quotes");
         assert_eq!(split("cargo test  'a b' \"c 'd'\" $HOME *"), ["cargo", "test", "a b", "c 'd'", "$HOME", "*"]);
         assert_eq!(split("x --name='a b' ''"), ["x", "--name=a b", ""]);

@@ -1,4 +1,4 @@
-//! `adj search`: what was said, wherever it was.
+//! `adj search`: finds chat messages, requests and reports.
 
 use crate::cli::args::{SearchArgs, SearchIn};
 use crate::cli::context::{Context, now};
@@ -9,7 +9,7 @@ use crate::text;
 use crate::view::{Search, SearchHit};
 use std::time::Duration;
 
-/// Searches and prints what was found.
+/// Searches and prints the matches.
 pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> CommandResult {
     let ago = |ago: Option<Duration>| ago.and_then(|ago| now().checked_sub(ago).ok()).map(|at| at.to_string());
     let call = Search {
@@ -42,16 +42,16 @@ pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Comm
         cx.out.print_text(&cx.out.indent("  ", &text::line(&hit.snippet)))?;
     }
     if found.incomplete {
-        cx.out.print_message("the search was broken off: more words, --chat, --from or --since narrow it")?;
+        cx.out.print_message("the search stopped early; narrow it with more words, --chat, --from or --since")?;
     }
     match found.hits.first() {
-        None => cx.out.print_message("nothing found: what is found holds every word")?,
+        None => cx.out.print_message("no matches (all words must appear)")?,
         Some(hit) => cx.out.suggest(&next(hit))?,
     }
     Ok(Exit::Done)
 }
 
-/// Names the command that shows a hit in its place.
+/// Returns the command that shows a match in its context.
 fn next(hit: &SearchHit) -> String {
     match (hit.chat_id, &hit.run_name) {
         (Some(chat), _) => {

@@ -17,8 +17,8 @@ pub async fn send(args: &SendArgs, cx: &Context) -> CommandResult {
     }
     let how = match message.delivery.known() {
         Some(Delivery::Live) => "delivered to the running agent",
-        _ => "it gets it with its next tool call, or when it reads its input",
+        _ => "delivered at its next tool call or when it reads its input",
     };
-    cx.out.print_line(&format!("{} sent to {}: {how}", cx.out.paint.apply(Style::Good, "✓"), text::line(&message.run_name)))?;
+    cx.out.print_line(&format!("{} sent to {}, {how}", cx.out.paint.apply(Style::Good, "✓"), text::line(&message.run_name)))?;
     Ok(Exit::Done)
 }

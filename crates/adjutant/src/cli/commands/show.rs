@@ -1,7 +1,9 @@
 //! `adj show`: everything about one run.
 
 use crate::cli::context::{Context, now};
-use crate::cli::details::{INDENT, acceptance_block, checkpoint_block, indented, relative_time, report_block, request_block, request_outcome};
+use crate::cli::details::{
+    INDENT, acceptance_block, checkpoint_block, indented, person, relative_time, report_block, request_block, request_outcome,
+};
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
@@ -11,10 +13,10 @@ use crate::view::{GetRun, RunView, SubagentView, Word};
 use adjutant_core::RunStateKind;
 use std::fmt::Write as _;
 
-/// Where the values of a run's fields begin.
-const LABEL_COLUMNS: usize = 13;
+/// The column where the values of a run's fields begin.
+const LABEL_COLUMNS: usize = 15;
 
-/// Columns of a question whose answer is told.
+/// Widest question in the list of answered ones.
 const ASKED_COLUMNS_MAX: usize = 100;
 
 /// Shows everything about one run.
@@ -26,7 +28,7 @@ pub async fn show(run: &str, cx: &Context) -> CommandResult {
     }
     cx.out.print_text(&run_text(&run, cx)?)?;
     if cx.out.terminal {
-        // The person reads it.
+        // The person has seen it.
         run_end::confirm_run_notified(&run, cx).await?;
     }
     let name = text::line(&run.name);
@@ -48,7 +50,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut field = |label: &str, value: Option<&str>| match value {
         Some(value) if !value.is_empty() => {
             let value = text::wrap(&text::line(value), columns).join(&format!("\n{:<LABEL_COLUMNS$}", ""));
-            writeln!(out, "{INDENT}{} {value}", paint.apply(Style::Dim, &format!("{label:<10}")))
+            writeln!(out, "{INDENT}{} {value}", paint.apply(Style::Dim, &format!("{label:<12}")))
         }
         _ => Ok(()),
     };
@@ -60,10 +62,10 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("task", Some(&run.task))?;
     field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
     field("directory", Some(&run.cwd))?;
-    let not_enforced = if run.permissions_not_enforced { " (nothing enforces it: the agent is a plain program)" } else { "" };
-    field("may", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
-    field("shared by", Some(&run.shares_directory_with.join(", ")))?;
-    field("owner", Some(&run.owner))?;
+    let not_enforced = if run.permissions_not_enforced { " (not enforced: the agent is a plain program)" } else { "" };
+    field("permissions", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
+    field("also here", Some(&run.shares_directory_with.join(", ")))?;
+    field("started by", Some(person(&run.owner)))?;
     field("child of", run.parent_name.as_deref().or(run.parent.as_deref()))?;
     field("children", Some(&run.children.join(", ")))?;
     for subagent in &run.subagents {
@@ -76,40 +78,34 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("created", when(&Some(run.created_at.clone())).as_deref())?;
     field("started", when(&run.started_at).as_deref())?;
     field("ended", when(&run.ended_at).as_deref())?;
-    let whose = if run.acceptance.is_some() { " (the agent's)" } else { "" };
+    let whose = if run.acceptance.is_some() { " (of the agent)" } else { "" };
     field("exit code", run.exit_code.map(|code| format!("{code}{whose}")).as_deref())?;
     field(
         "progress",
         Some(&[run.percent.map(|p| format!("{p}%")).unwrap_or_default(), run.progress.clone().unwrap_or_default()].join(" ")).map(|p| p.trim()),
     )?;
     field("eta", run.eta.as_deref())?;
-    field("overdue", when(&run.overdue_since).map(|since| format!("works longer than was estimated, since {since}")).as_deref())?;
+    field("overdue", when(&run.overdue_since).map(|since| format!("longer than estimated, since {since}")).as_deref())?;
     field("criteria", run.criteria.as_deref())?;
     field("summary", run.summary.as_deref().filter(|_| run.report.is_none()))?;
     let more = if run.changed_files_more { ", …" } else { "" };
     let whose = match (run.changed_before_too, run.changed_beside.as_slice()) {
-        (true, _) => " (all that is not committed; what was changed before it started is not known)".to_owned(),
+        (true, _) => " (all uncommitted files; changes from before the run are not known)".to_owned(),
         (false, []) => String::new(),
-        (false, others) => format!(" (while it ran; {} worked here too)", others.join(", ")),
+        (false, others) => format!(" (during the run; {} also worked in this directory)", others.join(", ")),
     };
     let changed = run.changed_files.as_ref().filter(|files| !files.is_empty());
     field("changed", changed.map(|files| format!("{}{more}{whose}", files.join(", "))).as_deref())?;
-    field("remark", run.annotation.as_deref())?;
+    field("annotation", run.annotation.as_deref())?;
     field(
         "ignored",
-        run.ignored_signals
-            .as_ref()
-            .map(|it| format!("{} without effect; the last: {}", text::count(it.count, "signal", "signals"), it.last))
-            .as_deref(),
+        run.ignored_signals.as_ref().map(|it| format!("{} without effect; last: {}", text::count(it.count, "signal", "signals"), it.last)).as_deref(),
     )?;
     field("usage", run.usage.as_ref().map(ToString::to_string).as_deref())?;
     field("session", run.session.as_deref())?;
-    field("held by", run.containment.as_deref())?;
-    field(
-        "swept",
-        run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "process that was left behind", "processes that were left behind")).as_deref(),
-    )?;
-    field("output", run.output_left_open.then_some("a descendant kept it open after the end and was cut off"))?;
+    field("contained by", run.containment.as_deref())?;
+    field("swept", run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "leftover process ended", "leftover processes ended")).as_deref())?;
+    field("output", run.output_left_open.then_some("truncated: a leftover process kept it open"))?;
     for (n, path) in run.log_paths.iter().enumerate() {
         field(if n == 0 { "log" } else { "" }, Some(path))?;
     }
@@ -135,8 +131,8 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         out.push_str(&request_block(request, cx)?);
     }
     if !run.settled.is_empty() {
-        let more = if run.settled_more { format!(" (earlier ones: adj inbox -a {})", text::line(&run.name)) } else { String::new() };
-        writeln!(out, "{}", paint.apply(Style::Dim, &format!("decided{more}")))?;
+        let more = if run.settled_more { format!(" (earlier: adj inbox -a {})", text::line(&run.name)) } else { String::new() };
+        writeln!(out, "{}", paint.apply(Style::Dim, &format!("answered{more}")))?;
         for request in &run.settled {
             let (number, asked) = (text::line(&request.number), text::cut(&text::line(&request.question), ASKED_COLUMNS_MAX));
             out.push_str(&indented(&format!("{number} {asked} → {}", request_outcome(request)), cx));
@@ -151,13 +147,13 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         }
     }
     if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
-        writeln!(out, "{}", paint.apply(Style::Dim, "last words"))?;
+        writeln!(out, "{}", paint.apply(Style::Dim, "final output"))?;
         out.push_str(&indented(result, cx));
     }
     Ok(out)
 }
 
-/// Writes what is known of a sub-agent of the CLI's own.
+/// Describes a sub-agent of the CLI in one line.
 fn subagent_line(subagent: &SubagentView) -> String {
     let SubagentView { kind, about, state, tokens } = subagent;
     let name = match (about, kind) {

@@ -1,4 +1,4 @@
-//! `adj stop`: ends the hub. `adj serve` starts none beside a running one.
+//! `adj stop`: stops the hub.
 
 use crate::cli::context::{Context, home};
 use crate::cli::exit::{Exit, cli_codes};
@@ -11,17 +11,17 @@ use crate::text;
 use crate::view::{GetHub, HubView, StopHub, codes};
 use std::time::Duration;
 
-/// How long a hub may take to end.
+/// How long a hub may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// The same where the runs of its home end with it.
+/// The same for an ephemeral home, whose runs end with it.
 const STOP_ALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Ends the hub, and starts none to do so.
+/// Stops the hub without starting one.
 pub async fn stop(cx: &Context) -> CommandResult {
     let is_ephemeral = cx.home.is_ephemeral();
     if is_ephemeral {
-        // A hub that was killed has left its home behind: the next one adopts what is in it, and ends it.
+        // A killed hub leaves its home behind: the next one adopts the runs and ends them.
         cx.hub.call(&GetHub {}).await?;
     }
     let Some(hub) = stop_hub(&cx.home).await? else {
@@ -36,9 +36,9 @@ pub async fn stop(cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     let runs = if is_ephemeral {
-        format!("; its home in memory is gone, with {}", text::count(hub.live_runs, "live run", "live runs"))
+        format!("; the home in memory is removed, with {}", text::count(hub.live_runs, "live run", "live runs"))
     } else if hub.live_runs > 0 {
-        format!("; {}, and the next command starts a hub again", text::count(hub.live_runs, "run goes on", "runs go on"))
+        format!("; {}, and the next command starts the hub again", text::count(hub.live_runs, "run continues", "runs continue"))
     } else {
         String::new()
     };
@@ -46,16 +46,16 @@ pub async fn stop(cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Refuses to go on where a hub is running already.
+/// Fails if a hub already serves this home.
 pub async fn refuse_second_hub() -> CommandResult {
     let home = home()?;
     match Client::running_hub(&home).call(&GetHub {}).await {
-        Ok(hub) => Err(fail_hint(codes::CONFLICT, format!("a hub (pid {}) serves {} already", hub.pid, home.dir.display()), "adj stop ends it")),
+        Ok(hub) => Err(fail_hint(codes::CONFLICT, format!("a hub (pid {}) already serves {}", hub.pid, home.dir.display()), "stop it with adj stop")),
         Err(_) => Ok(Exit::Done),
     }
 }
 
-/// Stops the home's hub and waits until it has let go of the home; `None` when none was there.
+/// Stops the home's hub and waits until it has released the home; `None` if none was running.
 pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
     let hub = match Client::running_hub(home).call(&StopHub {}).await {
         Ok(hub) => hub,
@@ -67,12 +67,16 @@ pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
     };
     let path = home.hub_lock();
     let limit = if home.is_ephemeral() { STOP_ALL_LIMIT } else { STOP_LIMIT };
-    let failed = |e: std::io::Error| fail(cli_codes::IO, format!("the hub (pid {}) said that it ends, and its lock cannot be watched: {e}", hub.pid));
+    let failed = |e: std::io::Error| fail(cli_codes::IO, format!("the hub (pid {}) is stopping, but its lock cannot be watched: {e}", hub.pid));
     match tokio::time::timeout(limit, watch::released(&home.dir, &path)).await {
         Ok(released) => released.map_err(failed)?,
-        // Somebody else may have started the next one already.
+        // Another process may already have started the next hub.
         Err(_) if lock::holder_pid(&home.dir, &path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {
-            return Err(fail_hint(cli_codes::IO, format!("the hub (pid {}) does not end", hub.pid), format!("kill -9 {} loses nothing", hub.pid)));
+            return Err(fail_hint(
+                cli_codes::IO,
+                format!("the hub (pid {}) does not stop", hub.pid),
+                format!("kill -9 {} (nothing is lost)", hub.pid),
+            ));
         }
         Err(_) => {}
     }

@@ -20,12 +20,12 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
     };
     let waited = wait_for_runs(args.runs.clone(), until, args.timeout, cx).await?;
     report(&waited, cx)?;
-    // Only what was written out counts as told; killed before, the next wait reports it again.
+    // Confirm only after printing: if this process is killed before, the next wait reports it again.
     confirm_notified(&waited.confirmation(!args.runs.is_empty()), cx).await?;
     verdict(&waited, until, !args.runs.is_empty(), cx)
 }
 
-/// Prints what a wait found.
+/// Prints the result of a wait.
 fn report(waited: &Waited, cx: &Context) -> Result<(), Failure> {
     if cx.out.json {
         return cx.out.print_json(waited);
@@ -34,13 +34,13 @@ fn report(waited: &Waited, cx: &Context) -> Result<(), Failure> {
         cx.out.print_line(&end_line(run, cx))?;
     }
     if waited.ended_more > 0 {
-        cx.out.print_message(&format!("… {} more have ended: adj ps -a", waited.ended_more))?;
+        cx.out.print_message(&format!("… {} more ended: adj ps -a", waited.ended_more))?;
     }
     for run in &waited.stopped {
         cx.out.print_line(&end_line(run, cx))?;
     }
     if waited.stopped_more > 0 {
-        cx.out.print_message(&format!("… {} more are stopped: adj inbox", waited.stopped_more))?;
+        cx.out.print_message(&format!("… {} more stopped: adj inbox", waited.stopped_more))?;
     }
     for run in waited.working.iter().filter(|run| has_condition(run)) {
         print_condition(run, cx)?;
@@ -54,7 +54,7 @@ fn report(waited: &Waited, cx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a wait with what it comes to.
+/// Returns the exit code of a wait.
 fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> CommandResult {
     if waited.outcome == WaitOutcome::Timeout {
         return timed_out(waited, cx);
@@ -64,11 +64,11 @@ fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> C
         WaitUntil::Any => !waited.ended.is_empty(),
         WaitUntil::All => waited.working.is_empty(),
     };
-    // Nothing goes on until somebody acts, so the hub ended the wait early.
+    // No run can continue until the person acts, so the hub ended the wait early.
     if let Some(open) = waited.needs.first().filter(|_| !reached) {
         return end_needing_input(open, cx);
     }
-    // Without names, a stop that was told before does not end a wait by itself.
+    // Without names, a stop that was reported before does not end the wait.
     let is_new = |run: &&RunView| is_named || run.attention.as_ref().is_some_and(|attention| attention.is_new);
     if let Some(run) = waited.stopped.iter().find(is_new).filter(|_| !reached) {
         return end_needing_resume(run, cx);

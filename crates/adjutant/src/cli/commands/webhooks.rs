@@ -1,4 +1,4 @@
-//! `adj webhooks`: who is told what happens, what waits for them, and sending again what failed.
+//! `adj webhooks`: lists webhooks and their deliveries, and retries failed ones.
 
 use crate::cli::args::WebhooksWhat;
 use crate::cli::context::Context;
@@ -8,7 +8,7 @@ use crate::cli::style::Style;
 use crate::text;
 use crate::view::{ListWebhooks, RetryWebhooks, WebhookView};
 
-/// Lists the webhooks, or has them try again.
+/// Lists the webhooks, or retries their deliveries.
 pub async fn webhooks(what: Option<WebhooksWhat>, cx: &Context) -> CommandResult {
     match what {
         None => list(cx).await,
@@ -31,7 +31,7 @@ async fn list(cx: &Context) -> CommandResult {
         }
     }
     if list.webhooks.is_empty() {
-        cx.out.print_message("no webhook is configured: [[webhooks]] in the configuration makes one (adj config path)")?;
+        cx.out.print_message("no webhooks configured; add [[webhooks]] to the configuration file (adj config path)")?;
     } else if list.webhooks.iter().any(|hook| hook.parked > 0 || hook.next_try_at.is_some()) {
         cx.out.suggest("adj webhooks retry")?;
     }
@@ -41,7 +41,7 @@ async fn list(cx: &Context) -> CommandResult {
 fn standing(hook: &WebhookView, cx: &Context) -> String {
     let mut shown = hook.standing();
     if let Some(at) = &hook.next_try_at {
-        shown.push_str(&format!(", next try at {}", cx.time(at)));
+        shown.push_str(&format!(", next try {}", cx.time(at)));
     }
     shown
 }
@@ -51,10 +51,10 @@ async fn retry(url: Option<String>, cx: &Context) -> CommandResult {
     if cx.out.json {
         cx.out.print_json(&retried)?;
     } else if retried.deliveries == 0 {
-        cx.out.print_message("there is nothing to send again")?;
+        cx.out.print_message("nothing to retry")?;
     } else {
-        let word = if retried.deliveries == 1 { "delivery is" } else { "deliveries are" };
-        cx.out.print_line(&format!("{} {} {word} sent again", cx.out.paint.apply(Style::Good, "✓"), retried.deliveries))?;
+        let count = text::count(retried.deliveries, "delivery", "deliveries");
+        cx.out.print_line(&format!("{} retrying {count}", cx.out.paint.apply(Style::Good, "✓")))?;
         cx.out.suggest("adj webhooks")?;
     }
     Ok(Exit::Done)

@@ -18,16 +18,18 @@ pub async fn greet(cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     let paint = cx.out.paint;
-    cx.out
-        .print_line(&format!("{} {VERSION} – hands tasks to your coding agents and stays in contact with them", paint.apply(Style::Strong, "adj")))?;
+    cx.out.print_line(&format!(
+        "{} {VERSION} – runs coding agents in the background and brings you their questions",
+        paint.apply(Style::Strong, "adj")
+    ))?;
     let found: Vec<String> =
         agents.agents.iter().map(|a| if a.found { format!("{} ✓", a.name) } else { format!("{} (not found)", a.name) }).collect();
     cx.out.print_line(&format!("  {}  {}", paint.apply(Style::Dim, "agents"), text::line(&found.join("  "))))?;
-    cx.out.print_line(&format!("  {}  adj demo                       see it work, no keys needed", paint.apply(Style::Dim, "try   ")))?;
+    cx.out.print_line(&format!("  {}  adj demo                       see it work (no API keys needed)", paint.apply(Style::Dim, "try   ")))?;
     let real = agents.agents.iter().find(|a| a.found && a.harness != "echo").map_or("echo", |a| a.name.as_str());
     let run = if real == "echo" { "adj run -a echo \"say hello\"".to_owned() } else { format!("adj run -a {} \"…\"", text::line(real)) };
-    cx.out.print_line(&format!("          {run:<29}  give an agent a task"))?;
-    cx.out.print_line("          adj help                       everything else")?;
+    cx.out.print_line(&format!("          {run:<29}  start a run"))?;
+    cx.out.print_line("          adj help                       list all commands")?;
     for warning in &agents.warnings {
         cx.out.print_message(&format!("warning: {}", text::line(warning)))?;
     }

@@ -41,7 +41,10 @@ fn agent_is_tried_and_written() {
     }
     assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
     let told = rig.adj(&["agents", "add", "other", "--", "my-agent", "--stdio"]);
-    assert!(told.code == 0 && told.out.contains("over stdio") && told.out.contains("anew") && told.err.contains("adj agents test other"), "{told:?}");
+    assert!(
+        told.code == 0 && told.out.contains("over stdio") && told.out.contains("new session") && told.err.contains("adj agents test other"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -50,11 +53,14 @@ fn agents_of_the_registry_are_offered_and_known_by_name() {
     assert!(!rig.adj(&["agents"]).err.contains("mistral-vibe"));
     rig.program("vibe-acp", "exec my-agent");
     let offered = rig.adj(&["agents"]);
-    assert!(offered.err.contains("found: mistral-vibe speaks ACP and is not tried; add it with adj agents add mistral-vibe"), "{offered:?}");
+    assert!(
+        offered.err.contains("found mistral-vibe, which speaks ACP but has not been tested; add it with: adj agents add mistral-vibe"),
+        "{offered:?}"
+    );
     let added = rig.adj(&["agents", "add", "mistral-vibe"]);
     let text = std::fs::read_to_string(rig.home.home.dir.join("config.toml")).expect("a file");
     assert!(added.code == 0 && text.contains("command = [\"vibe-acp\"]"), "{added:?} {text}");
-    assert!(!rig.adj(&["agents"]).err.contains("found: mistral-vibe"));
+    assert!(!rig.adj(&["agents"]).err.contains("found mistral-vibe"));
     let unknown = rig.adj(&["agents", "add", "nobody"]);
     assert!(unknown.code == 2 && unknown.err.contains("has no agent \"nobody\""), "{unknown:?}");
 }
@@ -65,12 +71,12 @@ fn agent_that_does_not_answer_is_not_written() {
     rig.program("silent", "setsid sleep 3600 & exec sleep 3600");
     rig.program("quits", "echo 'unknown option --acp' >&2; exit 2");
     for (command, code, why) in [
-        (&["silent"][..], 125, "has begun no session within 1 s"),
-        (&["quits", "--acp"], 125, "ended with exit code 2 before it began a session: unknown option --acp"),
+        (&["silent"][..], 125, "did not start a session within 1 s"),
+        (&["quits", "--acp"], 125, "ended with exit code 2 before it started a session: unknown option --acp"),
         (&["my-agent", "--version", "2"], 125, "speaks version 2"),
         (&["my-agent", "--auth"], 125, "it signs in by Log in (run acp-agent login)"),
-        (&["my-agent", "--mute", "session/new"], 125, "no session within 1 s"),
-        (&["nobody"], 127, "no program \"nobody\" on PATH"),
+        (&["my-agent", "--mute", "session/new"], 125, "did not start a session within 1 s"),
+        (&["nobody"], 127, "program \"nobody\" not found on PATH"),
     ] {
         let timeout = if why.contains("1 s") { "1s" } else { "30s" };
         let args = ["agents", "add", "mine", "--timeout", timeout, "--"].iter().chain(command).copied().collect::<Vec<_>>();

@@ -30,7 +30,7 @@ fn mention_is_in_the_inbox_until_read() {
     assert_eq!(mentions(&home).as_array().map(Vec::len), Some(1), "what was read is gone");
     home.ok(&["chat", "show", "2"]);
     assert_eq!(mentions(&home), json!([]));
-    assert!(home.adj(&["inbox"]).err.contains("nothing is open"));
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
 }
 
 #[test]

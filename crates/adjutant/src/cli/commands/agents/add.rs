@@ -1,5 +1,5 @@
-//! `adj agents add`: an agent that speaks the Agent Client Protocol is started once, says what it offers, and is
-//! written into the configuration file.
+//! `adj agents add`: starts an agent that speaks the Agent Client Protocol once, prints what it supports, and
+//! writes it to the configuration file.
 
 use crate::cli::args::AgentAddArgs;
 use crate::cli::context::Context;
@@ -20,9 +20,9 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Most that an agent may say before it has begun a session, in bytes.
+/// Most output of an agent before it has started a session, in bytes.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How much of its last words is told.
+/// Most characters of its last error output that are printed.
 const COMPLAINT_CHARS_MAX: usize = 300;
 
 /// Adds an agent.
@@ -30,7 +30,7 @@ pub async fn add(args: &AgentAddArgs, cx: &Context) -> CommandResult {
     let name = AgentName::parse(&args.name).map_err(|error| fail(codes::INVALID, format!("{:?} is {error}", args.name)))?;
     check_env_pass(&args.env_pass).map_err(|problem| fail(codes::INVALID, format!("--env-pass: {problem}")))?;
     let config = crate::cli::commands::config::load(&cx.home)?;
-    // Before anything is started; once more when it is written.
+    // Checked before anything is started, and again when it is written.
     if let Some(entry) = config.agents.get(&name) {
         let whose = if entry.source == BUILT_IN { "built in".to_owned() } else { format!("declared in {}", entry.source) };
         return Err(agent_exists(&name, &whose));
@@ -43,7 +43,7 @@ pub async fn add(args: &AgentAddArgs, cx: &Context) -> CommandResult {
 }
 
 fn agent_exists(name: &AgentName, whose: &str) -> Failure {
-    fail_hint(codes::CONFLICT, format!("an agent {name} is {whose} already"), format!("choose another name; adj agents {name} shows that one"))
+    fail_hint(codes::CONFLICT, format!("agent {name} is already {whose}"), format!("choose another name, or see adj agents {name}"))
 }
 
 fn add_failure(error: AddError) -> Failure {
@@ -54,7 +54,7 @@ fn add_failure(error: AddError) -> Failure {
     }
 }
 
-/// Returns the command that is given, or the one that the registry has for the name.
+/// Returns the given command, or the one in the registry for the name.
 fn command_of(args: &AgentAddArgs) -> Result<Vec<String>, Failure> {
     if !args.command.is_empty() {
         return Ok(args.command.clone());
@@ -63,12 +63,12 @@ fn command_of(args: &AgentAddArgs) -> Result<Vec<String>, Failure> {
     let known = agents.iter().find(|agent| agent.name == args.name).map(|agent| agent.command.clone());
     known.ok_or_else(|| {
         let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
-        let message = format!("no command is given, and the registry of {date} has no agent {:?}; it has {}", args.name, names.join(", "));
-        fail_hint(codes::INVALID, message, "give its command: adj agents add NAME -- COMMAND…")
+        let message = format!("no command given, and the ACP registry of {date} has no agent {:?}; it has {}", args.name, names.join(", "));
+        fail_hint(codes::INVALID, message, "give the command: adj agents add NAME -- COMMAND…")
     })
 }
 
-/// Returns the agents of the registry whose programs are here and that no configured agent starts.
+/// Returns the agents of the registry that are installed and not configured.
 pub(super) fn offered(config: &Config) -> Vec<&'static str> {
     let is_here = |command: &[String]| find_program(command).is_ok();
     let is_taken = |agent: &preset::Registered| {
@@ -78,16 +78,17 @@ pub(super) fn offered(config: &Config) -> Vec<&'static str> {
     agents.filter(|agent| !is_taken(agent) && is_here(&agent.command)).map(|agent| agent.name.as_str()).collect()
 }
 
-/// Finds the program: a bare name on `PATH`, and a path from here. Returns it, and the command as it is written.
+/// Finds the program: a bare name on `PATH`, a path relative to the current directory. Returns its path and
+/// the command to write.
 fn find_program(command: &[String]) -> Result<(PathBuf, Vec<String>), Failure> {
-    let [first, rest @ ..] = command else { return Err(fail(codes::INVALID, "no command is given")) };
+    let [first, rest @ ..] = command else { return Err(fail(codes::INVALID, "no command given")) };
     let is_program = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
     if first.contains('/') {
         let path = std::path::absolute(first).map_err(|error| fail(cli_codes::IO, format!("{first}: {error}")))?;
         return match path.metadata() {
             Err(error) => Err(fail(codes::AGENT_NOT_FOUND, format!("{}: {error}", path.display()))),
             Ok(_) if !is_program(&path) => {
-                Err(fail_hint(codes::AGENT_NOT_EXECUTABLE, format!("{} is not executable", path.display()), "make it so with chmod +x"))
+                Err(fail_hint(codes::AGENT_NOT_EXECUTABLE, format!("{} is not executable", path.display()), "make it executable with chmod +x"))
             }
             Ok(_) => {
                 let command = std::iter::once(path.display().to_string()).chain(rest.iter().cloned()).collect();
@@ -99,11 +100,11 @@ fn find_program(command: &[String]) -> Result<(PathBuf, Vec<String>), Failure> {
     let found = path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join(first)).find(|path| is_program(path));
     match found {
         Some(path) => Ok((path, command.to_vec())),
-        None => Err(fail_hint(codes::AGENT_NOT_FOUND, format!("no program {first:?} on PATH"), "install it, or give its path")),
+        None => Err(fail_hint(codes::AGENT_NOT_FOUND, format!("program {first:?} not found on PATH"), "install it, or give its path")),
     }
 }
 
-/// Starts it in an empty directory, and has it begin a session.
+/// Starts the agent in an empty directory and lets it start a session.
 async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) -> Result<Offer, Failure> {
     let dir = std::env::temp_dir().join(format!("adj-add-{}", random_hex::<8>()));
     DirBuilder::new().mode(0o700).create(&dir).map_err(|error| fail(cli_codes::IO, format!("{}: {error}", dir.display())))?;
@@ -135,7 +136,7 @@ async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) ->
     let Some(conversation) = conversation else { return Err(Failure::Reported(Exit::Interrupted)) };
     let conversation = conversation.map_err(|error| not_started(program, args, &error))?;
     removed.map_err(|error| fail(cli_codes::IO, format!("{}: {error}", dir.display())))?;
-    let hint = "nothing was written; sign in with its own command first, or pass its key by --env-pass";
+    let hint = "nothing was written; sign in with its own command first, or pass its API key with --env-pass";
     if let Some(why) = refused {
         return Err(fail_hint(cli_codes::NOT_STARTED, format!("{}: {why}", program.display()), hint));
     }
@@ -143,7 +144,7 @@ async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) ->
         return Err(fail_hint(
             cli_codes::NOT_STARTED,
             end_reason(program, &conversation),
-            "nothing was written; does it speak ACP with these arguments?",
+            "nothing was written; check that it speaks ACP with these arguments",
         ));
     }
     Ok(handshake.into_offer())
@@ -154,8 +155,8 @@ fn not_started(program: &Path, args: &AgentAddArgs, error: &io::Error) -> Failur
     match error.kind() {
         io::ErrorKind::TimedOut => fail_hint(
             cli_codes::NOT_STARTED,
-            format!("{program} has begun no session within {} s", args.timeout.as_secs()),
-            "nothing was written; does it speak ACP with these arguments? --timeout gives it more time",
+            format!("{program} did not start a session within {} s", args.timeout.as_secs()),
+            "nothing was written; check that it speaks ACP with these arguments, or allow more time with --timeout",
         ),
         _ => fail(cli_codes::NOT_STARTED, format!("{program}: {error}")),
     }
@@ -167,7 +168,7 @@ fn end_reason(program: &Path, conversation: &Spoken) -> String {
     let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let last: String = text::line(last).chars().take(COMPLAINT_CHARS_MAX).collect();
     let said = if last.is_empty() { last } else { format!(": {last}") };
-    format!("{} ended{how} before it began a session{said}", program.display())
+    format!("{} ended{how} before it started a session{said}", program.display())
 }
 
 fn print_offer(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> CommandResult {
@@ -187,25 +188,25 @@ fn print_offer(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> 
     let who = [name.as_deref(), version.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let transports = [(*http, "http"), (*sse, "sse"), (true, "stdio")].iter().filter(|(can, _)| *can).map(|(_, what)| *what).collect::<Vec<_>>();
     let resumes_how = match (loads, resumes) {
-        (true, _) => "in its own session (session/load)",
-        (false, true) => "in its own session (session/resume)",
-        (false, false) => "anew: it loads no session",
+        (true, _) => "its own session (session/load)",
+        (false, true) => "its own session (session/resume)",
+        (false, false) => "with a new session (it cannot load one)",
     };
     let mut lines = vec![
-        ("agent", if who.is_empty() { "it does not say its name".to_owned() } else { who }),
-        ("our tools", format!("over {} (it takes {})", if *http { "http" } else { "stdio" }, transports.join(", "))),
+        ("agent", if who.is_empty() { "unnamed".to_owned() } else { who }),
+        ("our tools", format!("over {} (it supports {})", if *http { "http" } else { "stdio" }, transports.join(", "))),
         ("resumes", resumes_how.to_owned()),
-        ("modes", if modes.is_empty() { "it lists none".to_owned() } else { modes.join(", ") }),
+        ("modes", if modes.is_empty() { "none".to_owned() } else { modes.join(", ") }),
     ];
     for (profile, chosen) in profiles {
         let mode = match chosen {
-            Ok(Some(mode)) => format!("in mode {mode}"),
-            Ok(None) => "as it is".to_owned(),
+            Ok(Some(mode)) => format!("mode {mode}"),
+            Ok(None) => "default mode".to_owned(),
             Err(why) => format!("not supported: {why}"),
         };
         let promise = match profile {
-            Permissions::Full => "; everything that it asks for is allowed",
-            Permissions::Read | Permissions::Edit => "; what it does without asking is not known",
+            Permissions::Full => "; every request is allowed",
+            Permissions::Read | Permissions::Edit => "; what it does without asking is unknown",
         };
         lines.push((profile.word(), if chosen.is_ok() { mode + promise } else { mode }));
     }
@@ -215,7 +216,7 @@ fn print_offer(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> 
     for (label, value) in lines {
         cx.out.print_line(&format!("{label:<11} {}", text::line(&value)))?;
     }
-    cx.out.print_message(&format!("agent {} is in {}", new.name, text::line(&config.path.display().to_string())))?;
+    cx.out.print_message(&format!("added agent {} to {}", new.name, text::line(&config.path.display().to_string())))?;
     cx.out.suggest(&format!("adj agents test {}", new.name))?;
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `adj agents`: which there are, everything about one, trying one out, and adding one.
+//! `adj agents`: lists agents, shows one, tests one, adds one.
 
 mod add;
 mod trial;
@@ -14,7 +14,7 @@ use crate::preset::{Preset, Profile};
 use crate::text;
 use crate::view::{AgentList, AgentView, ListAgents, Word, codes};
 
-/// Does what is asked for.
+/// Runs `adj agents …`.
 pub async fn agents(args: &AgentsArgs, cx: &Context) -> CommandResult {
     match (&args.what, &args.name) {
         (Some(AgentsWhat::Test(test)), _) => trial::test(test, cx).await,
@@ -24,18 +24,18 @@ pub async fn agents(args: &AgentsArgs, cx: &Context) -> CommandResult {
     }
 }
 
-/// Lists all agents; the version of the one that is named is waited for.
+/// Lists all agents, and waits for the version of the named one.
 async fn list_agents(cx: &Context, name: Option<&str>) -> Result<AgentList, Failure> {
     Ok(cx.hub.call(&ListAgents { env: dispatch_env(), versions: true, all: true, await_version_of: name.map(ToOwned::to_owned) }).await?)
 }
 
-/// Finds an agent among all.
+/// Finds an agent by name.
 async fn find_agent(name: &str, cx: &Context) -> Result<AgentView, Failure> {
     let list = list_agents(cx, Some(name)).await?;
     let known: Vec<String> = list.agents.iter().map(|agent| agent.name.clone()).collect();
     list.agents.into_iter().find(|agent| agent.name == name).ok_or_else(|| {
-        let message = format!("no agent {name:?} is configured or built in; there are: {}", known.join(", "));
-        fail_hint(codes::AGENT_NOT_FOUND, message, "declare it under [agents] in the configuration: adj config path")
+        let message = format!("no agent {name:?}; known: {}", known.join(", "));
+        fail_hint(codes::AGENT_NOT_FOUND, message, "add it with adj agents add, or under [agents] in the configuration (adj config path)")
     })
 }
 
@@ -67,15 +67,15 @@ async fn list(cx: &Context) -> CommandResult {
     }
     let asked: Vec<&str> = here.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
     if !asked.is_empty() {
-        cx.out.print_message(&format!("versions not known yet: {} (adj agents NAME waits for one)", text::line(&asked.join(", "))))?;
+        cx.out.print_message(&format!("versions not known yet: {} (adj agents NAME waits for it)", text::line(&asked.join(", "))))?;
     }
     if !absent.is_empty() {
         let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
         cx.out.print_message(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
     }
-    // A configuration that cannot be used is told below.
+    // A broken configuration is reported below.
     for name in Config::load(&cx.home).map(|config| add::offered(&config)).unwrap_or_default() {
-        cx.out.print_message(&format!("found: {name} speaks ACP and is not tried; add it with adj agents add {name}"))?;
+        cx.out.print_message(&format!("found {name}, which speaks ACP but has not been tested; add it with: adj agents add {name}"))?;
     }
     for warning in &list.warnings {
         cx.out.print_message(&format!("warning: {}", text::line(warning)))?;
@@ -90,7 +90,7 @@ fn row(agent: &AgentView) -> Vec<Cell> {
         (_, false) => painted("✗ missing", Style::Bad),
         (Some(version), true) => plain(version),
         (None, true) if agent.harness == "echo" => plain("built in"),
-        (None, true) if agent.version_pending => painted("asking", Style::Dim),
+        (None, true) if agent.version_pending => painted("checking", Style::Dim),
         (None, true) => painted("unknown", Style::Dim),
     };
     let signed_in = match &agent.sign_in {
@@ -115,16 +115,16 @@ fn row(agent: &AgentView) -> Vec<Cell> {
     cells
 }
 
-/// Tells whether an agent's program is there and may not be executed.
+/// Returns whether an agent's program exists but is not executable.
 fn is_not_executable(agent: &AgentView) -> bool {
     agent.problem_code.as_deref() == Some(codes::AGENT_NOT_EXECUTABLE)
 }
 
-/// What is worth a line below the table.
+/// Returns remarks to print below the table.
 fn remarks(agent: &AgentView) -> Vec<String> {
     let mut remarks = Vec::new();
     if !agent.found {
-        remarks.push(agent.problem.clone().unwrap_or_else(|| "its program was not found".to_owned()));
+        remarks.push(agent.problem.clone().unwrap_or_else(|| "program not found".to_owned()));
         return remarks;
     }
     if let (Some(note), version) = (&agent.version_note, &agent.version) {
@@ -132,19 +132,19 @@ fn remarks(agent: &AgentView) -> Vec<String> {
     }
     if agent.documented_only {
         let known = if agent.source == crate::config::BUILT_IN {
-            "from its documentation: never started in a test"
+            "supported from its documentation only, never tested"
         } else {
-            "its protocol is known, the agent is not"
+            "speaks a known protocol, but has not been tested"
         };
-        remarks.push(format!("{known}; adj agents test says what works"));
+        remarks.push(format!("{known}; check it with adj agents test"));
     }
     if let Some(sign_in) = agent.sign_in.as_ref().filter(|sign_in| !sign_in.found) {
-        remarks.push(format!("nobody seems to be signed in: {}", sign_in.how));
+        remarks.push(format!("probably not signed in: {}", sign_in.how));
     }
     remarks
 }
 
-/// Shows everything about an agent.
+/// Shows the details of an agent.
 async fn show(name: &str, cx: &Context) -> CommandResult {
     let agent = find_agent(name, cx).await?;
     if cx.out.json {
@@ -156,7 +156,7 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
     let title = [agent.name.as_str(), agent.description.as_str()].iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join(" – ");
     let mut lines: Vec<(&str, String)> = vec![("agent", title)];
     let declared = if agent.source == crate::config::BUILT_IN { "built in".to_owned() } else { format!("declared in {}", agent.source) };
-    lines.push(("driven by", format!("{} ({declared})", agent.harness)));
+    lines.push(("harness", format!("{} ({declared})", agent.harness)));
     lines.push(match (&agent.program, agent.found) {
         (Some(program), _) => ("program", program.clone()),
         (None, true) => ("program", "adj itself".to_owned()),
@@ -169,22 +169,19 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
         if agent.versions_tried.is_some() || !preset.about.version_args.is_empty() {
             lines.push(("version", version(&agent)));
         } else {
-            lines.push(("version", "not asked, and not tried: adj agents test says what works".to_owned()));
+            lines.push(("version", "unknown and not tested; check it with adj agents test".to_owned()));
         }
     }
     if let Some(sign_in) = &agent.sign_in {
-        lines.push((
-            "signed in",
-            sign_in.by.as_ref().map_or_else(|| format!("it seems not: {}", sign_in.how), |by| format!("it seems so: {by} is there")),
-        ));
+        lines.push(("signed in", sign_in.by.as_ref().map_or_else(|| format!("probably not: {}", sign_in.how), |by| format!("probably: found {by}"))));
     }
     if let Some(can) = agent.can {
         let all = [
             (can.tools, "our tools"),
-            (can.resume, "goes on in its own session"),
-            (can.live, "takes messages while it works"),
+            (can.resume, "resumes its own session"),
+            (can.live, "receives messages while it works"),
             (can.approvals, "asks for approval"),
-            (can.usage, "tells its usage"),
+            (can.usage, "reports usage"),
         ];
         let list = |is_so: bool| all.iter().filter(|(can, _)| *can == is_so).map(|(_, what)| *what).collect::<Vec<_>>().join(", ");
         lines.push(("can", list(true)));
@@ -194,10 +191,10 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
         lines.extend(preset_lines(preset, &agent));
     }
     if agent.permissions_not_enforced {
-        lines.push(("permissions", format!("{}, which nothing enforces: the program does what it does", agent.permissions)));
+        lines.push(("permissions", format!("{} (not enforced: the agent is a plain program)", agent.permissions)));
     }
     if let Some((_, entry)) = config.agents.iter().find(|(agent, _)| agent.as_str() == name) {
-        // The others are said above, in more words.
+        // The others are shown above.
         let shown = ["args", "env", "env_pass", "permissions", "trust_repo", "timeout", "patience", "stall", "grace"];
         lines.extend(crate::cli::commands::config::settings(entry).into_iter().filter(|(field, _)| shown.contains(field)));
     }
@@ -217,10 +214,8 @@ fn preset_of(config: &Config, name: &str) -> Option<Preset> {
 }
 
 fn version(agent: &AgentView) -> String {
-    let tried = agent
-        .versions_tried
-        .as_ref()
-        .map_or_else(|| "none was tried: all here is from its documentation".to_owned(), |tried| format!("tried: {tried}"));
+    let tried =
+        agent.versions_tried.as_ref().map_or_else(|| "not tested, from its documentation only".to_owned(), |tried| format!("tested: {tried}"));
     match (&agent.version, &agent.version_note) {
         (Some(version), Some(note)) => format!("{version}, {note}"),
         (Some(version), None) => format!("{version} ({tried})"),
@@ -237,7 +232,7 @@ fn preset_lines(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String
         }
         let how = profile.args.iter().chain(&profile.mode).cloned().collect::<Vec<_>>().join(" ");
         match (profile.about.as_str(), how.as_str()) {
-            ("", "") => "nothing is added".to_owned(),
+            ("", "") => "no options added".to_owned(),
             ("", how) => how.to_owned(),
             (about, "") => about.to_owned(),
             (about, how) => format!("{about} ({how})"),

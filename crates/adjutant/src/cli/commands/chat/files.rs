@@ -1,4 +1,4 @@
-//! Chats in files: Markdown for people, JSON lines that lose nothing.
+//! Chat export and import: Markdown for people, lossless JSON lines.
 
 use crate::cli::args::{ChatExportArgs, ChatFormat, ChatImportArgs};
 use crate::cli::context::Context;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::io::Read;
 
-/// Entries and bytes of text in one part of an import.
+/// Most entries and bytes of text in one part of an import.
 const PART: usize = 500;
 const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -49,8 +49,8 @@ async fn markdown(chat_id: i64, cx: &Context) -> CommandResult {
     let chat = chat(chat_id, cx).await?;
     let names: Vec<String> = chat.participants.iter().map(|one| text::line(&one.name)).collect();
     let (title, by) = (text::line(&chat.title), text::line(&chat.started_by));
-    cx.out.print_line(&format!("# {title}\n\nChat {chat_id}, begun {} by {by}. With {}.", chat.started_at, names.join(", ")))?;
-    // A branch begins with what it goes on from, as an agent that answers in it is given that.
+    cx.out.print_line(&format!("# {title}\n\nChat {chat_id}, started {} by {by}. With {}.", chat.started_at, names.join(", ")))?;
+    // A branch starts with the messages that it continues from, as answering agents see them.
     let mut before = Vec::new();
     let mut branch = branch_point(&chat);
     while let Some((id, last)) = branch {
@@ -74,13 +74,13 @@ async fn chat(chat_id: i64, cx: &Context) -> Result<ChatView, Failure> {
     Ok(cx.hub.call(&ShowChat { chat_id, limit: Some(1), peek: true, ..ShowChat::default() }).await?.chat)
 }
 
-/// Returns the chat that a branch goes on from, and the last message that both have.
+/// Returns the chat that a branch continues from, and the last shared message.
 fn branch_point(chat: &ChatView) -> Option<(i64, i64)> {
     let (id, seq) = chat.branch_of.as_deref()?.split_once('.')?;
     Some((id.parse().ok()?, seq.parse().ok()?))
 }
 
-/// Prints a chat's messages up to one.
+/// Prints a chat's messages up to a number.
 async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
     let mut after = 0;
     loop {
@@ -94,7 +94,7 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
                 head.push_str(&format!(", to {chat_id}.{seq}"));
             }
             cx.out.print_line(&format!("{head}\n"))?;
-            // Quoted, so that no heading in a message passes for one of ours.
+            // Quoted, so that a heading in a message cannot look like ours.
             let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(2));
             for line in text::block(&entry.text).lines().flat_map(|line| text::wrap(line, columns)) {
                 cx.out.print_line(format!("> {line}").trim_end())?;
@@ -107,8 +107,8 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Makes a chat of exported lines. The whole file is checked before anything of it is taken in, the chat is
-/// there when all of it is, and an import that is repeated goes on where it was broken off.
+/// Creates a chat from exported lines. The whole file is validated first; the chat becomes visible when it
+/// is complete; a repeated import continues where it was interrupted.
 pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
     let name = args.file.display().to_string();
     let broken = |error: std::io::Error| fail(cli_codes::IO, format!("{name}: {error}"));

@@ -1,4 +1,4 @@
-//! `adj chat`: chats on the command line.
+//! `adj chat`: chats with agents and runs.
 
 mod files;
 
@@ -18,17 +18,17 @@ use crate::view::{
 use adjutant_core::chat::{ChatKind, EntryKind};
 
 const CHATS_SHOWN_MAX: u32 = 100;
-/// Messages of one page when a whole chat is printed.
+/// Messages per page when a whole chat is printed.
 const PAGE: u32 = 200;
-/// How long one look for news waits at the hub.
+/// How long one call for new messages waits at the hub, in milliseconds.
 const WATCH_WAIT_MS: u64 = 60_000;
-/// How long one look for answers waits at the hub.
+/// How long one call for answers waits at the hub, in milliseconds.
 const ANSWER_WAIT_MS: u64 = 600_000;
-/// Most flags that a summary has.
+/// Most flags of a summary.
 const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
 
-/// Carries out `adj chat …`.
+/// Runs `adj chat …`.
 pub async fn chat(what: ChatWhat, cx: &Context) -> CommandResult {
     match what {
         ChatWhat::Ls(args) => ls(&args, cx).await,
@@ -43,7 +43,7 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> CommandResult {
         }
         ChatWhat::Pin(args) => {
             let said = cx.hub.call(&Say { edit_of: Some(args.message), pin: Some(!args.undo), ..Say::default() }).await?;
-            print_done(&said, if args.undo { "no longer pinned" } else { "pinned" }, &said.message.message_id, cx)
+            print_done(&said, if args.undo { "unpinned" } else { "pinned" }, &said.message.message_id, cx)
         }
         ChatWhat::Branch(args) => {
             let chat = cx.hub.call(&StartChat { title: args.title, branch_from: Some(args.from), ..StartChat::default() }).await?;
@@ -62,7 +62,7 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> CommandResult {
                 env: config::dispatch_env(),
             };
             let chat = cx.hub.call(&call).await?;
-            print_done(&chat, if args.undo { "active again" } else { "archived" }, &args.chat.to_string(), cx)
+            print_done(&chat, if args.undo { "restored" } else { "archived" }, &args.chat.to_string(), cx)
         }
     }
 }
@@ -100,7 +100,7 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> CommandResult {
     ];
     cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.more {
-        cx.out.print_message("… and older ones: adj chat ls -n N")?;
+        cx.out.print_message("… and older chats: adj chat ls -n N")?;
     }
     Ok(Exit::Done)
 }
@@ -108,11 +108,11 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> CommandResult {
 fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
     let unread = match (chat.unread, chat.mentioned) {
         (0, _) => plain(""),
-        (unread, true) => painted(&format!("{}, names you", unread_text(unread)), Style::Attention),
+        (unread, true) => painted(&format!("{}, mentions you", unread_text(unread)), Style::Attention),
         (unread, false) => plain(&unread_text(unread)),
     };
     let labels = [
-        (chat.imported, "from a file"),
+        (chat.imported, "imported"),
         (chat.private, "private"),
         (chat.status == ChatStatus::Archived, "archived"),
         (chat.kind != ChatKind::Chat, chat.kind.as_str()),
@@ -155,7 +155,7 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
         peek: false,
     };
     let mut page = cx.hub.call(&call).await?;
-    // A page is bounded; who asks for what follows a message wants all of it.
+    // A page is limited; --after without -n prints everything that follows.
     while args.after.is_some() && args.limit.is_none() && page.more > 0 {
         call.after = Some(page.cursor);
         let mut next = cx.hub.call(&call).await?;
@@ -178,21 +178,21 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Prints what is unread of a chat, from the first of it on; that marks it as read.
+/// Prints the unread messages of a chat, which marks them as read.
 pub async fn show_unread(mention: &MentionView, cx: &Context) -> Result<(), Failure> {
     let last = mention.message.seq;
     let before = (last - mention.unread).max(0);
     show(&ChatShowArgs { chat: mention.chat_id, after: Some(before), limit: None }, cx).await.map(|_| ())
 }
 
-/// Posts a reply to a message, without waiting for what agents answer.
+/// Posts a reply to a message without waiting for answers.
 pub async fn reply(mention: &MentionView, text: String, cx: &Context) -> Result<(), Failure> {
     let reply_to = Some(mention.message.message_id.clone());
     let (to, detach) = (mention.chat_id.to_string(), true);
     post(ChatPostArgs { to, text, reply_to, at: Vec::new(), pin: false, detach, cwd: None }, cx).await.map(|_| ())
 }
 
-/// Says what lies unread before a page.
+/// Prints how many unread messages come before a page.
 fn print_unread_before(page: &ChatPage, cx: &Context) -> Result<(), Failure> {
     match page.unread_before {
         0 => Ok(()),
@@ -212,13 +212,13 @@ fn chat_head(page: &ChatPage, cx: &Context) -> String {
     });
     out.push_str(&cx.out.indent(INDENT, &format!("with {}", present.collect::<Vec<_>>().join(", "))));
     if chat.status == ChatStatus::Archived {
-        out.push_str(&format!("{INDENT}archived: adj chat archive --undo {} takes it back\n", chat.chat_id));
+        out.push_str(&format!("{INDENT}archived (restore: adj chat archive --undo {})\n", chat.chat_id));
     }
     if chat.imported {
-        out.push_str(&format!("{INDENT}imported: what is from a file, nobody here has said\n"));
+        out.push_str(&format!("{INDENT}imported from a file: its authors are not verified\n"));
     }
     if let Some(from) = &chat.branch_of {
-        out.push_str(&format!("{INDENT}goes on from {}\n", text::line(from)));
+        out.push_str(&format!("{INDENT}continues from {}\n", text::line(from)));
     }
     if !chat.branches.is_empty() {
         let branches: Vec<String> = chat.branches.iter().map(ToString::to_string).collect();
@@ -227,7 +227,7 @@ fn chat_head(page: &ChatPage, cx: &Context) -> String {
     out
 }
 
-/// Prints entries: the head of each begins a line, its text is indented.
+/// Prints entries: a heading each, and the indented text.
 fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Failure> {
     print_entries_with(entries, None, cx)
 }
@@ -243,7 +243,7 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
         if entry.kind != EntryKind::Message && entry.kind != EntryKind::Answer {
             notes.push(text::line(entry.kind.as_str()));
         }
-        notes.extend(entry.reply_to.map(|seq| format!("to {seq}")));
+        notes.extend(entry.reply_to.map(|seq| format!("reply to {seq}")));
         notes.extend(entry.key.as_ref().map(|key| format!("key {}, version {}", text::line(key), entry.revision + 1)));
         for (is, what) in [(entry.pinned, "pinned"), (entry.revision > 0 && entry.key.is_none(), "edited")] {
             if is {
@@ -261,7 +261,7 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
 
 async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
     let text = text_argument(&args.text, "the message")?;
-    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("no working directory: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("cannot find the working directory: {error}")))?;
     let cwd = args.cwd.map_or(here.clone(), |dir| here.join(dir));
     let chat_id = args.to.parse::<i64>().ok();
     let mut to = args.at;
@@ -318,7 +318,7 @@ async fn watch(chat: i64, cx: &Context) -> CommandResult {
 
 /// Returns the working directory.
 fn working_directory() -> Result<String, Failure> {
-    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("no working directory: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("cannot find the working directory: {error}")))?;
     here.to_str().map(str::to_owned).ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))
 }
 
@@ -329,7 +329,7 @@ async fn summarise(args: ChatSummariseArgs, cx: &Context) -> CommandResult {
         answers = cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, turn: answers.turn, wait_ms: ANSWER_WAIT_MS }).await?;
     }
     let mut entries = answers.answers;
-    // Its flags stand right before it.
+    // Its flags come right before it.
     if let Some(summary) = entries.iter().find(|entry| entry.kind == EntryKind::Summary).map(|entry| entry.seq) {
         let after = Some((summary - 1 - FLAGS_BEFORE_MAX).max(0));
         let page = cx.hub.call(&ShowChat { chat_id: args.chat, after, limit: Some(PAGE), peek: true, ..ShowChat::default() }).await?;
@@ -355,10 +355,10 @@ async fn stats(chat: Option<i64>, cx: &Context) -> CommandResult {
     let ms = |time: Option<i64>| time.map_or_else(|| "–".to_owned(), |ms| format!("{ms} ms"));
     let fields = [
         ("chats", stats.chats.to_string()),
-        ("messages", format!("{} ({:.1} in each chat)", stats.messages, stats.messages_per_chat)),
+        ("messages", format!("{} ({:.1} per chat)", stats.messages, stats.messages_per_chat)),
         ("participants", stats.participants.to_string()),
         ("duration", format!("{} s{}", stats.duration_s, if chat.is_none() { " on average" } else { "" })),
-        ("answers", format!("{} given, {} failed, {} cancelled, {} open", stats.answered, stats.failed, stats.cancelled, stats.open)),
+        ("answers", format!("{} answered, {} failed, {} cancelled, {} open", stats.answered, stats.failed, stats.cancelled, stats.open)),
         ("answer time", format!("p50 {}, p95 {}", ms(stats.answer_ms_p50), ms(stats.answer_ms_p95))),
         ("calls", format!("{} since the hub started, {} failed, {} refused", stats.calls, stats.calls_failed, stats.calls_refused)),
         ("hub up", format!("{} s", stats.up_s)),

@@ -1,5 +1,4 @@
-//! The demo's chat: the person, a run and an agent that answers when it is addressed. Its entries
-//! are told as the hub tells them.
+//! The demo's chat: the person, a run, and an agent that answers when mentioned.
 
 use crate::cli::context::Context;
 use crate::cli::exit::cli_codes;
@@ -12,11 +11,11 @@ use adjutant_core::chat::EntryKind;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 
-/// Its number in the throw-away home, where it is the only one.
+/// The number of the only chat in the temporary home.
 pub const CHAT: i64 = 1;
-/// The agent that answers, by the configuration of the throw-away home.
+/// The agent that answers, from the configuration of the temporary home.
 pub const ANSWERS: &str = "reviewer";
-/// What the configuration of the throw-away home says: the agent, and what it answers.
+/// The configuration of the temporary home: the agent and its answers.
 pub const CONFIG: &str = "\
 [agents.reviewer]
 harness = \"echo\"
@@ -29,19 +28,19 @@ say Keep their names: blame finds tests by name.
 say The newer one: it covers escapes.
 '''
 ";
-/// How the person begins.
+/// The person's first command.
 pub const START: [&str; 5] = ["chat", "start", "Parser tests", "--template", "port"];
 pub const OPENING: [&str; 5] = ["chat", "post", "--detach", "1", "What matters when these move?"];
-/// Messages and answers, when everybody has spoken.
+/// Messages and answers of the complete chat.
 const ENTRIES: usize = 5;
 const ANSWERING_RUNS: usize = 2;
 const POLL_WAIT_MS: u64 = 30_000;
 
-/// What was said so far.
+/// The chat so far.
 pub struct DemoChat {
     pub page: Pin<Box<dyn Future<Output = Result<Box<ChatPage>, ErrorView>>>>,
     pub said: Vec<ChatEntryView>,
-    /// Runs that answer, and those of them that have ended.
+    /// Runs that answer, and how many of them ended.
     answering: BTreeSet<String>,
     ended: usize,
 }
@@ -51,7 +50,7 @@ impl DemoChat {
         Self { page: Box::pin(std::future::pending()), said: Vec::new(), answering: BTreeSet::new(), ended: 0 }
     }
 
-    /// Waits for what comes after the entries that are known.
+    /// Starts to wait for entries after the known ones.
     pub fn poll(&mut self, cx: &Context) {
         let (hub, after) = (cx.hub.clone(), self.said.last().map_or(0, |entry| entry.seq));
         let call = ShowChat { chat_id: CHAT, after: Some(after), wait_ms: POLL_WAIT_MS, ..ShowChat::default() };
@@ -62,7 +61,7 @@ impl DemoChat {
         self.said.len() >= ENTRIES && self.ended >= ANSWERING_RUNS
     }
 
-    /// Tells whether an event is about a run that answers, and notes its end.
+    /// Returns whether an event is about an answering run, and counts its end.
     pub async fn observe(&mut self, event: &EventView, cx: &Context) -> Result<bool, Failure> {
         if event.kind == EventKind::RunStarted && cx.hub.call(&GetRun { run: event.run_id.clone() }).await?.agent == ANSWERS {
             self.answering.insert(event.run_id.clone());
@@ -72,14 +71,14 @@ impl DemoChat {
         Ok(is_answering)
     }
 
-    /// Says what must have been said and was not.
+    /// Checks that the chat is complete.
     pub fn check(&self) -> Result<(), Failure> {
         let answers = self.said.iter().filter(|entry| entry.kind == EntryKind::Answer && entry.name == ANSWERS).count();
         if self.said.len() == ENTRIES && answers == ANSWERING_RUNS {
             return Ok(());
         }
         let said: Vec<String> = self.said.iter().map(line).collect();
-        Err(fail(cli_codes::RUN_FAILED, format!("the chat went otherwise: {}", said.join(" / "))))
+        Err(fail(cli_codes::RUN_FAILED, format!("unexpected chat: {}", said.join(" / "))))
     }
 }
 

@@ -1,7 +1,7 @@
-//! `adj demo`: the main job on a throw-away home, with scripted agents that go the whole real way.
+//! `adj demo`: runs scripted agents in a temporary home, through the same code as real ones.
 //!
-//! The outer process makes the home, runs itself inside it, and removes everything at the end,
-//! whatever became of the inner one. The inner process is a client like any other.
+//! The outer process makes the home, runs itself inside it, and always removes it at the end. The inner
+//! process is an ordinary client.
 
 mod chat;
 mod runner;
@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long runs get to end when the demo is broken off, in milliseconds.
+/// How long runs may take to end when the demo is interrupted, in milliseconds.
 const CLEAN_UP_WAIT_MS: u64 = 12_000;
-/// How often the removal of the home is tried while the last processes let go of it.
+/// Most attempts to remove the home while the last processes release it.
 const REMOVALS_MAX: u32 = 20;
 
 /// Runs the demo.
@@ -44,8 +44,8 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     if !out.interactive {
         args.push(OsStr::new("--no-input"));
     }
-    // Ctrl-C reaches the inner process too; this one stays to clean up, and does so when the terminal is
-    // closed or somebody ends it.
+    // Ctrl-C reaches the inner process too; this one stays to clean up, also when the terminal is closed or
+    // on TERM.
     let taken = |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
     let (mut interrupts, mut hangups) = (taken(SignalKind::interrupt())?, taken(SignalKind::hangup())?);
     let mut terminations = taken(SignalKind::terminate())?;
@@ -58,7 +58,7 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
             _ = terminations.recv() => break None,
         }
     };
-    // It is killed, should it still be at work: it would start another hub.
+    // Kill the inner process if it still runs: it would start another hub.
     drop(inner);
     let cleaned = clean_up(&home).await;
     let Some(ended) = ended else { return cleaned.and(Err(Failure::Reported(Exit::Interrupted))) };
@@ -66,7 +66,7 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     cleaned?;
     match ended.code() {
         Some(0) => {
-            out.print_message(&format!("Removed {}. Nothing of yours was touched.", home.dir.display()))?;
+            out.print_message(&format!("Removed {}. Your own home was not touched.", home.dir.display()))?;
             Ok(Exit::Done)
         }
         Some(130) => Err(Failure::Reported(Exit::Interrupted)),
@@ -82,7 +82,7 @@ fn throw_away_home() -> Result<Home, Failure> {
     Home::at(&dir).map_err(|e| fail(cli_codes::IO, e.to_string()))
 }
 
-/// Ends whatever is left, stops the hub, removes the home.
+/// Cancels live runs, stops the hub, removes the home.
 async fn clean_up(home: &Home) -> Result<(), Failure> {
     let hub = Client::running_hub(home);
     if let Ok(left) = hub.call(&ListRuns::default()).await {
@@ -103,7 +103,7 @@ async fn clean_up(home: &Home) -> Result<(), Failure> {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(e) if tries == REMOVALS_MAX => return Err(fail(cli_codes::IO, format!("cannot remove {}: {e}", home.dir.display()))),
-            // A guard that is just ending may still have written a last file.
+            // An ending guard may still write a last file.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
         tries += 1;

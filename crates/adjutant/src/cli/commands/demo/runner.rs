@@ -1,8 +1,6 @@
-//! The demo's inner process: starts the runs, tells what happens to them as the hub tells it, and
-//! does in time what a person would do meanwhile.
+//! The demo's inner process: starts the runs, prints their events, and acts for the person on a schedule.
 //!
-//! One event is selected, then applied to completion. What is planned waits in a list with its
-//! time.
+//! One event is selected, then applied to completion. Planned steps wait in a list with their times.
 
 use super::chat::{self, DemoChat};
 use super::tasks::{self, DemoTask, TASKS};
@@ -24,16 +22,16 @@ use std::ffi::OsStr;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-/// The whole demo takes no longer than this.
+/// Longest duration of the demo.
 const DEMO_LIMIT: Duration = Duration::from_secs(28);
-/// How long the person has to answer before the second process does.
+/// How long the person has to answer before a second process does.
 const PERSON_LIMIT: Duration = Duration::from_secs(11);
 /// At full speed the demo takes about 5 seconds.
 const PACE_FOR_PEOPLE: u32 = 2;
 const STEP_LIMIT: Duration = Duration::from_secs(10);
 const POLL_WAIT_MS: u64 = 30_000;
 
-/// Something that the demo will do.
+/// A planned step.
 #[derive(Debug, Clone)]
 enum Step {
     KillHub,
@@ -58,13 +56,13 @@ enum DemoEvent {
 struct Demo<'a> {
     cx: &'a Context,
     began: Instant,
-    /// How many times slower than at full speed everything goes, so that a person can read along.
+    /// Slows the scripts down by this factor, so that a person can read along.
     pace: u32,
     plan: Vec<(Instant, Step)>,
     events: Pin<Box<dyn Future<Output = Result<EventPage, ErrorView>>>>,
     chat: DemoChat,
     typed: TerminalLines,
-    /// Lines that wait until the person has answered.
+    /// Lines held back until the person has answered.
     held_lines: Option<Vec<String>>,
     asked: Option<RequestView>,
     choice: Option<RequestView>,
@@ -73,7 +71,7 @@ struct Demo<'a> {
     answers: u32,
 }
 
-/// Plays the demo in the home that the environment names.
+/// Runs the demo in the home that the environment names.
 pub async fn run(cx: &Context) -> CommandResult {
     let mut interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
         .map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
@@ -169,7 +167,7 @@ impl Demo<'_> {
         }
     }
 
-    /// Tells one event, and plans what a person would do about it.
+    /// Prints one event, and plans how the person reacts.
     async fn apply(&mut self, event: &EventView) -> Result<(), Failure> {
         let name = event.run_name.as_str();
         if self.chat.observe(event, self.cx).await? {
@@ -239,7 +237,7 @@ impl Demo<'_> {
         }
     }
 
-    /// Kills our own hub while a question is open, and shows that nothing is lost.
+    /// Kills the hub while a question is open, to show that nothing is lost.
     async fn kill_hub(&mut self) -> Result<(), Failure> {
         let Some(number) = self.asked.as_ref().map(|request| request.number.clone()) else { return Ok(()) };
         let before = self.cx.hub.call(&GetHub {}).await?;
@@ -282,7 +280,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Takes the prompt back, because somebody else has answered.
+    /// Ends the prompt because another process has answered.
     fn end_prompt(&mut self) -> Result<(), Failure> {
         self.release_lines(true)
     }
@@ -299,7 +297,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Runs `adj` as a second process and shows it as it would be typed.
+    /// Runs `adj` as a second process and prints its command line.
     async fn run_adj(&mut self, args: &[&str]) -> Result<(), Failure> {
         let typed: Vec<String> =
             args.iter()
@@ -318,7 +316,7 @@ impl Demo<'_> {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        // A person who was quicker is no failure of the demo.
+        // The person may have answered first.
         if said.contains(crate::view::codes::ALREADY_ANSWERED) {
             return Ok(());
         }
@@ -376,7 +374,7 @@ impl Demo<'_> {
     }
 }
 
-/// Says which runs did not end as they must.
+/// Returns the runs that did not end as expected.
 fn wrong_outcomes(runs: &[RunView]) -> Vec<String> {
     let mut expected: BTreeMap<&str, &str> = TASKS.iter().map(|part: &DemoTask| (part.name, part.outcome)).collect();
     let mut wrong = Vec::new();

@@ -1,5 +1,4 @@
-//! Who plays in the demo: five scripts for the echo agent, and what becomes of each. One of the runs
-//! speaks in the demo's chat.
+//! The demo's tasks: five scripts for the echo agent with their expected outcomes. One posts in the chat.
 
 /// One task of the demo.
 #[derive(Debug)]
@@ -7,7 +6,7 @@ pub struct DemoTask {
     pub name: &'static str,
     pub task: &'static str,
     pub script: &'static str,
-    /// The outcome that the run must have at the end.
+    /// The expected outcome.
     pub outcome: &'static str,
 }
 
@@ -17,7 +16,7 @@ pub const CHOOSES: &str = "chooser";
 pub const FAILS: &str = "builder";
 pub const HANGS: &str = "sleeper";
 
-/// What the second process answers when nobody at the terminal does.
+/// The answer of the second process if the person does not answer.
 pub const ANSWER: &str = "per API key";
 
 pub const TASKS: [DemoTask; 5] = [
@@ -48,15 +47,14 @@ pub const TASKS: [DemoTask; 5] = [
     DemoTask { name: HANGS, task: "Wait for a review that never comes", script: "say Waiting for a review.\nhang", outcome: "cancelled" },
 ];
 
-/// The prompt with which the failed task is tried again.
+/// The prompt that retries the failed task.
 pub const RETRY_PROMPT: &str =
     "Build the docs, with the built-in theme\n---\nsay Building the docs with the built-in theme.\nsleep 0.6\ndone docs built";
-/// The outcome that the second try and the runs that answer in the chat must have.
+/// The expected outcome of the retry and of the runs that answer in the chat.
 pub const EXTRA_OUTCOME: &str = "succeeded";
 
 impl DemoTask {
-    /// The prompt of the task: what it is about, then its script, with its sleeps made `pace` times
-    /// as long.
+    /// Returns the prompt: the task, then its script with sleeps multiplied by `pace`.
     pub fn prompt(&self, pace: u32) -> String {
         let slower = |line: &str| match line.strip_prefix("sleep ").and_then(|seconds| seconds.parse::<f64>().ok()) {
             Some(seconds) => format!("sleep {}", seconds * f64::from(pace)),

@@ -1,5 +1,5 @@
-//! `adj agents test`: an agent does two short tasks, as ordinary runs of the ordinary hub, and what is
-//! seen of them is judged. This does what a parent would do meanwhile; every wait is bounded.
+//! `adj agents test`: an agent does two short tasks as ordinary runs, and the result is judged. This process
+//! acts as the parent; every wait is limited.
 
 mod script;
 mod verdict;
@@ -30,23 +30,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use verdict::{CancelRun, Verdict, WorkRun};
 
-/// How long nothing may be left after a cancelled run has ended.
+/// How long the processes of a cancelled run may take to disappear.
 const CLEANUP_WAIT_MAX: Duration = Duration::from_secs(10);
 const CHILD_CHECKS_MAX: u32 = 40;
 const CHILD_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most requests of one run that are answered: an agent that asks for ever is no good one.
+/// Most requests of one run that are answered.
 const REQUESTS_MAX: u32 = 20;
-/// How much of a run's log and history is looked at.
+/// Most events of a run that are read.
 const EVENTS_READ_MAX: u32 = 1_000;
 
-/// Tries an agent out.
+/// Tests an agent.
 pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
     let agent = super::find_agent(&args.name, cx).await?;
     if !agent.found {
-        return Err(fail(
-            crate::view::codes::AGENT_NOT_FOUND,
-            agent.problem.unwrap_or_else(|| format!("the program of agent {} was not found", agent.name)),
-        ));
+        return Err(fail(crate::view::codes::AGENT_NOT_FOUND, agent.problem.unwrap_or_else(|| format!("agent {}: program not found", agent.name))));
     }
     let kind = match (agent.harness.as_str(), agent.can) {
         ("echo", _) => Kind::Echo,
@@ -55,20 +52,20 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
     };
     if kind != Kind::Echo {
         let name = text::line(&agent.name);
-        cx.out.print_message(&format!("This starts two short runs of {name} and lets its model answer about ten times: it costs tokens."))?;
-        if cx.out.interactive && !args.yes && !ask("Go on? [y/N] ")?.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
-            cx.out.print_message("nothing was started")?;
+        cx.out.print_message(&format!("This starts two short runs of {name} with about ten model calls, which use tokens."))?;
+        if cx.out.interactive && !args.yes && !ask("Continue? [y/N] ")?.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
+            cx.out.print_message("nothing started")?;
             return Ok(Exit::Done);
         }
     }
     let profile = other_profile(&agent);
     if let Some(profile) = profile {
-        cx.out.print_message(&format!("It cannot be run with {}: it is tried with {profile}.", agent.permissions))?;
+        cx.out.print_message(&format!("{} is not supported; testing with {profile}", agent.permissions))?;
     }
     let dir = std::env::temp_dir().join(format!("adj-test-{}", random_hex::<8>()));
     DirBuilder::new().mode(0o700).create(&dir).map_err(|e| fail(crate::cli::exit::cli_codes::IO, format!("{}: {e}", dir.display())))?;
     let mut trial = Trial { cx, agent: &agent, kind, dir: dir.clone(), limit: args.timeout, profile, runs: Vec::new() };
-    // Whoever ends this, or closes its terminal, ends what it has started.
+    // Ctrl-C, a closed terminal and TERM also end the runs.
     let (mut interrupts, mut hangups) = (signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
     let mut terminations = signal(SignalKind::terminate())?;
     let tried = tokio::select! {
@@ -82,23 +79,23 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
         end(cx, run).await?;
     }
     if let Err(error) = std::fs::remove_dir_all(&dir) {
-        cx.out.print_message(&format!("warning: {} cannot be removed: {error}", dir.display()))?;
+        cx.out.print_message(&format!("warning: cannot remove {}: {error}", dir.display()))?;
     }
     let (worked, cancelled) = tried?;
     let checks = verdict::judge(kind, agent.can, &worked, cancelled.as_ref());
     print_checks(cx, &agent, &checks, &[worked.run.as_str(), cancelled.as_ref().map_or("", |cancelled| &cancelled.run)])
 }
 
-/// The least profile that an agent can be held to, where that is not its own.
+/// Returns the most restrictive supported profile, if the agent's own is not supported.
 fn other_profile(agent: &AgentView) -> Option<&'static str> {
     let is_unsupported = |profile: &Word<Permissions>| agent.unsupported_profiles.contains_key(profile);
     let mut all = Permissions::ALL.into_iter();
     if is_unsupported(&agent.permissions) { all.find(|profile| !is_unsupported(&(*profile).into())).map(Permissions::word) } else { None }
 }
 
-/// Ends a run that is still under way.
+/// Cancels a live run.
 async fn end(cx: &Context, run: &str) -> Result<(), Failure> {
-    let call = Cancel { run: run.to_owned(), reason: Some("the test of its agent is over".to_owned()) };
+    let call = Cancel { run: run.to_owned(), reason: Some("the agent test is over".to_owned()) };
     match cx.hub.call(&call).await {
         Ok(_) => Ok(()),
         Err(error) if error.code == crate::view::codes::RUN_FINISHED => Ok(()),
@@ -107,7 +104,8 @@ async fn end(cx: &Context, run: &str) -> Result<(), Failure> {
 }
 
 fn print_checks(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs: &[&str]) -> CommandResult {
-    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    let failures = checks.iter().filter(|check| check.verdict == Verdict::Fail).count();
+    let failed = failures > 0;
     let exit = if failed { Exit::Failed } else { Exit::Done };
     let runs: Vec<&str> = runs.iter().copied().filter(|run| !run.is_empty()).collect();
     if cx.out.json {
@@ -124,33 +122,33 @@ fn print_checks(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs
         cx.out.print_line(&format!("{} {name} {}", cx.out.paint.apply(style, glyph), text::line(&check.reason)))?;
     }
     let version = agent.version.as_ref().map(|version| format!(" {}", text::line(version))).unwrap_or_default();
-    let what = if failed { "does not do everything that it should" } else { "works" };
-    cx.out.print_message(&format!("{}{version} {what}", text::line(&agent.name)))?;
+    let result = if failed { format!("{failures} of {} checks failed", checks.len()) } else { "all checks passed".to_owned() };
+    cx.out.print_message(&format!("{}{version}: {result}", text::line(&agent.name)))?;
     if failed {
         cx.out.suggest(&runs.iter().map(|run| format!("adj logs {run}")).collect::<Vec<_>>().join("   or   "))?;
     }
     Ok(exit)
 }
 
-/// One agent being tried out.
+/// The test of one agent.
 struct Trial<'a> {
     cx: &'a Context,
     agent: &'a AgentView,
     kind: Kind,
-    /// Its runs work here.
+    /// The working directory of its runs.
     dir: PathBuf,
-    /// What each step may take.
+    /// The time limit of each step.
     limit: Duration,
-    /// The profile of its runs, where it cannot be held to its own.
+    /// The profile of its runs, if its own is not supported.
     profile: Option<&'static str>,
-    /// What was started.
+    /// The runs that were started.
     runs: Vec<String>,
 }
 
 impl Trial<'_> {
     async fn run_all(&mut self) -> Result<(WorkRun, Option<CancelRun>), Failure> {
         let worked = self.work().await?;
-        // One that does not even speak is not worth another run.
+        // Without any contact, a second run shows nothing.
         if !worked.asked && worked.progress_by.is_none() {
             return Ok((worked, None));
         }
@@ -167,7 +165,7 @@ impl Trial<'_> {
                 prompt,
                 cwd: self.dir.display().to_string(),
                 permissions: self.profile.map(Word::read),
-                // Should this process die, its runs do not go on for ever.
+                // If this process dies, its runs still end.
                 timeout_s: Some(self.limit.as_secs().max(1).saturating_mul(4)),
                 env: dispatch_env(),
                 ..Dispatch::default()
@@ -178,7 +176,7 @@ impl Trial<'_> {
         Ok(run)
     }
 
-    /// Waits until a run asks something, stops or ends. `None`: not within the limit.
+    /// Waits until a run asks something, stops or ends; `None` after the time limit.
     async fn wait_for_event(&self, run: &str) -> Result<Option<Waited>, ErrorView> {
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         let waited = self.cx.hub.call(&Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, after: None, wait_ms }).await?;
@@ -208,7 +206,7 @@ impl Trial<'_> {
                 }
                 if request.kind == RequestKind::Question {
                     seen.asked = true;
-                    self.cx.out.print_message("  it asks; it is answered")?;
+                    self.cx.out.print_message("  asked a question; answered")?;
                     self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), answer: first.clone(), ..AnswerOne::default() }).await?;
                 } else {
                     seen.approvals += 1;
@@ -222,9 +220,9 @@ impl Trial<'_> {
             }
             seen.stopped = true;
             seen.sessions.0 = ended.session;
-            // The scripted agent repeats what it is told only in its words.
+            // The scripted agent repeats answers only in its output.
             seen.first_word = self.kind == Kind::Echo && self.log(&id).await?.contains(&first);
-            self.cx.out.print_message("  it has stopped; it is resumed")?;
+            self.cx.out.print_message("  stopped; resumed")?;
             self.cx
                 .hub
                 .call(&Resume { run: id.clone(), resolution: Some(script::resolution(&second)), next_step: None, choice: None, env: dispatch_env() })
@@ -234,7 +232,7 @@ impl Trial<'_> {
         Ok(seen)
     }
 
-    /// Looks at what became of the run that works.
+    /// Reads the result of the work run.
     async fn look_at(&self, id: &str, seen: &mut WorkRun, first: &str, second: &str) -> Result<(), Failure> {
         let view = self.cx.hub.call(&GetRun { run: id.to_owned() }).await?;
         let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(EVENTS_READ_MAX), wait_ms: 0 }).await?;
@@ -264,7 +262,7 @@ impl Trial<'_> {
         let id = run.run_id;
         loop {
             let Some(news) = self.wait_for_event(&id).await? else {
-                seen.timed_out_waiting_to = Some("ask whether it is to go on");
+                seen.timed_out_waiting_to = Some("ask whether to continue");
                 break;
             };
             let Some(request) = news.needs.first() else {
@@ -278,12 +276,12 @@ impl Trial<'_> {
                 break;
             }
             if seen.approvals + seen.other_approvals >= REQUESTS_MAX {
-                seen.timed_out_waiting_to = Some("stop asking for leave");
+                seen.timed_out_waiting_to = Some("stop asking for approval");
                 break;
             }
             if is_the_command(request) {
                 seen.approvals += 1;
-                self.cx.out.print_message("  it asks for leave to run the command; it gets it")?;
+                self.cx.out.print_message("  asked for approval of the command; approved")?;
                 let decision = Some(DecisionWord::Approve);
                 let hash = Some(request.content_hash.clone());
                 self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, content_hash: hash, ..AnswerOne::default() })
@@ -294,7 +292,7 @@ impl Trial<'_> {
             }
         }
         seen.had_child = has_child(&self.cx.home.dir, &id, &self.dir).await;
-        self.cx.out.print_message("  it is cancelled")?;
+        self.cx.out.print_message("  cancelling")?;
         end(self.cx, &id).await?;
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, wait_ms }).await?;
@@ -310,15 +308,15 @@ impl Trial<'_> {
     }
 
     async fn refuse(&self, request: &RequestView) -> Result<(), Failure> {
-        self.cx.out.print_message(&format!("  it asks for leave for something else: {}", text::cut(&text::line(&request.question), 80)))?;
-        let reason = Some("this test does not need it: go on with the next step".to_owned());
+        self.cx.out.print_message(&format!("  asked for approval of something else; denied: {}", text::cut(&text::line(&request.question), 80)))?;
+        let reason = Some("this test does not need it: continue with the next step".to_owned());
         let decision = Some(DecisionWord::Deny);
         Ok(self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, reason, ..AnswerOne::default() }).await?)
     }
 }
 
-/// Tells whether leave is asked for exactly the command that it was told to run, and nothing beside it:
-/// some show it in a field of the tool's input, some as the action itself.
+/// Returns whether approval is asked for exactly the given command: some agents show it in a field of the
+/// tool's input, others as the action itself.
 fn is_the_command(request: &RequestView) -> bool {
     let command = script::COMMAND;
     if request.kind != RequestKind::Approval {

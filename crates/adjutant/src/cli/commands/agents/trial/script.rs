@@ -7,22 +7,22 @@ pub enum Kind {
     Tools,
     /// A model that has to print blocks.
     Blocks,
-    /// The scripted agent: its prompt is a program.
+    /// The echo agent, whose prompt is a program.
     Echo,
 }
 
 /// The first question.
 pub const QUESTION: &str = "Which word?";
-/// What it notes when it has begun.
+/// The note of its first progress report.
 pub const NOTE: &str = "adjutant-test";
-/// What it is to leave running.
+/// The process that it should leave running.
 pub const LEFT_BEHIND: &str = "sleep 3600";
 
-/// The command that leaves it running, in a session of its own. It ends when that session is there: some
-/// kill what is in the command's own group, as soon as that has ended.
+/// The command that leaves it running in its own session. It returns once that session exists: some agents
+/// kill the command's process group as soon as the command ends.
 pub const COMMAND: &str = "setsid -w sh -c 'sleep 3600 >/dev/null 2>&1 & echo started'";
 
-/// The task that shows whether it reports, asks, takes an answer and goes on after a stop.
+/// Returns the task that exercises progress, a question, a stop, resuming and the report.
 pub fn work(kind: Kind) -> String {
     let steps = match kind {
         Kind::Echo => {
@@ -56,7 +56,7 @@ pub fn work(kind: Kind) -> String {
     test_prompt(&steps, "Then say both words as your last answer, and end.")
 }
 
-/// The task that is cancelled.
+/// Returns the task that is cancelled.
 pub fn cancelled(kind: Kind) -> String {
     let leave = format!(
         "If you have a tool that runs shell commands, run exactly this with it, once:\n{}\n\
@@ -82,7 +82,7 @@ fn test_prompt(steps: &[String], end: &str) -> String {
     )
 }
 
-/// What it is told when it goes on.
+/// Returns the resolution for its stop.
 pub fn resolution(word: &str) -> String {
     format!("The second word is {word}.")
 }

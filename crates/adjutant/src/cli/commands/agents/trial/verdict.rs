@@ -1,4 +1,4 @@
-//! What was seen of an agent that was tried out, and what that comes to: pure.
+//! The verdicts on an agent test, from what was observed: pure.
 
 use super::script::Kind;
 use crate::view::{CanView, UsageView};
@@ -6,42 +6,42 @@ use adjutant_core::OutcomeKind;
 use adjutant_core::signal::Source;
 use serde::Serialize;
 
-/// What was seen of the run that works.
+/// What was observed of the work run.
 #[derive(Debug, Clone, Default)]
 pub struct WorkRun {
     pub run: String,
-    /// How its progress came: by a `tool` or in a `block`.
+    /// The source of its progress report: `tool` or `block`.
     pub progress_by: Option<Source>,
     pub asked: bool,
-    /// It said the first word, or the second, in its own result.
+    /// The first or the second word is in its result.
     pub first_word: bool,
     pub second_word: bool,
     pub stopped: bool,
     /// The vendor's session before and after the stop.
     pub sessions: (Option<String>, Option<String>),
-    /// It was asked for leave, though nothing in the task needs any.
+    /// Approval requests; nothing in the task needs one.
     pub approvals: u32,
     pub outcome: Option<OutcomeKind>,
     pub reason: Option<String>,
     pub reported: bool,
     pub usage: Option<UsageView>,
-    /// It was waited for in vain, for this.
+    /// The step that did not happen in time.
     pub timed_out_waiting_to: Option<&'static str>,
 }
 
-/// What was seen of the run that is cancelled.
+/// What was observed of the cancelled run.
 #[derive(Debug, Clone, Default)]
 pub struct CancelRun {
     pub run: String,
     pub asked: bool,
-    /// Approval requests about the command that it was to start, and others.
+    /// Approval requests for the given command, and others.
     pub approvals: u32,
     pub other_approvals: u32,
     /// A process of its own was running when it was cancelled.
     pub had_child: bool,
     pub outcome: Option<OutcomeKind>,
     pub reason: Option<String>,
-    /// What was still there afterwards.
+    /// Processes that were left afterwards.
     pub left: Vec<String>,
     pub timed_out_waiting_to: Option<&'static str>,
 }
@@ -54,7 +54,7 @@ pub enum Verdict {
     NotApplicable,
 }
 
-/// One thing that was to be shown.
+/// One check and its verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
     pub check: &'static str,
@@ -70,7 +70,7 @@ fn passes(name: &'static str, is_so: bool, good: impl Into<String>, bad: impl In
     if is_so { check(name, Verdict::Pass, good) } else { check(name, Verdict::Fail, bad) }
 }
 
-/// Judges what was seen. Without `cancelled` that run was never started.
+/// Judges the observations. `cancelled` is `None` if that run was not started.
 pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Option<&CancelRun>) -> Vec<Check> {
     let Some(cancelled) = cancelled else { return judge_work(kind, can, worked) };
     let mut checks = judge_work(kind, can, worked);
@@ -79,13 +79,13 @@ pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Opti
     checks
 }
 
-/// Why a run did not get further.
+/// Describes why a run did not get further.
 fn why_stuck(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_waiting_to: Option<&str>) -> String {
     match (timed_out_waiting_to, outcome, reason) {
-        (Some(what), _, _) => format!("it was waited for in vain to {what}"),
+        (Some(what), _, _) => format!("it did not {what} in time"),
         (None, Some(outcome), Some(reason)) => format!("its run {}: {reason}", outcome.word()),
         (None, Some(outcome), None) => format!("its run {} before that", outcome.word()),
-        (None, None, _) => "its run went another way".to_owned(),
+        (None, None, _) => "the run took another course".to_owned(),
     }
 }
 
@@ -94,45 +94,40 @@ fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> 
     let mut checks = Vec::new();
     let by_tool = worked.progress_by == Some(Source::Tool);
     checks.push(match kind {
-        Kind::Blocks => check("our tools", Verdict::NotApplicable, "it has none: it speaks by blocks in its words"),
-        Kind::Tools | Kind::Echo => passes("our tools", by_tool, "it reported its progress with one", format!("no progress came by a tool: {why}")),
+        Kind::Blocks => check("our tools", Verdict::NotApplicable, "not available to it; it uses blocks in its output"),
+        Kind::Tools | Kind::Echo => passes("our tools", by_tool, "reported progress with a tool", format!("no progress reported with a tool: {why}")),
     });
     if kind == Kind::Blocks {
-        checks.push(passes("blocks", worked.progress_by.is_some(), "its progress was understood", format!("no progress block came: {why}")));
+        checks.push(passes("blocks", worked.progress_by.is_some(), "reported progress in a block", format!("no progress block: {why}")));
     }
     checks.push(match (worked.asked, worked.first_word) {
-        (true, true) => check("question", Verdict::Pass, "it asked, and worked with the answer"),
-        (true, false) => check("question", Verdict::Fail, format!("it asked and was answered, but the answer is not in its result: {why}")),
-        (false, _) => check("question", Verdict::Fail, format!("it asked nothing: {why}")),
+        (true, true) => check("question", Verdict::Pass, "asked and used the answer"),
+        (true, false) => check("question", Verdict::Fail, format!("asked, but the answer is not in its result: {why}")),
+        (false, _) => check("question", Verdict::Fail, format!("did not ask: {why}")),
     });
     checks.push(if !worked.asked && !worked.stopped {
-        check("resume", Verdict::NotApplicable, "it did not come so far")
+        check("resume", Verdict::NotApplicable, "not reached")
     } else if worked.stopped && worked.second_word {
         let own = worked.sessions.0.is_some() && worked.sessions.0 == worked.sessions.1;
-        let how = if own { "in its own session" } else { "anew, with its task and what happened since" };
+        let how = if own { "in its own session" } else { "in a new session with its checkpoint" };
         match can {
             Some(can) if can.resume && !own && kind != Kind::Echo => {
-                check("resume", Verdict::Pass, format!("it went on, though not in its own session: {how}"))
+                check("resume", Verdict::Pass, format!("resumed, but not in its own session: {how}"))
             }
-            _ => check("resume", Verdict::Pass, format!("it stopped and went on {how}")),
+            _ => check("resume", Verdict::Pass, format!("stopped and resumed {how}")),
         }
     } else if worked.stopped {
-        check("resume", Verdict::Fail, format!("it stopped, but what it was told when it went on is not in its result: {why}"))
+        check("resume", Verdict::Fail, format!("stopped, but the resolution is not in its result: {why}"))
     } else {
-        check("resume", Verdict::Fail, format!("it did not stop when told to: {why}"))
+        check("resume", Verdict::Fail, format!("did not stop when asked to: {why}"))
     });
     let succeeded = worked.outcome == Some(OutcomeKind::Succeeded);
-    checks.push(passes(
-        "report",
-        succeeded && worked.reported,
-        "it ended with a report, as a success",
-        format!("no report of a success came: {why}"),
-    ));
+    checks.push(passes("report", succeeded && worked.reported, "ended with a success report", format!("no success report: {why}")));
     checks.push(match (can.map(|can| can.usage), worked.usage) {
         (_, Some(usage)) if usage.input_tokens + usage.output_tokens > 0 => check("usage", Verdict::Pass, usage.to_string()),
-        (Some(true), _) if succeeded => check("usage", Verdict::Fail, "it told no tokens"),
-        (Some(true), _) => check("usage", Verdict::NotApplicable, "it did not come so far"),
-        (_, _) => check("usage", Verdict::NotApplicable, "it does not tell any"),
+        (Some(true), _) if succeeded => check("usage", Verdict::Fail, "no tokens reported"),
+        (Some(true), _) => check("usage", Verdict::NotApplicable, "not reached"),
+        (_, _) => check("usage", Verdict::NotApplicable, "does not report usage"),
     });
     checks
 }
@@ -140,10 +135,10 @@ fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> 
 fn approvals(can: Option<CanView>, worked: &WorkRun, cancelled: &CancelRun) -> Check {
     let unasked = worked.approvals + cancelled.other_approvals;
     match can.map(|can| can.approvals) {
-        _ if cancelled.approvals > 0 => check("approvals", Verdict::Pass, "it asked for leave for a command, got it, and ran it"),
-        Some(false) => check("approvals", Verdict::NotApplicable, "it cannot ask for leave"),
-        _ if unasked > 0 => check("approvals", Verdict::NotApplicable, "it asked for leave for something else, and was refused"),
-        _ => check("approvals", Verdict::NotApplicable, "nothing that it did needed leave"),
+        _ if cancelled.approvals > 0 => check("approvals", Verdict::Pass, "asked for approval of a command and ran it when approved"),
+        Some(false) => check("approvals", Verdict::NotApplicable, "cannot ask for approval"),
+        _ if unasked > 0 => check("approvals", Verdict::NotApplicable, "asked for approval of something else, which was denied"),
+        _ => check("approvals", Verdict::NotApplicable, "not exercised: nothing needed approval"),
     }
 }
 
@@ -154,14 +149,12 @@ fn cancel(cancelled: &CancelRun) -> Check {
         return check(name, Verdict::Fail, format!("left behind: {}", cancelled.left.join(", ")));
     }
     match (cancelled.asked, cancelled.outcome, cancelled.had_child) {
-        (true, Some(OutcomeKind::Cancelled), true) => {
-            check(name, Verdict::Pass, "it ended, and with it the process that it had put into a session of its own")
-        }
+        (true, Some(OutcomeKind::Cancelled), true) => check(name, Verdict::Pass, "ended, with the process that it had started in its own session"),
         (true, Some(OutcomeKind::Cancelled), false) => {
-            check(name, Verdict::Pass, "it ended and nothing is left; not checked with a process of its own: none was running by then")
+            check(name, Verdict::Pass, "ended with nothing left; not checked with a child process: none was running")
         }
-        (true, _, _) => check(name, Verdict::Fail, format!("it was not ended: {why}")),
-        (false, _, _) => check(name, Verdict::Fail, format!("it did not come so far as to be cancelled: {why}")),
+        (true, _, _) => check(name, Verdict::Fail, format!("was not ended: {why}")),
+        (false, _, _) => check(name, Verdict::Fail, format!("not reached: {why}")),
     }
 }
 
@@ -193,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_does_everything_passes() {
+    fn complete_agent_passes() {
         let (worked, cancelled) = good();
         let checks = judge(Kind::Tools, Some(ALL), &worked, Some(&cancelled));
         assert!(checks.iter().all(|check| check.verdict == Verdict::Pass), "{checks:?}");
@@ -201,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_was_not_seen_fails_its_own_check() {
+    fn each_missing_observation_fails_its_check() {
         let (worked, cancelled) = good();
         let work = |change: fn(&mut WorkRun)| {
             let mut worked = worked.clone();
@@ -225,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_not_applicable_and_an_agent_that_never_began_says_why() {
+    fn missing_abilities_are_not_applicable() {
         let (worked, cancelled) = good();
         let cannot = CanView { approvals: false, usage: false, ..ALL };
         let seen = CancelRun { approvals: 0, ..cancelled };
