@@ -106,6 +106,12 @@ pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
+/// Returns a wait in the unit of the contract.
+#[must_use]
+pub fn wait_ms(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn gone() -> Refusal {
     Refusal::new(codes::CONFLICT, "the call was given up by its client", "nothing was changed; call again to go on waiting")
 }

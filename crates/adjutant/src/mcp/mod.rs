@@ -12,13 +12,13 @@ mod args;
 mod caller;
 pub mod caps;
 pub mod catalog;
-mod chats;
+
 pub mod command;
 mod cursor;
 mod gate;
 mod http;
 mod lines;
-mod parent;
+
 mod refusal;
 mod reply;
 mod server;
@@ -27,7 +27,7 @@ mod show;
 mod stdio;
 mod tasks;
 mod text;
-mod worker;
+mod tools;
 
 pub use args::Param;
 pub use command::main;

@@ -6,10 +6,10 @@
 use super::caps::{self, CallCap};
 use super::gate::Gate;
 use super::lines::Lines;
-use super::parent;
 use super::refusal::Refusal;
 use super::server::{self, Server};
 use super::session::{Role, Setup};
+use super::tools::parent;
 use crate::client::Client;
 use crate::config::{Home, text_variable};
 use crate::link::WorkerAccess;

@@ -2,8 +2,8 @@
 //! it, lose its connection, and come back. Cancelling it ends the wait and touches no run.
 
 use super::caller::takes_tasks;
-use super::parent;
 use super::session::Session;
+use super::tools::parent;
 use crate::view::{self, CancelTask, ErrorView, GetTask, TaskView, codes};
 use rmcp::model::{
     CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, DetailedTask, GetTaskMethod, GetTaskParams, GetTaskResult, JsonObject, Task,

@@ -1,0 +1,20 @@
+//! Arguments that several tools share.
+
+use crate::mcp::args::{Kind, Param};
+
+pub(in crate::mcp) const RUN: Param = Param::new("run_id", Kind::Text).original("runId").also(&["subagent_id"]).about("Id or name");
+
+pub(in crate::mcp) const OWN_RUN: Param = Param::new("run_id", Kind::Text).original("runId").also(&["subagent_id"]).compat_only();
+
+pub(in crate::mcp) const MESSAGE_ID: Param = Param::new("message_id", Kind::Text).original("messageId");
+
+pub(in crate::mcp) const WAIT: Param = Param::new("wait_s", Kind::Integer);
+
+pub(in crate::mcp) const KEY: Param = Param::new("idempotency_key", Kind::Text);
+
+pub(in crate::mcp) const STATUS: Param =
+    Param::new("status", Kind::Word(&["running", "success", "completed", "partial_success", "failed", "error"])).required();
+
+pub(in crate::mcp) const LABEL: Param = Param::new("agent_name", Kind::Text).original("agentName").compat_only();
+
+pub(in crate::mcp) const CHAT_ID: Param = Param::new("chat_id", Kind::Integer).original("chatId");

@@ -1,0 +1,104 @@
+//! One tool as data.
+
+use super::compat::ORIGINALLY_REQUIRED;
+use super::compat::RUN_PREFIX;
+use super::compat::SPELLED_APART;
+use crate::mcp::args::{Args, Listing, Param, input_schema};
+use crate::mcp::caller::Caller;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::Reply;
+use crate::mcp::session::Session;
+use adjutant_core::Action;
+use futures::future::BoxFuture;
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A tool's one function.
+pub type Run = for<'a> fn(&'a Session, &'a Caller, Args) -> BoxFuture<'a, Result<Reply, Refusal>>;
+
+/// What a client may assume about a tool when it decides whether to ask its user.
+#[derive(Debug, Clone, Copy)]
+pub enum Effect {
+    /// Changes nothing.
+    Reads,
+    /// Repeating it with the same arguments adds nothing.
+    WritesOnce,
+    /// Each call adds something.
+    Adds,
+    /// May end something that was under way.
+    Ends,
+}
+
+/// One tool.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolRow {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub about: &'static str,
+    pub params: &'static [Param],
+    /// The rules that decide about it, see [`adjutant_core::principal::may`].
+    pub actions: &'static [Action],
+    pub effect: Effect,
+    /// Kept loaded by clients that otherwise load tools on demand.
+    pub core: bool,
+    /// The fields of its structured result: name, JSON type (empty: any), and whether it is always
+    /// there.
+    pub output: &'static [(&'static str, &'static str, bool)],
+    pub run: Run,
+}
+
+impl ToolRow {
+    pub(super) fn listed(&self, name: &str, about: &str, compat: bool) -> Tool {
+        if !compat {
+            return self.described(name, about, input_schema(self.params, Listing::Own, &[]));
+        }
+        let apart = SPELLED_APART.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
+        let required = ORIGINALLY_REQUIRED.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
+        self.described(name, about, input_schema(self.params, Listing::Original(apart), required))
+    }
+
+    pub(super) fn listed_for_agent(&self, agent: &str, about: &str) -> Tool {
+        let params: Vec<Param> = self.params.iter().filter(|param| param.name != "agent").copied().collect();
+        self.described(&format!("{RUN_PREFIX}{agent}"), about, input_schema(&params, Listing::Original(&[]), &[]))
+    }
+
+    fn described(&self, name: &str, about: &str, input: JsonObject) -> Tool {
+        let tool = Tool::new(name.to_owned(), about.to_owned(), input)
+            .with_title(self.title)
+            .with_raw_output_schema(Arc::new(self.output_schema()))
+            .with_annotations(self.annotations());
+        if !self.core {
+            return tool;
+        }
+        let mut meta = MetaObject::new();
+        meta.insert("anthropic/alwaysLoad".into(), Value::Bool(true));
+        tool.with_meta(meta)
+    }
+
+    fn annotations(&self) -> ToolAnnotations {
+        let (reads, ends, once) = match self.effect {
+            Effect::Reads => (true, false, true),
+            Effect::WritesOnce => (false, false, true),
+            Effect::Adds => (false, false, false),
+            Effect::Ends => (false, true, false),
+        };
+        ToolAnnotations::with_title(self.title).read_only(reads).destructive(ends).idempotent(once).open_world(false)
+    }
+
+    fn output_schema(&self) -> JsonObject {
+        let mut properties = JsonObject::new();
+        let mut required = Vec::new();
+        for (name, kind, always) in self.output {
+            properties.insert((*name).to_owned(), if kind.is_empty() { json!({}) } else { json!({ "type": kind }) });
+            if *always {
+                required.push(*name);
+            }
+        }
+        let mut schema = JsonObject::new();
+        schema.insert("type".into(), json!("object"));
+        schema.insert("properties".into(), Value::Object(properties));
+        schema.insert("required".into(), json!(required));
+        schema
+    }
+}

@@ -1,0 +1,90 @@
+//! Listing and searching chats.
+
+use super::render::chat_brief;
+use super::render::chat_line;
+use super::render::shown_text;
+use crate::mcp::args::Args;
+use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::Shown;
+use crate::mcp::text::{line, quoted};
+use crate::view::{ListChats, Search, SearchHit, TeammateView};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Chats and entries in one result when nothing else is asked for.
+const CHATS_DEFAULT: u32 = 15;
+
+/// Siblings that are shown in the text of a list.
+const TEAM_LINES_MAX: usize = 8;
+
+/// Characters of a sibling's task.
+const TASK_CHARS_MAX: usize = 80;
+
+pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    if let Some(query) = args.owned("query") {
+        return search(session, query, args.count("limit")?).await;
+    }
+    let limit = args.count("limit")?.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
+    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
+    let call = ListChats { status: args.value("status"), limit: Some(limit), wait_ms: wait_ms(wait) };
+    let list = caller.held("waiting for a message", session.client().call(&call)).await??;
+    let mut shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
+        .lines(list.chats.iter().map(chat_line))
+        .lines(list.more.then(|| "… and older ones: pass a larger limit".to_owned()))
+        .lines(list.team.iter().take(TEAM_LINES_MAX).map(teammate_line));
+    if !list.team.is_empty() {
+        shown = shown.with("team", list.team.iter().map(teammate_brief).collect::<Vec<_>>());
+        if list.team_more || list.team.len() > TEAM_LINES_MAX {
+            shown = shown.line("… and more runs of your team");
+        }
+    }
+    let unread = list.chats.iter().find(|chat| chat.mentioned).or_else(|| list.chats.iter().find(|chat| chat.unread > 0));
+    match (unread, list.chats.first()) {
+        (Some(chat), _) => reply(shown.next(format!("show_chat chat_id={}", chat.chat_id))),
+        (None, Some(_)) => reply(shown.next("show_chat or send_chat_message with a chat_id; list_chats wait_s=… waits for a message to you")),
+        (None, None) if !list.team.is_empty() => {
+            reply(shown.line("no chats yet").next("send_chat_message to=NAME; list_chats wait_s=… waits for a message to you"))
+        }
+        (None, None) => reply(shown.line("no chats yet").next("start_chat title=…")),
+    }
+}
+
+fn teammate_brief(run: &TeammateView) -> Value {
+    let TeammateView { run_id, name, agent, status, task } = run;
+    json!({"run_id": run_id, "name": name, "agent": agent, "status": status, "task": shown_text(task, usize::MAX)})
+}
+
+fn teammate_line(run: &TeammateView) -> String {
+    format!("run {} ({}) {}: {}", line(&run.name, 60), line(&run.agent, 60), line(run.status.as_str(), 40), quoted(&run.task, TASK_CHARS_MAX))
+}
+
+async fn search(session: &Session, query: String, limit: Option<u64>) -> ToolResult {
+    let limit = limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
+    let found = session.client().call(&Search { query, limit: Some(limit), ..Search::default() }).await?;
+    let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete})).lines(found.hits.iter().map(hit_line));
+    if found.incomplete {
+        shown = shown.line("the search was broken off: more words narrow it");
+    }
+    let Some(first) = found.hits.first() else {
+        return reply(shown.line("no matches (all words must appear)").next("list_chats with fewer words"));
+    };
+    reply(shown.next(match (first.chat_id, first.message_id.as_deref().and_then(|id| id.split_once('.'))) {
+        (Some(chat), Some((_, seq))) => {
+            let after = seq.parse::<i64>().unwrap_or(1).saturating_sub(3).max(0);
+            format!("show_chat chat_id={chat} after={after} shows the first in its place")
+        }
+        _ => format!("check_subagent_status run_id={} shows the first in its place", line(&first.title, 100)),
+    }))
+}
+
+fn hit_line(hit: &SearchHit) -> String {
+    let (name, at) = (line(&hit.name, 100), line(&hit.at, 40));
+    let place = match &hit.message_id {
+        Some(id) if hit.chat_id.is_some() => format!("{} in {} by {name}", line(id, 40), quoted(&hit.title, 80)),
+        Some(id) => format!("{} {} of {name}", line(hit.kind.as_str(), 40), line(id, 60)),
+        None => format!("report of {name}"),
+    };
+    format!("{place} at {at}: {}", quoted(&hit.snippet, 400))
+}

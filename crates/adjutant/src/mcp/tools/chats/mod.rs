@@ -1,0 +1,13 @@
+//! The tools of chats, which parents and workers have.
+
+mod list;
+mod render;
+mod send;
+mod show;
+mod start;
+
+pub(in crate::mcp) use list::list_chats;
+pub(in crate::mcp) use render::{mention_brief, mention_line};
+pub(in crate::mcp) use send::send_message;
+pub(in crate::mcp) use show::show_chat;
+pub(in crate::mcp) use start::start_chat;

@@ -1,0 +1,153 @@
+//! Sending, editing and pinning messages, and archiving a chat.
+
+use super::render::TITLE_CHARS_MAX;
+use super::render::entry_brief;
+use super::render::entry_text;
+use super::render::share;
+use super::render::shown_text;
+use super::show::chat_id;
+use crate::config;
+use crate::mcp::args::Args;
+use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::{Role, Session};
+use crate::mcp::show::Shown;
+use crate::mcp::text::{line, quoted};
+use crate::view::{Answers, ArchiveChat, CancelAnswers, ReadAnswers, Said, Say, StartChat};
+use adjutant_core::chat::EntryKind;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    check_original(&args)?;
+    let wait = caller.bounded(args.count("wait_s")?, caller.cap);
+    if let Some(archived) = args.truth("archive") {
+        return archive(session, &args, archived).await;
+    }
+    let asks = caller.alias.as_deref().is_some_and(|alias| alias.starts_with("ask"));
+    let mut chat = args.integer("chat_id").filter(|id| !asks || *id != 0);
+    let mut to = args.texts("to");
+    let message = args.owned("message");
+    if asks && to.is_empty() {
+        to.push("gemini".to_owned());
+    }
+    if asks && chat.is_none() {
+        let text = message.as_deref().unwrap_or_default().trim();
+        let title: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
+        let start = StartChat { title, participants: to.clone(), ..StartChat::default() };
+        // Under a key of its own, so that a repeated call finds the chat again.
+        let started = match args.text("idempotency_key") {
+            Some(key) => session.client().call_with_key(&start, &chat_key(key)).await?,
+            None => session.client().call(&start).await?,
+        };
+        chat = Some(started.chat_id);
+    }
+    let is_parent = session.role().await == Role::Parent;
+    let say = Say {
+        chat_id: chat,
+        to,
+        message,
+        reply_to: args.owned("reply_to"),
+        edit_of: args.owned("edit_of"),
+        pin: args.truth("pin"),
+        label: args.owned("agent_name"),
+        key: args.owned("key"),
+        expect: args.count("expect")?.map(|expect| u32::try_from(expect).unwrap_or(u32::MAX)),
+        default_responder: session.compat(),
+        cwd: if is_parent { session.directory().to_str().unwrap_or_default().to_owned() } else { String::new() },
+        env: if is_parent { config::dispatch_env() } else { Default::default() },
+    };
+    let said = match args.text("idempotency_key") {
+        Some(key) => session.client().call_with_key(&say, key).await?,
+        None => session.client().call(&say).await?,
+    };
+    let mut answers = Answers { waiting: said.answering.clone(), ..Answers::default() };
+    if !said.answering.is_empty() && !wait.is_zero() {
+        let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: wait_ms(wait) };
+        match caller.held("waiting for the answer", session.client().call(&read)).await {
+            Ok(Ok(read)) => answers = read,
+            // The message is there whatever becomes of the wait.
+            Ok(Err(error)) => tracing::warn!(%error, "the wait for an answer failed"),
+            Err(gone) => {
+                if caller.was_cancelled() {
+                    session.client().call(&CancelAnswers { chat_id: said.chat_id, seq: said.message.seq }).await?;
+                }
+                return Err(gone);
+            }
+        }
+    }
+    reply(sent(&said, &answers))
+}
+
+/// Puts a chat away, or takes it back.
+async fn archive(session: &Session, args: &Args, archived: bool) -> ToolResult {
+    if args.text("message").is_some() || !args.texts("to").is_empty() {
+        return Err(Refusal::invalid("`archive` goes with `chat_id` alone", "send the message first"));
+    }
+    let env = if session.role().await == Role::Parent { config::dispatch_env() } else { Default::default() };
+    let call = ArchiveChat { chat_id: chat_id(args)?, archived, cwd: session.directory().to_str().unwrap_or_default().to_owned(), env };
+    let chat = session.client().call(&call).await?;
+    let what = if archived { "archived" } else { "active again" };
+    let shown = Shown::new(json!({"chat_id": chat.chat_id, "message_id": "", "seq": chat.last_seq, "status": chat.status}));
+    let shown = shown.line(format!("chat {} {} is {what}", chat.chat_id, quoted(&chat.title, 200)));
+    reply(shown.next(if archived { "list_chats status=archived still finds it" } else { "send_chat_message or show_chat" }))
+}
+
+/// Refuses what the original tools could be told and ours cannot.
+fn check_original(args: &Args) -> Result<(), Refusal> {
+    if args.truth("include_history") == Some(false) {
+        let why = "`includeHistory` cannot be false: who answers in a chat is given its history";
+        return Err(Refusal::invalid(why, "leave it out; start_chat opens a chat without history"));
+    }
+    if args.text("model").is_some() {
+        let hint = "leave it out, or have the user declare an agent with args = [\"--model\", …] in the configuration and send to that one";
+        return Err(Refusal::invalid("`model` cannot be set by a message: an agent's model is part of its configuration", hint));
+    }
+    Ok(())
+}
+
+/// The key under which a call starts its chat, made of the call's own: as long as any.
+fn chat_key(key: &str) -> String {
+    let hash = Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("chat-{hash}")
+}
+
+fn sent(said: &Said, answers: &Answers) -> Shown {
+    let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
+    let status = match (answers.waiting.is_empty(), answers.answers.is_empty()) {
+        (false, _) => "answering",
+        (true, true) => "sent",
+        (true, false) if failed => "failed",
+        (true, false) => "answered",
+    };
+    let chars_max = share(&answers.answers);
+    let mut shown = Shown::new(json!({
+        "chat_id": said.chat_id,
+        "chatId": said.chat_id,
+        "message_id": said.message.message_id,
+        "messageId": said.message.message_id,
+        "seq": said.message.seq,
+        "status": status,
+        "answers": answers.answers.iter().map(|answer| entry_brief(answer, chars_max)).collect::<Vec<_>>(),
+        "waiting": answers.waiting,
+        "notes": said.notes,
+    }));
+    let responses: Vec<String> = answers.answers.iter().map(|answer| shown_text(&answer.text, usize::MAX)).collect();
+    if !responses.is_empty() {
+        shown = shown.with("response", responses.join("\n\n"));
+    }
+    shown = shown
+        .line(format!("message {} in chat {} {}", line(&said.message.message_id, 40), said.chat_id, quoted(&said.title, 200)))
+        .lines(said.notes.iter().map(|note| line(note, 1_000)))
+        .quotation(answers.answers.iter().map(|answer| entry_text(answer, usize::MAX)).collect());
+    if !answers.waiting.is_empty() {
+        shown = shown.line(format!("still answering: {}", line(&answers.waiting.join(", "), 300)));
+    }
+    let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(said.message.seq);
+    shown.next(match status {
+        "answered" => "go on, using the answer".to_owned(),
+        "failed" => "your message is kept; send it again to have it answered anew, or go on without".to_owned(),
+        _ => format!("show_chat chat_id={} after={last} wait_s=… waits for what comes", said.chat_id),
+    })
+}

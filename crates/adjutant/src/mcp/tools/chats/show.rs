@@ -1,0 +1,101 @@
+//! Reading a chat.
+
+use super::render::chat_brief;
+use super::render::chat_line;
+use super::render::entry_brief;
+use super::render::entry_text;
+use super::render::share;
+use crate::mcp::args::Args;
+use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::cursor::Cursor;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::Shown;
+use crate::mcp::text::line;
+use crate::view::{ShowChat, unread_text};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const ENTRIES_DEFAULT: u32 = 20;
+
+const ENTRIES_MAX: u32 = 100;
+
+/// Characters of an entry that was edited or pinned meanwhile.
+const CHANGED_CHARS_MAX: usize = 4_000;
+
+pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
+    let limit = args.count("limit")?.map_or(ENTRIES_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
+    let chat = chat_id(&args)?;
+    let after = Cursor::given(&args, "after")?;
+    let changes = session.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
+    let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: wait_ms(wait), peek: false };
+    let page = caller.held("waiting for news in the chat", session.client().call(&show)).await??;
+    session.note_changes(chat, page.changes);
+    let chars_max = share(&page.messages);
+    let participants: Vec<Value> = page
+        .chat
+        .participants
+        .iter()
+        .map(|participant| json!({"name": participant.name, "who": participant.who, "messages": participant.messages, "presence": participant.presence}))
+        .collect();
+    let mut data = chat_brief(&page.chat);
+    data["chatId"] = json!(page.chat.chat_id);
+    data["participants"] = json!(participants);
+    data["branches"] = json!(page.chat.branches);
+    data["messages"] = page.messages.iter().map(|entry| entry_brief(entry, chars_max)).collect();
+    if !page.changed.is_empty() {
+        data["changed"] = page.changed.iter().map(|entry| entry_brief(entry, CHANGED_CHARS_MAX)).collect();
+    }
+    data["cursor"] = json!(page.cursor);
+    data["more"] = json!(page.more);
+    data["unread_before"] = json!(page.unread_before);
+    let present: Vec<String> = page
+        .chat
+        .participants
+        .iter()
+        .map(|participant| match participant.presence.as_str() {
+            "" => line(&participant.name, 100),
+            presence => format!("{} ({})", line(&participant.name, 100), line(presence, 20)),
+        })
+        .collect();
+    let mut shown = Shown::new(data).line(format!("{}; with {}", chat_line(&page.chat), line(&present.join(", "), 1_000))).quotation(
+        page.changed
+            .iter()
+            .map(|entry| format!("changed: {}", entry_text(entry, CHANGED_CHARS_MAX)))
+            .chain(page.messages.iter().map(|entry| entry_text(entry, chars_max)))
+            .collect(),
+    );
+    if !page.chat.branches.is_empty() {
+        let branches: Vec<String> = page.chat.branches.iter().map(ToString::to_string).collect();
+        shown = shown.line(format!("chats that branch off here: {}", branches.join(", ")));
+    }
+    if chars_max != usize::MAX {
+        shown = shown.line("long messages are cut: after=<its number - 1> limit=1 shows one whole");
+    }
+    let is_empty = page.messages.is_empty() && page.changed.is_empty();
+    if is_empty {
+        shown = shown.line("nothing new");
+    }
+    let has_timed_out = is_empty && args.has("wait_s");
+    let first = page.messages.first().map_or(0, |entry| entry.seq);
+    let id = page.chat.chat_id;
+    if page.unread_before > 0 {
+        shown = shown.line(format!("{} earlier ones are unread: after={} shows them", unread_text(page.unread_before), page.read_to));
+    }
+    reply(shown.next(match page.more {
+        0 if first > 1 && after.is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
+        0 => {
+            format!("send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for news", Cursor::after(after, page.cursor, has_timed_out))
+        }
+        more => format!("show_chat chat_id={id} after={} for {more} more", page.cursor),
+    }))
+}
+
+pub(in crate::mcp) fn chat_id(args: &Args) -> Result<i64, Refusal> {
+    match args.integer("chat_id") {
+        Some(id) => Ok(id),
+        None => Err(Refusal::invalid("`chat_id` is missing", "pass it; list_chats shows the chats")),
+    }
+}

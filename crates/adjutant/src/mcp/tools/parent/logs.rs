@@ -1,0 +1,49 @@
+//! Reading a run's log.
+
+use super::next_step::WAIT_AGAIN;
+use crate::mcp::args::Args;
+use crate::mcp::caller::Caller;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::Shown;
+use crate::mcp::text::{barred, line};
+use crate::view::ReadLogs;
+use serde_json::json;
+
+const LOG_CHARS_DEFAULT: u64 = 6_000;
+
+const LOG_CHARS_MAX: u64 = 40_000;
+
+pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    let max = args.count("max_chars")?.unwrap_or(LOG_CHARS_DEFAULT).clamp(1, LOG_CHARS_MAX);
+    let read = ReadLogs { run: args.word("run_id"), after: args.count("after")?, max_bytes: Some(max), grep: args.owned("grep"), wait_ms: 0 };
+    let page = session.client().call(&read).await?;
+    let at_end = page.next >= page.total;
+    let state = match (at_end, page.ended) {
+        (false, _) => "with more behind",
+        (true, false) => "still growing",
+        (true, true) => "complete",
+    };
+    let shown = Shown::new(json!({
+        "run_id": page.run_id,
+        "name": page.name,
+        "text": page.text,
+        "from": page.from,
+        "next_after": page.next,
+        "total": page.total,
+        "omitted": page.omitted,
+        "ended": page.ended,
+        "path": page.path,
+        "paths": page.paths,
+    }))
+    .line(format!("log of {}, bytes {} to {} of {}, {state}", line(&page.name, 60), page.from, page.next, page.total))
+    .lines((page.omitted > 0).then(|| format!("{} bytes within were dropped: the log is limited", page.omitted)))
+    .line(format!("whole log: {}", line(&page.paths.join(", "), 4_096)))
+    .quotation(barred(&page.text));
+    reply(shown.next(match (at_end, page.ended) {
+        (false, _) => format!("get_subagent_logs run_id={} after={} for more", line(&page.name, 60), page.next),
+        (true, false) => format!("{WAIT_AGAIN}; for what comes later, after={}", page.next),
+        (true, true) if page.from > 0 => "that is the end; after=0 begins at the start".to_owned(),
+        (true, true) => "that is all of it".to_owned(),
+    }))
+}

@@ -1,0 +1,29 @@
+//! Which call comes next.
+
+use crate::mcp::text::line;
+use crate::view::{RequestView, RunView};
+use adjutant_core::{RequestKind, RunStateKind};
+
+pub(in crate::mcp) const WAIT_AGAIN: &str = "wait_for_subagents";
+
+/// Tells whether a run is stopped until somebody resumes it.
+pub(in crate::mcp) fn is_stopped(run: &RunView) -> bool {
+    run.state == RunStateKind::Stopped && !run.resumes_by_itself
+}
+
+pub(in crate::mcp) fn resume_hint(run: &RunView) -> String {
+    if !run.choices.is_empty() {
+        let words: Vec<String> = run.choices.iter().map(|choice| line(choice.choice.as_str(), 20)).collect();
+        return format!("steer_subagent action=resume run_id={} choice={} (text: what it needs to know)", line(&run.name, 60), words.join("|"));
+    }
+    format!("steer_subagent action=resume run_id={} with what it needs to go on in text, and next_step", line(&run.name, 60))
+}
+
+pub(in crate::mcp) fn reply_hint(needs: &[RequestView]) -> String {
+    let numbers: Vec<String> = needs.iter().take(5).map(|request| line(&request.number, 24)).collect();
+    match numbers.as_slice() {
+        [one] if needs[0].kind != RequestKind::Question => format!("reply_subagent message_id={one} decision=approve, or deny with reason"),
+        [one] => format!("reply_subagent message_id={one}"),
+        several => format!("reply_subagent with answers for {}", several.join(", ")),
+    }
+}

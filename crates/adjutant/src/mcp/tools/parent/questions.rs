@@ -1,0 +1,160 @@
+//! Listing open requests, and answering them.
+
+use super::next_step::WAIT_AGAIN;
+use super::next_step::is_stopped;
+use super::next_step::reply_hint;
+use super::next_step::resume_hint;
+use super::status::metadata;
+use super::wait::WAITED_MAX;
+use crate::mcp::args::{Args, GivenAnswer};
+use crate::mcp::caller::Caller;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::{self, QUESTION_CHARS, RESULT_CHARS_LISTED, Shown};
+use crate::mcp::text::{cut, line, quoted};
+use crate::mcp::tools::chats;
+use crate::view::{AnswerOne, AnswerRequests, AttentionList, ListAttention, ReadRequest, RequestView, RunView};
+use adjutant_core::RequestStateKind;
+use serde_json::{Value, json};
+
+/// Most questions that a list shows.
+pub(in crate::mcp) const QUESTIONS_MAX: u32 = 20;
+
+/// Most chats with something for the caller that are shown with them.
+const MENTIONS_MAX: usize = 5;
+
+pub(in crate::mcp) async fn get_pending_questions(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    if let Some(message_id) = args.owned("message_id") {
+        return one_question(session, message_id).await;
+    }
+    let call = ListAttention { run: args.owned("run_id"), after: args.owned("after"), limit: Some(QUESTIONS_MAX) };
+    let list = session.client().call(&call).await?;
+    let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = &list;
+    let brief = |run: &RunView| show::run_brief(run, RESULT_CHARS_LISTED);
+    let question = |request: &RequestView| if session.compat() { show::request_full(request) } else { show::request_brief(request) };
+    let mut shown =
+        Shown::new(json!({"questions": requests.iter().map(question).collect::<Vec<_>>()})).lines(requests.iter().map(show::request_line));
+    if *requests_more > 0 {
+        shown = shown.with("more", *requests_more);
+    }
+    if !runs.is_empty() {
+        shown = shown.with("runs", runs.iter().map(brief).collect::<Vec<_>>());
+    }
+    if *runs_more > 0 {
+        shown = shown.with("runs_more", *runs_more);
+    }
+    if let (Some(last), true) = (requests.last(), *requests_more > 0) {
+        shown = shown.line(format!("… {requests_more} more questions: get_pending_questions after={}", line(&last.number, 24)));
+    }
+    if requests.is_empty() {
+        shown = shown.line("no open questions");
+    }
+    shown = shown.lines(runs.iter().filter_map(show::attention_line));
+    if *runs_more > 0 {
+        shown = shown.line(format!("… {runs_more} more runs need you: check_subagent_status lists them"));
+    }
+    let told = &mentions[..mentions.len().min(MENTIONS_MAX)];
+    shown = shown.lines(told.iter().map(chats::mention_line));
+    if mentions.len() > told.len() || *mentions_more {
+        shown = shown.line("… more chats have messages for you: list_chats");
+    }
+    if !told.is_empty() {
+        shown = shown.with("mentions", json!(told.iter().map(chats::mention_brief).collect::<Vec<_>>()));
+    }
+    let stopped = runs.iter().find(|run| is_stopped(run));
+    reply(shown.next(match (requests.is_empty(), stopped, runs.first(), mentions.first()) {
+        (false, ..) => reply_hint(requests),
+        (true, Some(run), ..) => resume_hint(run),
+        (true, None, Some(run), _) => format!("check_subagent_status run_id={}", line(&run.name, 60)),
+        (true, None, None, Some(mention)) => format!("show_chat chat_id={}", mention.chat_id),
+        (true, None, None, None) => WAIT_AGAIN.to_owned(),
+    }))
+}
+
+async fn one_question(session: &Session, message_id: String) -> ToolResult {
+    let request = session.client().call(&ReadRequest { message_id, wait_ms: 0 }).await?;
+    let mut data = show::request_full(&request);
+    data["question"] = json!(request.question);
+    if let Some(context) = &request.context {
+        data["context"] = json!(context);
+    }
+    if let Some(said) = &request.clarification {
+        data["clarification"] = json!(said);
+    }
+    if let Some(preview) = &request.preview {
+        data["preview"] = json!(preview);
+    }
+    let (id, asked, expires) = (line(&request.message_id, 60), line(&request.asked_at, 40), line(&request.expires_at, 40));
+    let mut shown = Shown::new(json!({"questions": [data]})).line(show::request_line(&request));
+    shown = shown.line(format!("message_id {id}, asked at {asked}, expires at {expires}"));
+    let said = request.clarification.iter().flat_map(show::clarification_parts).map(|(_, text)| Some(text));
+    let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(said);
+    for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
+        shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
+    }
+    let open = request.status == RequestStateKind::Pending;
+    reply(if open { shown.next(reply_hint(&[request])) } else { shown.next(WAIT_AGAIN) })
+}
+
+pub(in crate::mcp) async fn reply_subagent(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    let own_run = args.owned("run_id");
+    let answers: Vec<AnswerOne> = args
+        .answers("answers")?
+        .into_iter()
+        .chain(args.given()?)
+        .map(|given| {
+            let GivenAnswer { run, message_id, answer, decision, reason, changes } = given;
+            AnswerOne { run: run.or_else(|| own_run.clone()), message_id, answer, decision, reason, changes, content_hash: None }
+        })
+        .collect();
+    if answers.is_empty() {
+        return Err(Refusal::invalid("there is no answer", "pass answer (or decision) with message_id (or run_id), or a list in answers"));
+    }
+    if answers.iter().any(|answer| answer.run.is_none() && answer.message_id.is_none()) {
+        return Err(Refusal::invalid("it does not say which question is answered", "pass message_id, such as Q12; get_pending_questions lists them"));
+    }
+    let answered = session.client().call(&AnswerRequests { answers }).await?;
+    let told: Vec<String> =
+        answered.requests.iter().map(|request| format!("{} of {}", line(&request.number, 24), line(&request.run_name, 60))).collect();
+    let message = format!("answered {}", told.join(", "));
+    let mut shown = Shown::new(json!({
+        "success": true,
+        "message": message,
+        "requests": answered.requests.iter().map(answered_brief).collect::<Vec<_>>(),
+        "runs": answered.runs.iter().map(|run| show::run_brief(run, RESULT_CHARS_LISTED)).collect::<Vec<_>>(),
+    }))
+    .line(message)
+    .lines(answered.requests.iter().map(show::recorded_line))
+    .lines(answered.requests.iter().filter_map(|request| request.child_name.as_ref()).map(|child| format!("started {}", line(child, 60))))
+    .lines(answered.runs.iter().map(show::run_line));
+    if let (true, Some(run)) = (session.compat(), answered.runs.first()) {
+        shown = shown.with("updatedMetadata", metadata(session, run).await?);
+    }
+    let open: Vec<RequestView> = answered.runs.iter().flat_map(|run| run.pending.clone()).collect();
+    shown = shown.lines(open.iter().take(WAITED_MAX).map(|request| format!("still open: {}", show::request_line(request))));
+    let stopped = answered.runs.iter().find(|run| is_stopped(run));
+    shown = shown.lines(stopped.and_then(show::attention_line));
+    reply(shown.next(match stopped {
+        _ if !open.is_empty() => reply_hint(&open),
+        Some(run) => resume_hint(run),
+        None => WAIT_AGAIN.to_owned(),
+    }))
+}
+
+/// What was recorded about a request.
+fn answered_brief(request: &RequestView) -> Value {
+    let mut brief = json!({"message_id": request.number, "status": request.status});
+    let fields = [
+        ("answer", request.answer.as_deref().map(|answer| json!(cut(answer, RESULT_CHARS_LISTED)))),
+        ("option", request.option_chosen().map(Value::from)),
+        ("decision", request.decision.as_ref().map(|decision| json!(decision))),
+        ("child_name", request.child_name.as_deref().map(Value::from)),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            brief[name] = value;
+        }
+    }
+    brief
+}

@@ -1,0 +1,118 @@
+//! Starting a run.
+
+use super::confirmation::run_confirmation;
+use super::next_step::is_stopped;
+use super::next_step::reply_hint;
+use super::next_step::resume_hint;
+use crate::config;
+use crate::mcp::args::Args;
+use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::{self, RESULT_CHARS, Shown};
+use crate::mcp::text;
+use crate::mcp::text::{line, quoted};
+use crate::view::{Dispatch, GetRun, RunView, Wait, codes};
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
+    let dispatch = Dispatch {
+        permissions: args.value("permissions"),
+        trust_repo: false,
+        agent: args.word("agent"),
+        prompt: args.word("prompt"),
+        cwd: directory(session, args.text("cwd"))?,
+        name: args.owned("name"),
+        timeout_s: args.count("timeout_s")?,
+        criteria: args.owned("criteria"),
+        accept: match args.texts("accept") {
+            accept if accept.is_empty() && args.has("accept") => {
+                return Err(Refusal::invalid("accept is empty", "name the command, or leave it out"));
+            }
+            accept => accept,
+        },
+        env: config::dispatch_env(),
+    };
+    let mut run = match args.text("idempotency_key") {
+        Some(key) => session.client().call_with_key(&dispatch, key).await?,
+        None => session.client().call(&dispatch).await?,
+    };
+    if !wait.is_zero() {
+        let first = Wait { runs: vec![run.run_id.clone()], wait_ms: wait_ms(wait), ..Wait::default() };
+        // The run is there whatever becomes of the wait.
+        match caller.held("waiting for the run", session.client().call(&first)).await? {
+            Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone() }).await?,
+            Err(error) => tracing::warn!(%error, "the first wait failed"),
+        }
+        session.note_shown(run_confirmation(&run));
+    }
+    let mut shown = if session.compat() {
+        Shown::new(show::run_full(&run)).with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str())
+    } else {
+        Shown::new(started(&run))
+    };
+    shown = shown.line(format!("started {}", show::run_line(&run)));
+    if !run.shares_directory_with.is_empty() {
+        let others = line(&run.shares_directory_with.join(", "), 300);
+        shown = shown.with("shares_directory_with", others.as_str()).line(format!("it shares its directory with {others}: keep their files apart"));
+    }
+    if dispatch.criteria.is_none() && dispatch.accept.is_empty() {
+        let hint = "no criteria or accept says what success is";
+        shown = shown.with("hint", hint).line(format!("hint: {hint}"));
+    }
+    shown = shown.lines(show::request_lines(&run));
+    if !run.pending.is_empty() {
+        return reply(shown.next(reply_hint(&run.pending)));
+    }
+    if run.outcome.is_some() {
+        let outcome = show::outcome_of(&run, RESULT_CHARS);
+        return reply(shown.line(format!("ended{outcome}")).next("check its work; get_subagent_logs shows what it did"));
+    }
+    if is_stopped(&run) {
+        return reply(shown.lines(show::attention_line(&run)).next(resume_hint(&run)));
+    }
+    reply(shown.next("start other independent runs, then wait_for_subagents"))
+}
+
+/// What a start says of its run: its agent is the one that was asked for.
+pub(in crate::mcp) fn started(run: &RunView) -> Value {
+    let mut data = show::run_brief(run, RESULT_CHARS);
+    if let Some(data) = data.as_object_mut() {
+        data.shift_remove("agent");
+        data.shift_remove("open_questions");
+        if !run.pending.is_empty() {
+            data.insert("pending".to_owned(), run.pending.iter().take(show::QUESTIONS_MAX).map(show::request_brief).collect());
+        }
+    }
+    data
+}
+
+/// Resolves a directory against the parent's own.
+fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> {
+    let path = session.directory().join(given.unwrap_or_default());
+    // Joining nothing leaves a slash behind.
+    let path = if given.is_none_or(str::is_empty) { session.directory().clone() } else { path };
+    match path.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(Refusal::invalid(format!("{} is not UTF-8", quoted(&path.to_string_lossy(), 200)), "pass cwd, an absolute path")),
+    }
+}
+
+/// Names the directory that a parent's connection belongs to.
+///
+/// # Errors
+/// The working directory is gone or has no usable name.
+pub(in crate::mcp) fn project(directory: &Path) -> Result<String, Refusal> {
+    let hint = "start adj mcp in the project's directory, or pass --client NAME";
+    let path = directory
+        .canonicalize()
+        .map_err(|error| Refusal::new(codes::INVALID, format!("{}: {error}", text::quoted(&directory.to_string_lossy(), 200)), hint))?;
+    match path.to_str() {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(Refusal::new(codes::INVALID, format!("{} is not UTF-8", text::quoted(&path.to_string_lossy(), 200)), hint)),
+    }
+}

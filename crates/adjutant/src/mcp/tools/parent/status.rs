@@ -1,0 +1,124 @@
+//! Looking at runs, and annotating one.
+
+use super::confirmation::run_confirmation;
+use super::next_step::WAIT_AGAIN;
+use super::next_step::is_stopped;
+use super::next_step::reply_hint;
+use super::next_step::resume_hint;
+use crate::mcp::args::Args;
+use crate::mcp::caller::Caller;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::{self, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
+use crate::mcp::text::{barred, cut, quoted};
+use crate::text::count;
+use crate::view::{GetRun, ListAttention, ListRequests, ListRuns, METADATA_MESSAGES_MAX, ReadEvents, RunView, SetStatus};
+use serde_json::{Value, json};
+
+/// Most runs that a list shows.
+const RUNS_MAX: u32 = 20;
+
+/// Most events that a look at a run shows.
+const EVENTS_MAX: u32 = 50;
+
+/// Most characters of a task in a list.
+const TASK_CHARS: usize = 80;
+
+pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    let Some(run) = args.owned("run_id") else { return list_runs(session).await };
+    let run = session.client().call(&GetRun { run }).await?;
+    session.note_shown(run_confirmation(&run));
+    let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
+    if session.compat() {
+        shown = with_metadata(session, shown, &run).await?;
+    }
+    if args.truth("history") == Some(true) || args.has("events_after") {
+        shown = with_history(session, shown, &run, args.integer("events_after").unwrap_or(0)).await?;
+    }
+    let next = if !run.pending.is_empty() {
+        reply_hint(&run.pending)
+    } else if run.outcome.is_some() {
+        "get_subagent_logs shows what it did; steer_subagent action=retry starts it anew".to_owned()
+    } else if is_stopped(&run) {
+        resume_hint(&run)
+    } else {
+        format!("{WAIT_AGAIN} (do not poll)")
+    };
+    reply(shown.next(next))
+}
+
+/// Adds the events of a run after a position, oldest first.
+async fn with_history(session: &Session, shown: Shown, run: &RunView, after: i64) -> Result<Shown, Refusal> {
+    let read = ReadEvents { after, run: Some(run.run_id.clone()), limit: Some(EVENTS_MAX), wait_ms: 0 };
+    let page = session.client().call(&read).await?;
+    let lines: String = page.events.iter().map(|event| show::event_line(event) + "\n").collect();
+    let has_more = page.events.len() >= EVENTS_MAX as usize;
+    let more = if has_more { format!("; more with events_after={}", page.cursor) } else { String::new() };
+    Ok(shown
+        .with("events", page.events.iter().map(show::event_brief).collect::<Vec<_>>())
+        .with("events_next", page.cursor)
+        .line(format!("{} events{more}:", page.events.len()))
+        .quotation(barred(&lines)))
+}
+
+/// Adds the original protocol's spelling of everything.
+async fn with_metadata(session: &Session, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
+    let Value::Object(metadata) = metadata(session, run).await? else { return Ok(shown) };
+    Ok(metadata.into_iter().fold(shown, |shown, (name, value)| shown.with(&name, value)))
+}
+
+pub(in crate::mcp) async fn metadata(session: &Session, run: &RunView) -> Result<Value, Refusal> {
+    let all = ListRequests { run: Some(run.run_id.clone()), all: true, limit: Some(METADATA_MESSAGES_MAX) };
+    let list = session.client().call(&all).await?;
+    Ok(crate::view::metadata(run, &list.requests))
+}
+
+/// What a list of runs says of one.
+fn listed(run: &RunView) -> Value {
+    let mut data = show::run_brief(run, RESULT_CHARS_LISTED);
+    data["task"] = json!(cut(&run.task, TASK_CHARS));
+    data
+}
+
+async fn list_runs(session: &Session) -> ToolResult {
+    let list = session.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
+    let mut shown = Shown::new(json!({"runs": list.runs.iter().map(listed).collect::<Vec<_>>()}));
+    shown = shown.lines(list.runs.iter().map(|run| {
+        let asks = if run.pending_total == 0 { String::new() } else { format!(", {}", count(run.pending_total, "open question", "open questions")) };
+        format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
+    }));
+    if list.more > 0 {
+        shown = shown.with("more", list.more).line(format!("… {}", count(list.more, "older run", "older runs")));
+    }
+    if list.runs.is_empty() {
+        return reply(shown.line("no runs yet").next("list_coding_agents, then run_subagent"));
+    }
+    let attention = session.client().call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?;
+    let live = list.runs.iter().any(|run| run.outcome.is_none() && !is_stopped(run));
+    reply(shown.next(match (attention.requests.first(), attention.runs.first()) {
+        (Some(_), _) => "get_pending_questions, then reply_subagent".to_owned(),
+        (None, Some(run)) if is_stopped(run) => resume_hint(run),
+        (None, None) if !live => "check_subagent_status run_id=… for the details of one".to_owned(),
+        (None, _) => format!("{WAIT_AGAIN} (do not poll)"),
+    }))
+}
+
+pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    let set = SetStatus {
+        run: args.word("run_id"),
+        status: args.value("status").unwrap_or_default(),
+        summary: args.owned("summary"),
+        ..SetStatus::default()
+    };
+    let run = session.client().call(&set).await?;
+    let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
+    if let Some(annotation) = &run.annotation {
+        shown = shown.with("annotation", cut(annotation, RESULT_CHARS)).line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
+    }
+    if session.compat() {
+        shown = with_metadata(session, shown, &run).await?;
+    }
+    let next = if run.outcome.is_some() { "nothing more to do for this run" } else { WAIT_AGAIN };
+    reply(shown.line(show::run_line(&run)).next(next))
+}

@@ -1,0 +1,61 @@
+//! Sending a message to a run, pausing, resuming, cancelling and retrying it.
+
+use super::next_step::WAIT_AGAIN;
+use crate::config;
+use crate::mcp::args::Args;
+use crate::mcp::caller::Caller;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::{self, RESULT_CHARS_LISTED, Shown};
+use crate::mcp::text::line;
+use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun};
+use serde_json::json;
+
+pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+    let (run, text, action) = (args.word("run_id"), args.owned("text"), args.word("action"));
+    if action != "resume" && args.has("next_step") {
+        return Err(Refusal::invalid("next_step belongs to action=resume", "leave next_step out, or pass action=resume"));
+    }
+    match action.as_str() {
+        "message" => {
+            let Some(text) = text else { return Err(Refusal::invalid("there is no message", "pass it in text")) };
+            let message = session.client().call(&SendToRun { run, text }).await?;
+            let shown = Shown::new(json!({
+                "run_id": message.run_id,
+                "name": message.run_name,
+                "action": action,
+                "message_id": message.message_id,
+                "delivery": message.delivery,
+            }));
+            let how = match message.delivery.known() {
+                Some(Delivery::Live) => "it has it already",
+                Some(Delivery::ToolResult) => "it gets it with its next tool call",
+                _ => "it gets it as soon as it can take it",
+            };
+            let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
+            reply(shown.line(told).next(WAIT_AGAIN))
+        }
+        "stop" => {
+            let run = session.client().call(&Pause { run }).await?;
+            reply(steered(&run, &action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
+        }
+        "resume" => {
+            let (next_step, choice) = (args.owned("next_step"), args.value("choice"));
+            let run = session.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
+            reply(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
+        }
+        "cancel" => {
+            let run = session.client().call(&Cancel { run, reason: text }).await?;
+            reply(steered(&run, &action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
+        }
+        _ => {
+            let run = session.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
+            reply(steered(&run, &action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
+        }
+    }
+}
+
+fn steered(run: &RunView, action: &str) -> Shown {
+    Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action)
+}

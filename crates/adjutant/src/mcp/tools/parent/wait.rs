@@ -1,0 +1,200 @@
+//! Waiting for runs.
+
+use super::next_step::WAIT_AGAIN;
+use super::next_step::reply_hint;
+use super::next_step::resume_hint;
+use crate::mcp::args::Args;
+use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::cursor::Cursor;
+use crate::mcp::reply::{Reply, ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::{self, RESULT_CHARS, Shown};
+use crate::mcp::text::line;
+use crate::text::count;
+use crate::view::{RunView, StartTask, Wait, WaitOutcome, WaitUntil, Waited};
+use adjutant_core::RunStateKind;
+use serde_json::json;
+
+/// Most of one kind that the result of a wait shows in detail.
+pub(in crate::mcp) const WAITED_MAX: usize = 7;
+
+/// How long a Task stays readable.
+const TASK_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+
+pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    let asked = args.count("wait_s")?;
+    let until = match args.text("until") {
+        Some("any") => WaitUntil::Any,
+        Some("all") => WaitUntil::All,
+        _ => WaitUntil::Attention,
+    };
+    let from = Cursor::given(&args, "cursor")?;
+    let mut wait = Wait { runs: args.texts("run_ids"), until, after: from.map(|from| from.position), wait_ms: 0 };
+    // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
+    if caller.takes_tasks && asked.is_none() {
+        let now = session.client().call(&wait).await?;
+        if now.outcome != WaitOutcome::Timeout {
+            session.note_shown(now.confirmation(!wait.runs.is_empty()));
+            return reply(waited(&now, from));
+        }
+        if wait.runs.is_empty() {
+            wait.after = wait.after.or(Some(now.cursor));
+        }
+        return Ok(Reply::Task(session.client().call(&StartTask { wait, ttl_ms: TASK_TTL_MS }).await?));
+    }
+    wait.wait_ms = wait_ms(caller.bounded(asked, caller.cap));
+    let doing = if wait.runs.is_empty() {
+        "waiting for all live runs".to_owned()
+    } else {
+        format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
+    };
+    let found = caller.held(&doing, session.client().call(&wait)).await??;
+    session.note_shown(found.confirmation(!wait.runs.is_empty()));
+    reply(waited(&found, from))
+}
+
+/// Shows what a wait found that began at a cursor: the first few in detail, the others by name.
+#[must_use]
+pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
+    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working: underway, cursor: _ } = waited;
+    // Those that wait for an answer are in `needs`.
+    let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
+    let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
+    let cursor = Cursor::after(from, waited.cursor, *outcome == WaitOutcome::Timeout).to_string();
+    let (needs_told, stopped_told, ended_told, working_told) = (first(needs), first(stopped), first(ended), first(working));
+    let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
+    let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
+    let brief = |runs: &[RunView]| runs.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>();
+    let all = [
+        ("needs", needs_told.iter().map(show::request_brief).collect()),
+        ("stopped", brief(stopped_told)),
+        ("ended", brief(ended_told)),
+        ("working", brief(working_told)),
+    ];
+    let mut shown = Shown::new(json!({"outcome": outcome}));
+    for (name, told) in all {
+        if !told.is_empty() {
+            shown = shown.with(name, told);
+        }
+    }
+    shown = shown.with("cursor", cursor.as_str());
+    shown = also(shown.lines(needs_told.iter().map(show::request_line)), "needs_more", "more questions", numbers);
+    shown = also(shown.lines(stopped_told.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
+    if *stopped_more > 0 {
+        shown = shown.line(format!("… and {stopped_more} others are stopped: get_pending_questions lists them"));
+    }
+    let told = ended_told.iter().map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
+    shown = also(shown.lines(told), "ended_more", "more have ended", names(ended));
+    if *ended_more > 0 {
+        shown = shown.line(format!("… and {ended_more} others have ended: check_subagent_status lists them"));
+    }
+    if !working.is_empty() {
+        let some: Vec<String> = working_told.iter().map(show::run_line).collect();
+        shown = shown.line(format!("{} still working: {}", working.len(), some.join("; ")));
+    }
+    shown = also(shown, "working_more", "more are working", names(working));
+    let again = format!("{WAIT_AGAIN} cursor={cursor}");
+    let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
+    // A stop that was told before comes after what has happened since.
+    let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && underway.is_empty()));
+    let paused = ended_told.iter().find(|run| run.state == RunStateKind::Stopped);
+    let next = match (outcome.known(), to_resume.or(paused)) {
+        _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
+        (_, Some(run)) => format!("{}; then {again}", resume_hint(run)),
+        (Some(WaitOutcome::Idle), _) if ended.is_empty() => {
+            shown = shown.line("there is no live run to wait for");
+            "run_subagent starts a run; check_subagent_status lists earlier ones".to_owned()
+        }
+        (Some(WaitOutcome::Timeout), _) => {
+            shown = shown.line("nothing to report yet");
+            again
+        }
+        _ if ended.is_empty() && working_told.iter().any(|run| run.retrying.is_some()) => {
+            format!("its model fails: wait on, or cancel the run (steer_subagent) and use another agent; {again}")
+        }
+        _ if ended.is_empty() && working_told.iter().any(|run| run.silent_since.is_some()) => {
+            format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
+        }
+        _ if ended.is_empty() && working_told.iter().any(|run| run.overdue_since.is_some()) => {
+            format!("look how far the overdue run is (check_subagent_status, get_subagent_logs); {again}")
+        }
+        _ if underway.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
+        _ => format!("check what ended; for the others {again}"),
+    };
+    shown.next(next)
+}
+
+pub(in crate::mcp) fn first<T>(all: &[T]) -> &[T] {
+    &all[..all.len().min(WAITED_MAX)]
+}
+
+/// Names those that are not shown in detail.
+fn also(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
+    if names.is_empty() {
+        return shown;
+    }
+    let told = format!("… {} {what}: {}", names.len(), line(&names.join(", "), 2_000));
+    shown.line(told).with(field, names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::RequestView;
+    use crate::view::{AttentionKind, AttentionView};
+    use adjutant_core::StopReason;
+    use adjutant_core::attention::Need;
+
+    #[test]
+    fn a_wait_for_many_runs_shows_few_and_names_all() {
+        let run = |n: usize| RunView { name: format!("run-{n}"), agent: "echo".into(), result: Some("r".repeat(9_000)), ..RunView::default() };
+        let request = |n: usize| RequestView { number: format!("Q{n}"), question: "q".repeat(5_000), ..RequestView::default() };
+        let many = Waited {
+            outcome: WaitOutcome::Event.into(),
+            needs: (0..40).map(request).collect(),
+            ended: (0..40).map(run).collect(),
+            working: (0..40).map(run).collect(),
+            cursor: 9,
+            ..Waited::default()
+        };
+        let result = waited(&many, None).into_result();
+        let text = result.content[0].as_text().expect("text").text.clone();
+        assert!(text.lines().count() <= 25 && text.ends_with("then wait_for_subagents cursor=9"), "{text}");
+        let data = result.structured_content.expect("data");
+        for n in 0..40 {
+            let name = format!("run-{n}");
+            assert!(text.contains(&name) && data.to_string().contains(&name) && text.contains(&format!("Q{n}")), "{name}");
+        }
+        assert!(data.to_string().len() < 48 * 1024, "{} bytes", data.to_string().len());
+        assert_eq!(data["ended_more"].as_array().map(Vec::len), Some(33));
+    }
+
+    #[test]
+    fn a_stopped_run_is_shown_with_how_to_go_on() {
+        let attention = AttentionView {
+            kind: AttentionKind::Stopped.into(),
+            why: Need::Resume(StopReason::Blocker).into(),
+            details: "node_modules is missing".into(),
+            needs: Some("npm install".into()),
+            is_new: true,
+        };
+        let run = RunView {
+            name: "otter".into(),
+            state: RunStateKind::Stopped.into(),
+            attention: Some(attention),
+            result: Some("[/STOP_WORK]".into()),
+            ..RunView::default()
+        };
+        let stopped = Waited { outcome: WaitOutcome::Event.into(), stopped: vec![run], cursor: 5, ..Waited::default() };
+        let text = waited(&stopped, None).into_result().content[0].as_text().expect("text").text.clone();
+        assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
+        assert!(text.contains("node_modules is missing") && text.contains("npm install") && !text.contains("STOP_WORK"), "{text}");
+    }
+
+    #[test]
+    fn nothing_to_wait_for_is_said_so() {
+        let idle = Waited { outcome: WaitOutcome::Idle.into(), ..Waited::default() };
+        let text = waited(&idle, None).into_result().content[0].as_text().expect("text").text.clone();
+        assert!(text.contains("no live run") && text.contains("next: run_subagent"), "{text}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Checking for an answer.
+
+use super::request::answer_line;
+use super::request::described;
+use super::request::ended_unanswered;
+use crate::mcp::args::Args;
+use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::text::{line, quoted};
+use crate::view::{ReadRequest, RequestView, codes};
+use adjutant_core::RequestStateKind;
+use serde_json::json;
+use std::time::Duration;
+
+/// Waits for an answer: as long as the caller wants, its client allows, and patience lasts, which
+/// is counted from the first look at this request.
+pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    let asked_s = args.count("wait_s")?;
+    let messages = session.check_own_run(args.text("run_id")).await?;
+    let message_id = args.word("message_id");
+    let mut request = session.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
+    request.messages.splice(..0, messages);
+    if is_settled(&request) {
+        session.forget_check(&request.message_id);
+        return checked(session, caller, &request);
+    }
+    let patience = Duration::from_millis(request.patience_ms);
+    // Patience is for silence: a run that is at work on what was delegated is none.
+    let left = if request.held { caller.cap } else { patience.saturating_sub(session.first_check(&request.message_id).elapsed()) };
+    // The original of this name was made for polling.
+    let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };
+    let wait = caller.bounded(asked_s, default).min(left);
+    let mut latest = request;
+    if !wait.is_zero() {
+        let read = ReadRequest { message_id, wait_ms: wait_ms(wait) };
+        let earlier = std::mem::take(&mut latest.messages);
+        latest = caller.held("waiting for the answer", session.client().call(&read)).await??;
+        latest.messages.splice(..0, earlier);
+    }
+    if is_settled(&latest) || latest.held {
+        session.forget_check(&latest.message_id);
+        return checked(session, caller, &latest);
+    }
+    if session.first_check(&latest.message_id).elapsed() >= patience {
+        session.forget_check(&latest.message_id);
+        return Err(stalled(&latest, patience));
+    }
+    checked(session, caller, &latest)
+}
+
+/// There is something that the run can go on with.
+fn is_settled(request: &RequestView) -> bool {
+    request.status != RequestStateKind::Pending && !request.held
+}
+
+fn stalled(request: &RequestView, patience: Duration) -> Refusal {
+    let number = line(&request.number, 24);
+    Refusal::new(
+        codes::STALLED,
+        format!("Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open", patience.as_secs()),
+        format!(
+            "go on with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer counts"
+        ),
+    )
+}
+
+fn checked(session: &Session, caller: &Caller, request: &RequestView) -> ToolResult {
+    if let Some(refusal) = ended_unanswered(request) {
+        return Err(refusal);
+    }
+    let answer = request.answer.as_ref().filter(|_| !request.held);
+    let has_answer = answer.is_some();
+    let mut shown = described(request)
+        .with("question", request.question.as_str())
+        .with("answer", json!(answer))
+        .with("message_status", request.message_status.as_str())
+        .with("has_answer", has_answer)
+        .with("hasAnswer", has_answer)
+        .with("asked_at", request.asked_at.as_str())
+        .with("expires_at", request.expires_at.as_str())
+        .with("answered_at", json!(request.answered_at));
+    if session.compat() || caller.alias.is_some() {
+        shown = shown
+            .with("questionContent", request.question.as_str())
+            .with("answerContent", json!(request.answer))
+            .with("messageStatus", request.message_status.as_str());
+    }
+    shown = shown.line(format!("{} asked at {}: {}", line(&request.number, 24), line(&request.asked_at, 40), quoted(&request.question, 300)));
+    match (answer, &request.child_name) {
+        (Some(answer), _) => reply(answer_line(shown, request, answer)),
+        (None, Some(child)) => {
+            let again = format!("check_answer message_id={} again", line(&request.number, 24));
+            reply(shown.line(format!("approved: run {} is at work on it", line(child, 60))).next(again))
+        }
+        (None, None) => {
+            let again = format!("check_answer message_id={} again, or go on with what does not depend on it", line(&request.number, 24));
+            reply(shown.line(format!("no answer yet; the question is open until {}", line(&request.expires_at, 40))).next(again))
+        }
+    }
+}

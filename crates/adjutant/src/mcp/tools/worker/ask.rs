@@ -1,0 +1,226 @@
+//! Asking: questions, approvals and delegations.
+
+use super::messages::with_messages;
+use super::request::answer_line;
+use super::request::answer_text;
+use super::request::described;
+use super::request::ended_unanswered;
+use crate::mcp::args::Args;
+use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::Shown;
+use crate::mcp::text::line;
+use crate::view::{
+    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView,
+};
+use adjutant_core::{RequestKind, RequestStateKind};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Commits the question, then waits. Whatever ends the wait, the question stays open.
+pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    let asked_s = args.count("wait_s")?;
+    let questions = args.questions()?;
+    if questions.is_empty() == args.text("question").is_none() {
+        return Err(Refusal::invalid("`question` or `questions` is missing, or both are there", "pass one question, or a list in questions"));
+    }
+    let messages = session.check_own_run(args.text("run_id")).await?;
+    if !questions.is_empty() {
+        return ask_together(session, caller, &args, questions, messages).await;
+    }
+    let ask = Ask {
+        question: args.word("question"),
+        question_id: args.owned("question_id"),
+        clarification: clarification(&args),
+        context: args.owned("context"),
+        options: args.texts("options"),
+        default: args.owned("default"),
+        blocking: args.truth("blocking").unwrap_or(true),
+        expires_s: args.count("expires_s")?,
+    };
+    let at_once = session.compat() || !ask.blocking;
+    let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
+    put(session, caller, &args, &ask, wait, messages).await
+}
+
+/// Commits several questions as one group, then waits until none that blocks is open.
+async fn ask_together(session: &Session, caller: &Caller, args: &Args, questions: Vec<Args>, mut messages: Vec<MessageView>) -> ToolResult {
+    let asked_s = args.count("wait_s")?;
+    let mut call = AskTogether { clarification: clarification(args), ..AskTogether::default() };
+    for question in questions {
+        call.questions.push(Ask {
+            question: question.word("question"),
+            question_id: question.owned("question_id"),
+            clarification: None,
+            context: question.owned("context").or_else(|| args.owned("context")),
+            options: question.texts("options"),
+            default: question.owned("default"),
+            blocking: question.truth("blocking").or_else(|| args.truth("blocking")).unwrap_or(true),
+            expires_s: args.count("expires_s")?,
+        });
+    }
+    let at_once = session.compat() || call.questions.iter().all(|ask| !ask.blocking);
+    let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
+    let mut latest = match args.text("idempotency_key") {
+        Some(key) => session.client().call_with_key(&call, key).await?,
+        None => session.client().call(&call).await?,
+    };
+    if let Some(first) = latest.requests.first().filter(|_| !wait.is_zero()) {
+        let read = ReadTogether { message_id: first.message_id.clone(), wait_ms: wait_ms(wait) };
+        match caller.held("waiting for the answers", session.client().call(&read)).await? {
+            Ok(read) => {
+                messages.extend(latest.requests.iter_mut().flat_map(|request| std::mem::take(&mut request.messages)));
+                latest = read;
+            }
+            Err(error) => tracing::warn!(%error, "the wait for answers failed"),
+        }
+    }
+    reply(asked_together(&latest.requests, messages))
+}
+
+fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> Shown {
+    messages.extend(requests.iter().flat_map(|request| request.messages.iter().cloned()));
+    let first = requests.first().map_or("", |request| request.message_id.as_str());
+    let open: Vec<&RequestView> = requests.iter().filter(|request| request.status == RequestStateKind::Pending).collect();
+    let answers: Vec<Value> = requests
+        .iter()
+        .map(|request| {
+            json!({"message_id": request.message_id, "number": request.number, "question_id": request.question_id, "question": request.question,
+                "status": request.status, "answer": request.answer, "answered_by": request.answered_by})
+        })
+        .collect();
+    let status = if open.is_empty() { "answered" } else { "pending" };
+    let mut shown = with_messages(Shown::new(json!({"message_id": first, "messageId": first, "status": status, "answers": answers})), &messages);
+    for request in requests {
+        shown = match &request.answer {
+            Some(answer) => shown.line(answer_text(request, answer)),
+            None => shown.line(format!(
+                "{}: {}, message_id {}",
+                line(&request.number, 24),
+                line(request.status.as_str(), 20),
+                line(&request.message_id, 60)
+            )),
+        };
+    }
+    if open.is_empty() {
+        return shown.next("go on with your task, using these answers; where one is missing, decide yourself and say so in your report");
+    }
+    let numbers: Vec<String> = open.iter().map(|request| line(&request.number, 24)).collect();
+    let instructions =
+        format!("Kept and seen by your parent: {}. Call check_answer for each before you need it; do not ask again.", numbers.join(", "));
+    shown.with("instructions", instructions.as_str()).next(instructions)
+}
+
+/// Commits a request for a decision, then waits for it.
+pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    let asked_s = args.count("wait_s")?;
+    let messages = session.check_own_run(args.text("run_id")).await?;
+    let ask = RequestApproval {
+        action: args.word("action"),
+        preview: args.owned("preview"),
+        risk: args.owned("risk"),
+        context: args.owned("context"),
+        options: args.texts("options"),
+        default: args.text("default").map(|word| if word == "approve" { DecisionWord::Approve } else { DecisionWord::Deny }),
+        blocking: args.truth("blocking").unwrap_or(true),
+        expires_s: args.count("expires_s")?,
+    };
+    let wait = caller.bounded(asked_s, if session.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
+    put(session, caller, &args, &ask, wait, messages).await
+}
+
+/// Commits a request that somebody else does a task, then waits for the decision; where the run
+/// waits for the task, for its end, too.
+pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+    let asked_s = args.count("wait_s")?;
+    let messages = session.check_own_run(args.text("run_id")).await?;
+    let ask = Delegate {
+        task: args.word("new_task_description"),
+        agent: args.owned("agent"),
+        cwd: args.owned("directory"),
+        independence: args.value("independence"),
+        priority: args.value("priority"),
+        reason: args.owned("reason"),
+        context_required: args.owned("context_required"),
+        coordination: args.owned("coordination"),
+        estimated_duration: args.owned("estimated_duration"),
+        expires_s: args.count("expires_s")?,
+    };
+    let wait = caller.bounded(asked_s, if session.compat() { Duration::ZERO } else { caller.cap });
+    put(session, caller, &args, &ask, wait, messages).await
+}
+
+/// Commits a request, waits so long for what becomes of it, and says so.
+async fn put<C: Call<Reply = RequestView>>(
+    session: &Session,
+    caller: &Caller,
+    args: &Args,
+    ask: &C,
+    wait: Duration,
+    mut messages: Vec<MessageView>,
+) -> ToolResult {
+    let mut latest = match args.text("idempotency_key") {
+        Some(key) => session.client().call_with_key(ask, key).await?,
+        None => session.client().call(ask).await?,
+    };
+    if !wait.is_zero() {
+        let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: wait_ms(wait) };
+        match caller.held("waiting for the answer", session.client().call(&read)).await? {
+            Ok(settled) => {
+                messages.append(&mut latest.messages);
+                latest = settled;
+            }
+            Err(error) => tracing::warn!(%error, "the wait for an answer failed"),
+        }
+    }
+    latest.messages.splice(..0, messages);
+    asked(&latest)
+}
+
+pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
+    if let Some(refusal) = ended_unanswered(request) {
+        return Err(refusal);
+    }
+    let mut shown = described(request);
+    if let Some(answer) = request.answer.as_ref().filter(|_| !request.held) {
+        return reply(answer_line(shown.with("answer", answer.as_str()).with("answerContent", answer.as_str()), request, answer));
+    }
+    let number = line(&request.number, 24);
+    let kind = line(request.kind.as_str(), 20);
+    let instructions = if let Some(child) = request.child_name.as_ref().filter(|_| request.held) {
+        format!(
+            "Approved: run {} is at work on it, and you wait for it. Call check_answer with message_id {number}: it returns its result.",
+            line(child, 60)
+        )
+    } else if request.kind == RequestKind::Approval {
+        format!(
+            "Your approval {number} is pending and your parent sees it. Do not do it yet: call check_answer with message_id {number}, which waits for the decision."
+        )
+    } else if request.blocking {
+        format!(
+            "Your {kind} {number} is kept and your parent sees it. Call check_answer with message_id {number}: it waits for the answer. Do not ask again."
+        )
+    } else {
+        format!(
+            "Your {kind} {number} is kept and your parent sees it. Go on with your work and call check_answer with message_id {number} when you need the answer."
+        )
+    };
+    // Pending is no failure, so it is said as what to do.
+    shown = shown
+        .with("instructions", instructions.as_str())
+        .line(format!("asked {number}, message_id {}: no answer yet", line(&request.message_id, 60)));
+    reply(shown.next(instructions))
+}
+
+/// What a run says along with its questions.
+fn clarification(args: &Args) -> Option<ClarificationView> {
+    let said = ClarificationView {
+        reason: args.owned("reason"),
+        blocked_at: args.owned("blocked_at"),
+        can_resume_with: args.owned("can_resume_with"),
+        current_state: args.owned("current_state"),
+    };
+    (said != ClarificationView::default()).then_some(said)
+}

@@ -1,0 +1,30 @@
+//! Messages that come with results.
+
+use crate::mcp::session::Session;
+use crate::mcp::show::{self, Shown};
+use crate::view::{GetRun, MessageView};
+use serde_json::{Value, json};
+
+/// Adds what the parent said meanwhile to the result of a tool whose own call brings no messages.
+pub(in crate::mcp) async fn with_unread(session: &Session, shown: Shown) -> Shown {
+    match session.client().call(&GetRun::default()).await {
+        Ok(own) => with_messages(shown, &own.messages),
+        // They come with the next call.
+        Err(error) => {
+            tracing::warn!(%error, "messages were not looked for");
+            shown
+        }
+    }
+}
+
+/// What the parent said meanwhile comes with whatever the worker calls next.
+pub(in crate::mcp) fn with_messages(shown: Shown, messages: &[MessageView]) -> Shown {
+    if messages.is_empty() {
+        return shown;
+    }
+    let data: Vec<Value> = messages
+        .iter()
+        .map(|message| json!({"message_id": message.message_id, "from": message.from, "sent_at": message.sent_at, "text": message.text}))
+        .collect();
+    shown.with("messages", data).lines(messages.iter().map(show::message_line))
+}

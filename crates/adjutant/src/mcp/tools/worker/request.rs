@@ -1,0 +1,82 @@
+//! A request and its answer, as a worker sees them.
+
+use super::messages::with_messages;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::show::Shown;
+use crate::mcp::text::{line, quoted};
+use crate::view::{RequestView, Word, codes};
+use adjutant_core::signal::Independence;
+use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
+use serde_json::json;
+
+/// The fields that every result about a question has.
+pub(in crate::mcp) fn described(request: &RequestView) -> Shown {
+    let mut shown = Shown::new(json!({
+        "message_id": request.message_id,
+        "messageId": request.message_id,
+        "number": request.number,
+        "status": request.status,
+    }));
+    if let Some(id) = &request.question_id {
+        shown = shown.with("question_id", id.as_str());
+    }
+    with_messages(shown, &request.messages)
+}
+
+/// Says by whom a request was answered, and how.
+pub(in crate::mcp) fn answer_text(request: &RequestView, answer: &str) -> String {
+    let by = request.answered_by.as_deref().unwrap_or("nobody");
+    let note = match (by, request.kind.known()) {
+        ("default", Some(RequestKind::Question)) => " (nobody answered in time, so your default counts)",
+        ("default", _) => " (nobody decided in time)",
+        _ => "",
+    };
+    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (your {})", line(id, 60)));
+    format!("answer to {}{own} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX))
+}
+
+pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
+    let by = request.answered_by.as_deref().unwrap_or("nobody");
+    let told = answer_text(request, answer);
+    let independence = request.delegation.as_ref().map(|delegation| delegation.independence.known());
+    let next = match request.decision.as_ref().map(Word::known) {
+        None => "go on with your task, using this answer",
+        Some(Some(DecisionKind::Approved)) if request.child_result.is_some() => "go on with your task, using that result",
+        Some(Some(DecisionKind::Approved)) if independence == Some(Some(Independence::Parallel)) => {
+            "go on with your own task; you are told when that run has ended"
+        }
+        Some(Some(DecisionKind::Approved)) if independence.is_some() => "go on with your own task; do not wait for that run",
+        Some(Some(DecisionKind::Denied)) if independence.is_some() => "go on without it, as the reason says",
+        Some(Some(DecisionKind::Approved)) => "do it as you showed it, and nothing beyond; what differs needs a new approval",
+        Some(_) => "do not do it: find another way, or say in your report that there is none",
+    };
+    let mut shown = shown.with("answered_by", by).line(told).next(next);
+    if let (Some(child), Some(name)) = (&request.child, &request.child_name) {
+        shown = shown.with("child", child.as_str()).with("child_name", name.as_str());
+        shown = shown.line(format!("run {} was started for it, run_id {}", line(name, 60), line(child, 60)));
+    }
+    if let Some(result) = &request.child_result {
+        shown = shown.with("child_result", result.as_str()).line(format!("it ended: {}", quoted(result, usize::MAX)));
+    }
+    match &request.decision {
+        None => shown,
+        Some(decision) => shown.with("decision", decision.as_str()).with("reason", request.reason.as_deref().unwrap_or_default()),
+    }
+}
+
+pub(in crate::mcp) fn ended_unanswered(request: &RequestView) -> Option<Refusal> {
+    let number = line(&request.number, 24);
+    match request.status.known() {
+        Some(RequestStateKind::Expired) => Some(Refusal::new(
+            codes::EXPIRED,
+            format!("{number} expired at {} without an answer", line(&request.expires_at, 40)),
+            "decide yourself and say so in your report, or ask anew with ask_parent",
+        )),
+        Some(RequestStateKind::Withdrawn) => Some(Refusal::new(
+            codes::WITHDRAWN,
+            format!("{number} was withdrawn and will not be answered"),
+            "go on without it, or ask anew with ask_parent",
+        )),
+        _ => None,
+    }
+}
