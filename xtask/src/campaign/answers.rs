@@ -1,7 +1,7 @@
 //! Answers everything that is asked, decides about everything that is wanted.
 
-use super::lanes::Way;
 use super::ledger::{Decided, Shared, lock};
+use super::plan::Decisions;
 use crate::lab::Lab;
 use adjutant::view::{AnswerOne, AnswerRequests, DecisionWord, ErrorView, ListRequests, RequestView, codes};
 use adjutant_core::RequestKind;
@@ -21,12 +21,12 @@ pub async fn answer_all(lab: Arc<Lab>, ledger: Shared, ends: watch::Receiver<boo
         let listed = lab.persist(&client, &ListRequests { limit: Some(1_000), ..ListRequests::default() }, "look").await;
         for request in listed.map(|list| list.requests).unwrap_or_default() {
             // Not before its dispatch is acknowledged: the ledger knows what is to be decided.
-            let Some(way) = lock(&ledger).way(&request.run_id) else { continue };
+            let Some(decisions) = lock(&ledger).decisions(&request.run_id) else { continue };
             number += 1;
             if request.kind == RequestKind::Question {
                 answer(&lab, &ledger, &request, number).await;
             } else {
-                decide(&lab, &ledger, &request, way, number).await;
+                decide(&lab, &ledger, &request, decisions, number).await;
             }
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -74,7 +74,7 @@ async fn answer(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, number: 
 
 /// Decides about an approval or a delegation: one decision may win, and a yes to an approval be
 /// taken back after that.
-async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, way: Way, number: u64) {
+async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, decisions: Decisions, number: u64) {
     let words = [Some(format!("first of {number}")), Some(format!("second of {number}"))];
     let one = |at: usize, approves: bool| AnswerOne {
         message_id: Some(request.message_id.clone()),
@@ -83,13 +83,13 @@ async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, way: Way
         content_hash: Some(request.content_hash.clone()),
         ..AnswerOne::default()
     };
-    let approves = match way {
-        Way::Grant => [true, true],
-        Way::Deny => [false, false],
-        Way::Race | Way::Veto => [true, false],
+    let approves = match decisions {
+        Decisions::Approve => [true, true],
+        Decisions::Deny => [false, false],
+        Decisions::Race | Decisions::Revoke => [true, false],
     };
     let ones = [one(0, approves[0]), one(1, approves[1])];
-    let accepted = if way == Way::Veto {
+    let accepted = if decisions == Decisions::Revoke {
         let mut accepted = Vec::new();
         for (at, one) in ones.into_iter().enumerate() {
             match put(lab, one, &format!("decide-{number}-{at}")).await {
@@ -118,7 +118,7 @@ async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, way: Way
         let problem = format!("{} ({}): accepted were {all:?}", request.message_id, request.kind);
         ledger.problems.push(problem);
     }
-    if way == Way::Veto && ledger.decided.get(&request.message_id).is_some_and(|all| all.len() != 2) {
+    if decisions == Decisions::Revoke && ledger.decided.get(&request.message_id).is_some_and(|all| all.len() != 2) {
         let problem = format!("{}: a yes that nobody had read could not be taken back", request.message_id);
         ledger.problems.push(problem);
     }

@@ -1,8 +1,8 @@
 //! Compares what was acknowledged with what is there.
 
-use super::heard::{Ran, misheard};
-use super::lanes::Kind;
+use super::delivery::{Ended, delivery_problems};
 use super::ledger::{Ledger, Shared, lock};
+use super::plan::Kind;
 use crate::lab::{Lab, Result};
 use adjutant::client::Client;
 use adjutant::view::{GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView, Word};
@@ -43,9 +43,9 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
         let children = children(&client, &view, &requests, &mut problems).await?;
         let resolution = resumed.get(&one.run).map(|(_, resolution)| resolution.as_str());
         let after = journal.after.get(one.run.as_str()).copied().unwrap_or_default();
-        let ran = Ran { key, plan: one.plan, view: &view, requests: &requests, child: children.first(), after, resolution };
-        let heard = if lock(ledger).resumed_twice.contains(&one.run) { Vec::new() } else { misheard(&ran)? };
-        problems.extend(heard.into_iter().map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)));
+        let ended = Ended { key, plan: one.plan, view: &view, requests: &requests, child: children.first(), after, resolution };
+        let wrong = if lock(ledger).resumed_twice.contains(&one.run) { Vec::new() } else { delivery_problems(&ended)? };
+        problems.extend(wrong.into_iter().map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)));
         let end = view.outcome.as_ref().map_or_else(|| view.state.to_string(), Word::to_string);
         *ends.entry((one.plan.kind, end)).or_default() += 1;
         for child in children {

@@ -1,162 +1,17 @@
-//! The kinds of runs that the campaign starts, and how it sees each of them to its end.
+//! Drives each run of the campaign to its end.
 
 use super::ledger::{Dispatched, Shared, lock};
+use super::plan::{Kind, Plan, details, state};
 use crate::lab::Lab;
 use crate::random::Random;
 use adjutant::client::Client;
 use adjutant::view::{Cancel, ErrorView, GetRun, ReadEvents, Resume, RunView, codes};
 use adjutant_core::{EventKind, RunStateKind};
-use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A run that is not at its end by then hangs.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Asks twice and waits for each answer.
-    Ask,
-    /// Never ends, and is cancelled.
-    Cancel,
-    /// Stops with a checkpoint and is resumed.
-    Stop,
-    /// Asks in a block, and goes on by itself with the answer.
-    Park,
-    /// Asks for leave.
-    Approve,
-    /// Waits for what it delegates.
-    Delegate,
-    /// Stops beside a question, and resumes by itself with the answer.
-    StopAsk,
-    /// Stops beside a blocking delegation, and resumes by itself with what comes of it.
-    StopDelegate,
-}
-
-impl Kind {
-    pub const ALL: [Self; 8] = [Self::Ask, Self::Cancel, Self::Stop, Self::Park, Self::Approve, Self::Delegate, Self::StopAsk, Self::StopDelegate];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Cancel => "cancel",
-            Self::Stop => "stop",
-            Self::Park => "park",
-            Self::Approve => "approve",
-            Self::Delegate => "delegate",
-            Self::StopAsk => "stop-ask",
-            Self::StopDelegate => "stop-delegate",
-        }
-    }
-}
-
-/// What is decided about what a run wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Yes, twice at once.
-    Grant,
-    /// No, twice at once.
-    Deny,
-    /// Yes and no at once.
-    Race,
-    /// Yes, then no, before the run looks.
-    Veto,
-}
-
-/// What one run does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
-    pub kind: Kind,
-    /// By a block of its own words instead of a tool.
-    pub by_block: bool,
-    /// Its process stays after that block, or after it has stopped.
-    pub stays: bool,
-    /// It says that it stops before it makes the request beside it.
-    pub stops_first: bool,
-    pub way: Way,
-}
-
-impl Plan {
-    pub fn draw(kind: Kind, random: &mut Random) -> Self {
-        let either = random.below(2) == 0;
-        let by_block = match kind {
-            Kind::Ask | Kind::Cancel => false,
-            Kind::Park => true,
-            Kind::Stop | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => either,
-        };
-        let ways = if kind == Kind::Approve && !by_block { 4 } else { 3 };
-        let way = [Way::Grant, Way::Deny, Way::Race, Way::Veto][usize::try_from(random.below(ways)).unwrap_or(0)];
-        Self { kind, by_block, stays: random.below(2) == 0, stops_first: random.below(2) == 0, way }
-    }
-
-    fn agent(self) -> &'static str {
-        if self.kind == Kind::Cancel { "stubborn" } else { "echo" }
-    }
-
-    /// The line by which it says that it stops.
-    fn stop(self, key: &str) -> String {
-        let stop = json!({"stop_reason": "blocker", "details": details(key), "state_snapshot": state(key)});
-        if self.by_block { format!("block STOP_WORK {stop}\n") } else { format!("tool stop_work {stop}\n") }
-    }
-
-    /// The same, and a request beside it.
-    fn beside(self, key: &str, request: &str) -> String {
-        let stop = self.stop(key);
-        if self.stops_first { stop + request } else { format!("{request}{stop}") }
-    }
-
-    /// The run's script. What it does after it was begun anew is in the journal as `after`.
-    fn script(self, journal: &Path, key: &str) -> String {
-        let journal = format!("journal {}", journal.display());
-        let end = if self.stays { "hang\n" } else { "fail 0\n" };
-        let after = format!("{end}resume-here\n{journal} attempt\n{journal} after\ndone fine\n");
-        let body = match (self.kind, self.by_block) {
-            (Kind::Ask, _) => format!(
-                "spawn setsid\nask \"first of {key}?\"\nprogress 50 half\nspawn keep-stdout ignore-term\nask \"second of {key}?\"\ndone fine\n"
-            ),
-            (Kind::Cancel, _) => "spawn setsid ignore-term\nspawn doublefork ignore-term\nspawn closedfds\nsay hanging\nhang\n".to_string(),
-            (Kind::Stop, _) => format!("spawn setsid\n{}{after}", self.stop(key)),
-            (Kind::StopAsk, by_block) => {
-                let request = if by_block {
-                    format!("block CLARIFICATION_NEEDED {}\n", json!({"reason": format!("which way for {key}?")}))
-                } else {
-                    format!("tool ask_parent {}\n", json!({"question": format!("which way for {key}?"), "wait_s": 0}))
-                };
-                self.beside(key, &request) + &after
-            }
-            (Kind::StopDelegate, by_block) => {
-                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks]", child_word(key));
-                let request = if by_block { format!("delegate-block {task}\n") } else { format!("delegate {task} [nowait]\n") };
-                self.beside(key, &request) + &after
-            }
-            (Kind::Park, _) => format!("block CLARIFICATION_NEEDED {}\n{after}", json!({"reason": format!("which way for {key}?")})),
-            (Kind::Approve, true) => format!("approve-block \"{key} drops a table\" [risk: high]\n{after}"),
-            (Kind::Approve, false) if self.way == Way::Veto => {
-                format!("approve \"{key} drops a table\" [nowait]\nask \"may {key} look?\"\ncheck wait\n{journal} after\ndone fine\n")
-            }
-            (Kind::Approve, false) => format!("approve \"{key} drops a table\" [risk: high]\n{journal} after\ndone fine\n"),
-            (Kind::Delegate, by_block) => {
-                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks]", child_word(key));
-                if by_block { format!("delegate-block {task}\n{after}") } else { format!("delegate {task}\n{journal} after\ndone fine\n") }
-            }
-        };
-        format!("{journal} attempt\n{body}")
-    }
-}
-
-/// What a stopping run says about itself.
-pub fn details(key: &str) -> String {
-    format!("{key} lacks a key")
-}
-
-pub fn state(key: &str) -> String {
-    format!("{key} is at 3 of 7")
-}
-
-/// The last words of what a run delegates.
-pub fn child_word(key: &str) -> String {
-    format!("child of {key} is through")
-}
 
 /// Whether nothing moves the run any more, but for the driver.
 pub fn is_over(view: &RunView) -> bool {

@@ -1,6 +1,6 @@
 //! What the campaign has done, and everything that was acknowledged to it.
 
-use super::lanes::{Plan, Way};
+use super::plan::{Decisions, Plan};
 use adjutant::view::Dispatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,8 +45,8 @@ pub struct Ledger {
 
 impl Ledger {
     /// How a run is to be decided about, once its dispatch is acknowledged.
-    pub fn way(&self, run: &str) -> Option<Way> {
-        self.dispatched.values().find(|one| one.run == run).map(|one| one.plan.way)
+    pub fn decisions(&self, run: &str) -> Option<Decisions> {
+        self.dispatched.values().find(|one| one.run == run).map(|one| one.plan.decisions)
     }
 }
 

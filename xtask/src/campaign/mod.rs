@@ -6,17 +6,19 @@
 
 mod answers;
 mod check;
-mod heard;
+mod delivery;
 mod kills;
 mod lanes;
 mod ledger;
+mod plan;
 
 use crate::lab::{Lab, Result};
 use crate::random::Random;
 use adjutant::failpoint;
 use adjutant::view::GetRun;
-use lanes::{Kind, Plan, one_run};
+use lanes::one_run;
 use ledger::{Shared, lock};
+use plan::{Kind, Plan};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

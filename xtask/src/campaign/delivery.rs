@@ -1,27 +1,27 @@
-//! Whether a run was told what was said to it, and did what follows from it, exactly once.
+//! Checks that each run received its answers and decisions, and acted on them, exactly once.
 
-use super::lanes::{Kind, Plan, Way, child_word, details};
+use super::plan::{Decisions, Kind, Plan, child_word, details};
 use crate::lab::Result;
 use adjutant::view::{RequestView, RunView, Word};
 use adjutant_core::{OutcomeKind, RequestStateKind};
 
-/// One run as it is in the end.
-pub struct Ran<'a> {
+/// One run at its end.
+pub struct Ended<'a> {
     pub key: &'a str,
     pub plan: Plan,
     pub view: &'a RunView,
     pub requests: &'a [RequestView],
     pub child: Option<&'a RunView>,
-    /// How often it came behind the place where it had to wait.
+    /// How often it continued after its wait.
     pub after: usize,
-    /// With which it was resumed.
+    /// The resolution that it was resumed with.
     pub resolution: Option<&'a str>,
 }
 
-/// Finds what a run heard wrongly. Only a run that has succeeded has heard everything; no run hears
+/// Returns what a run received wrongly. Only a successful run has received everything; no run receives
 /// anything twice.
-pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
-    let Ran { key, plan, view, requests, child, after, resolution } = *ran;
+pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
+    let Ended { key, plan, view, requests, child, after, resolution } = *run;
     let mut problems = Vec::new();
     let log = match std::fs::read_to_string(&view.log_path) {
         Ok(log) => log,
@@ -31,9 +31,9 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
     let stops_beside = matches!(plan.kind, Kind::StopAsk | Kind::StopDelegate);
     let succeeded = view.has_outcome(OutcomeKind::Succeeded);
     let mut once = |what: &str| {
-        let heard = log.lines().filter(|line| *line == what).count();
-        if heard > 1 || (succeeded && heard != 1) {
-            problems.push(format!("{what:?} was heard {heard} times"));
+        let received = log.lines().filter(|line| *line == what).count();
+        if received > 1 || (succeeded && received != 1) {
+            problems.push(format!("{what:?} was received {received} times"));
         }
     };
     for request in requests {
@@ -81,7 +81,7 @@ pub fn misheard(ran: &Ran<'_>) -> Result<Vec<String>> {
     let asked = match plan.kind {
         Kind::Ask => 2,
         Kind::Cancel | Kind::Stop => 0,
-        Kind::Approve if plan.way == Way::Veto => 2,
+        Kind::Approve if plan.decisions == Decisions::Revoke => 2,
         Kind::Park | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => 1,
     };
     if requests.len() > asked || (succeeded && requests.len() != asked) {

@@ -1,0 +1,150 @@
+//! What each run of the campaign does, and the script that does it.
+
+use crate::random::Random;
+use serde_json::json;
+use std::path::Path;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Asks twice and waits for each answer.
+    Ask,
+    /// Never ends, and is cancelled.
+    Cancel,
+    /// Stops with a checkpoint and is resumed.
+    Stop,
+    /// Asks in a block, and resumes with the answer.
+    Park,
+    /// Asks for approval.
+    Approve,
+    /// Waits for its child run.
+    Delegate,
+    /// Stops with a question open, and resumes with the answer.
+    StopAsk,
+    /// Stops with a blocking delegation open, and resumes with its result.
+    StopDelegate,
+}
+
+impl Kind {
+    pub const ALL: [Self; 8] = [Self::Ask, Self::Cancel, Self::Stop, Self::Park, Self::Approve, Self::Delegate, Self::StopAsk, Self::StopDelegate];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Cancel => "cancel",
+            Self::Stop => "stop",
+            Self::Park => "park",
+            Self::Approve => "approve",
+            Self::Delegate => "delegate",
+            Self::StopAsk => "stop-ask",
+            Self::StopDelegate => "stop-delegate",
+        }
+    }
+}
+
+/// The decisions on the requests of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decisions {
+    /// Approval, twice at once.
+    Approve,
+    /// Denial, twice at once.
+    Deny,
+    /// Approval and denial at once.
+    Race,
+    /// Approval, then its revocation before the run reads it.
+    Revoke,
+}
+
+/// What one run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    pub kind: Kind,
+    /// With a block in its output instead of a tool.
+    pub by_block: bool,
+    /// Its process stays alive after that block or stop.
+    pub stays: bool,
+    /// It stops before it makes its request.
+    pub stops_first: bool,
+    pub decisions: Decisions,
+}
+
+impl Plan {
+    pub fn draw(kind: Kind, random: &mut Random) -> Self {
+        let either = random.below(2) == 0;
+        let by_block = match kind {
+            Kind::Ask | Kind::Cancel => false,
+            Kind::Park => true,
+            Kind::Stop | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => either,
+        };
+        let count = if kind == Kind::Approve && !by_block { 4 } else { 3 };
+        let decisions = [Decisions::Approve, Decisions::Deny, Decisions::Race, Decisions::Revoke][usize::try_from(random.below(count)).unwrap_or(0)];
+        Self { kind, by_block, stays: random.below(2) == 0, stops_first: random.below(2) == 0, decisions }
+    }
+
+    pub fn agent(self) -> &'static str {
+        if self.kind == Kind::Cancel { "stubborn" } else { "echo" }
+    }
+
+    /// The script line that stops the run.
+    fn stop(self, key: &str) -> String {
+        let stop = json!({"stop_reason": "blocker", "details": details(key), "state_snapshot": state(key)});
+        if self.by_block { format!("block STOP_WORK {stop}\n") } else { format!("tool stop_work {stop}\n") }
+    }
+
+    /// The stop and the request, in the order of the plan.
+    fn beside(self, key: &str, request: &str) -> String {
+        let stop = self.stop(key);
+        if self.stops_first { stop + request } else { format!("{request}{stop}") }
+    }
+
+    /// The run's script. A resumed attempt writes `after` to the journal.
+    pub fn script(self, journal: &Path, key: &str) -> String {
+        let journal = format!("journal {}", journal.display());
+        let end = if self.stays { "hang\n" } else { "fail 0\n" };
+        let after = format!("{end}resume-here\n{journal} attempt\n{journal} after\ndone fine\n");
+        let body = match (self.kind, self.by_block) {
+            (Kind::Ask, _) => format!(
+                "spawn setsid\nask \"first of {key}?\"\nprogress 50 half\nspawn keep-stdout ignore-term\nask \"second of {key}?\"\ndone fine\n"
+            ),
+            (Kind::Cancel, _) => "spawn setsid ignore-term\nspawn doublefork ignore-term\nspawn closedfds\nsay hanging\nhang\n".to_string(),
+            (Kind::Stop, _) => format!("spawn setsid\n{}{after}", self.stop(key)),
+            (Kind::StopAsk, by_block) => {
+                let request = if by_block {
+                    format!("block CLARIFICATION_NEEDED {}\n", json!({"reason": format!("which way for {key}?")}))
+                } else {
+                    format!("tool ask_parent {}\n", json!({"question": format!("which way for {key}?"), "wait_s": 0}))
+                };
+                self.beside(key, &request) + &after
+            }
+            (Kind::StopDelegate, by_block) => {
+                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks]", child_word(key));
+                let request = if by_block { format!("delegate-block {task}\n") } else { format!("delegate {task} [nowait]\n") };
+                self.beside(key, &request) + &after
+            }
+            (Kind::Park, _) => format!("block CLARIFICATION_NEEDED {}\n{after}", json!({"reason": format!("which way for {key}?")})),
+            (Kind::Approve, true) => format!("approve-block \"{key} drops a table\" [risk: high]\n{after}"),
+            (Kind::Approve, false) if self.decisions == Decisions::Revoke => {
+                format!("approve \"{key} drops a table\" [nowait]\nask \"may {key} look?\"\ncheck wait\n{journal} after\ndone fine\n")
+            }
+            (Kind::Approve, false) => format!("approve \"{key} drops a table\" [risk: high]\n{journal} after\ndone fine\n"),
+            (Kind::Delegate, by_block) => {
+                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks]", child_word(key));
+                if by_block { format!("delegate-block {task}\n{after}") } else { format!("delegate {task}\n{journal} after\ndone fine\n") }
+            }
+        };
+        format!("{journal} attempt\n{body}")
+    }
+}
+
+/// The details of a run's stop.
+pub fn details(key: &str) -> String {
+    format!("{key} lacks a key")
+}
+
+pub fn state(key: &str) -> String {
+    format!("{key} is at 3 of 7")
+}
+
+/// The last words of a run's child.
+pub fn child_word(key: &str) -> String {
+    format!("child of {key} is through")
+}
