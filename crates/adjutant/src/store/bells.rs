@@ -85,14 +85,17 @@ impl Bells {
         }
     }
 
-    /// Rings every bell under these topics.
-    pub fn ring<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) {
+    /// Rings every bell under these topics. Returns whether there was one.
+    pub fn ring<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) -> bool {
         let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut has_rung = false;
         for topic in topics {
             for notify in hung.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
                 notify.notify_one();
+                has_rung = true;
             }
         }
+        has_rung
     }
 }
 

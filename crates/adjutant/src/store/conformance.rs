@@ -493,6 +493,45 @@ async fn commit_wakes_only_its_waiters() {
     assert!(futures::FutureExt::now_or_never(silent.heard()).is_none());
 }
 
+/// Calls on many threads at once: each is answered once with what it did, whoever commits it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_call_is_committed_once_whoever_commits_it() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for lane in 0..16_i64 {
+        let (store, run) = (fixture.store.clone(), run.clone());
+        calls.spawn(async move {
+            let mut seen = Vec::new();
+            for round in 0..20_i64 {
+                let (run, id) = (run.clone(), RequestId::new(clock::now(), random()));
+                let text = format!("{lane} {round}");
+                let sent = store.write(move |tx| {
+                    let sent = tx.send_message(&run, &Principal::Person, id, &text)?;
+                    if round % 5 == 4 { Err(StoreError::Closed) } else { Ok(sent) }
+                });
+                match sent.await {
+                    Ok(sent) => seen.push(sent.text),
+                    Err(error) => assert!(round % 5 == 4, "{error}"),
+                }
+            }
+            seen
+        });
+    }
+    let mut acknowledged: Vec<String> = calls.join_all().await.concat();
+    fixture.store.close();
+    let reopened = Store::open(&fixture.home).expect("reopened");
+    let mut stored: Vec<String> = reopened
+        .read(|connection| {
+            let mut texts = connection.prepare("SELECT text FROM messages")?;
+            Ok(texts.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        })
+        .expect("a store");
+    acknowledged.sort();
+    stored.sort();
+    assert_eq!((acknowledged.len(), acknowledged), (16 * 16, stored));
+}
+
 #[tokio::test]
 async fn messages_are_delivered_once() {
     let fixture = fixture();

@@ -192,7 +192,7 @@ impl Store {
     where
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
     {
-        self.0.writer.hand_in(work);
+        self.0.writer.run_later(work);
     }
 
     /// Runs reads on a connection of their own, on what was committed when it began.
