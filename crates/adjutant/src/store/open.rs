@@ -12,7 +12,7 @@ use std::time::Duration;
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
@@ -20,6 +20,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005.sql"),
     include_str!("migrations/0006.sql"),
     include_str!("migrations/0007.sql"),
+    include_str!("migrations/0008.sql"),
 ];
 /// Before this version the store held the credentials of runs.
 const CREDENTIALS_TAKEN_OUT: usize = 5;
@@ -270,7 +271,8 @@ mod tests {
         assert!(matches!(read(2).state, RequestState::Answered(_)) && matches!(read(3).state, RequestState::Retrieved { .. }));
         let mut tx = Tx::new(&connection, crate::clock::moment(), true);
         let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text("no".to_owned()) };
-        let taken = tx.settle_and_retrieve(&read(1), answer).expect("answered and read at once");
+        let unsettled = read(1);
+        let taken = tx.settle_and_retrieve(&unsettled, answer).expect("answered and read at once");
         assert_eq!(read(1).state, taken.state);
         assert!(matches!(taken.state, RequestState::Retrieved { .. }));
         let told: Vec<String> = {
@@ -284,10 +286,11 @@ mod tests {
             })
             .expect("the run");
         assert_eq!(left, (0, 0, 1, 5));
-        for status in ["pending", "answered"] {
-            let back = connection.execute("UPDATE requests SET status = ?1, retrieved_at = NULL WHERE no = 1", [status]);
-            assert!(back.expect_err("refused").to_string().contains("never moves back"));
-        }
+        // What was read before it was settled settles nothing again.
+        let mut tx = Tx::new(&connection, crate::clock::moment(), true);
+        let again = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text("yes".to_owned()) };
+        assert!(tx.settle(&unsettled, again).expect_err("refused").to_string().contains("changed within its transaction"));
+        assert_eq!(read(1).state, taken.state);
         // Opened again, it is as it was.
         drop(connection);
         drop(writable(&home).expect("it opens again"));

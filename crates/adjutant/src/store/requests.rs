@@ -568,7 +568,7 @@ impl Tx<'_> {
         let changed = self
             .prepare(
                 "UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7, verdict = ?9, changes = ?10
-                 WHERE id = ?1 AND status = ?8",
+                 WHERE id = ?1 AND status = ?8 AND (status = 'pending' OR status = 'answered' AND ?2 IN ('answered', 'retrieved'))",
             )?
             .execute(params![
                 request.id.to_string(),
