@@ -1,6 +1,7 @@
-//! Bells: how a commit wakes those who wait for it. A bell carries no data; whoever hears it looks
-//! again. A listener hangs its bell up before it looks, so no ring is ever missed.
+//! Bells: how a commit wakes those who wait for it. Who hears one looks again; only a request that was
+//! settled for good may come along with it. A listener hangs its bell up before it looks, so no ring is ever missed.
 
+use super::Request;
 use adjutant_core::chat::ChatId;
 use adjutant_core::{RequestId, RunId};
 use std::collections::HashMap;
@@ -47,22 +48,28 @@ pub struct Bells {
 #[derive(Debug, Default)]
 struct Hung {
     next: u64,
-    by_topic: HashMap<Topic, HashMap<u64, Arc<Notify>>>,
+    by_topic: HashMap<Topic, HashMap<u64, Arc<Waiter>>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    notify: Notify,
+    settled: Mutex<Option<Arc<Request>>>,
 }
 
 impl Bells {
     /// Hangs one bell up under several topics.
     #[must_use]
     pub fn listen(self: &Arc<Self>, topics: Vec<Topic>) -> Listener {
-        let notify = Arc::new(Notify::new());
+        let waiter = Arc::new(Waiter::default());
         let mut hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
         let id = hung.next;
         hung.next += 1;
         for topic in &topics {
-            hung.by_topic.entry(topic.clone()).or_default().insert(id, Arc::clone(&notify));
+            hung.by_topic.entry(topic.clone()).or_default().insert(id, Arc::clone(&waiter));
         }
         drop(hung);
-        Listener { bells: Arc::clone(self), topics, id, notify }
+        Listener { bells: Arc::clone(self), topics, id, waiter }
     }
 
     /// Tells whether a bell hangs under a topic.
@@ -90,12 +97,21 @@ impl Bells {
         let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
         let mut has_rung = false;
         for topic in topics {
-            for notify in hung.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
-                notify.notify_one();
+            for waiter in hung.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
+                waiter.notify.notify_one();
                 has_rung = true;
             }
         }
         has_rung
+    }
+
+    /// Gives a request whose answer was retrieved for its asker to the calls that wait for it. They are to be woken
+    /// after that.
+    pub(super) fn hand_settled(&self, request: &Arc<Request>) {
+        let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        for waiter in hung.by_topic.get(&Topic::Answer(request.run, request.id)).into_iter().flat_map(HashMap::values) {
+            *waiter.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(request));
+        }
     }
 }
 
@@ -105,13 +121,19 @@ pub struct Listener {
     bells: Arc<Bells>,
     topics: Vec<Topic>,
     id: u64,
-    notify: Arc<Notify>,
+    waiter: Arc<Waiter>,
 }
 
 impl Listener {
     /// Waits for the next ring, or returns at once when there was one since the last.
     pub async fn heard(&self) {
-        self.notify.notified().await;
+        self.waiter.notify.notified().await;
+    }
+
+    /// Returns the request that came with the wake-up, answered and retrieved: it never changes again.
+    #[must_use]
+    pub fn settled(&self) -> Option<Arc<Request>> {
+        self.waiter.settled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

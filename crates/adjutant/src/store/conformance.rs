@@ -116,6 +116,15 @@ impl Fixture {
             .await
     }
 
+    async fn settle_and_retrieve(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+        self.store
+            .write(move |tx| {
+                let request = request_by_id(tx.connection(), id)?.expect("a request");
+                tx.settle_and_retrieve(&request, event)
+            })
+            .await
+    }
+
     async fn settle(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
@@ -491,6 +500,44 @@ async fn commit_wakes_only_its_waiters() {
     fixture.ask(one.id, question(false, 60_000, None)).await.expect("asked");
     hears.heard().await;
     assert!(futures::FutureExt::now_or_never(silent.heard()).is_none());
+}
+
+#[tokio::test]
+async fn wake_up_carries_the_settled_answer() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    let waits = fixture.store.bells().listen(vec![Topic::Answer(run.id, asked.id)]);
+    // Neither a refusal nor another event gives the call an answer.
+    let id = asked.id;
+    let refused = fixture.store.write(move |tx| {
+        let request = request_by_id(tx.connection(), id)?.expect("a request");
+        tx.settle_and_retrieve(&request, answer("a"))?;
+        Err::<(), _>(StoreError::Closed)
+    });
+    assert!(refused.await.is_err() && waits.settled().is_none());
+    assert!(futures::FutureExt::now_or_never(waits.heard()).is_none());
+    let settled = fixture.settle_and_retrieve(asked.id, answer("b")).await.expect("answered");
+    waits.heard().await;
+    let handed = waits.settled().expect("handed over");
+    let stored = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
+    assert_eq!(handed.state, settled.state);
+    assert_eq!(format!("{handed:?}"), format!("{stored:?}"), "nothing that a second read would show is missing");
+    // A call that begins now finds it in the store.
+    assert!(fixture.store.bells().listen(vec![Topic::Answer(run.id, asked.id)]).settled().is_none());
+}
+
+#[tokio::test]
+async fn answer_with_queued_messages_has_to_be_read() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    let waits = fixture.store.bells().listen(vec![Topic::Answer(run.id, asked.id)]);
+    let id = RequestId::new(clock::now(), random());
+    fixture.store.write(move |tx| tx.send_message(&run, &Principal::Person, id, "go left")).await.expect("sent");
+    fixture.settle_and_retrieve(asked.id, answer("b")).await.expect("answered");
+    waits.heard().await;
+    assert!(waits.settled().is_none(), "the message would stay behind");
 }
 
 /// Calls on many threads at once: each is answered once with what it did, whoever commits it.

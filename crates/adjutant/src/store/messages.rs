@@ -43,6 +43,14 @@ pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Messag
         .collect()
 }
 
+/// Tells whether a run has messages that it has not got yet.
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_queued_messages(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT 1 FROM messages WHERE run = ?1 AND delivery = 'queued'")?.exists([run.to_string()])?)
+}
+
 /// Reads the newest `limit` messages that a run has got, oldest first.
 ///
 /// # Errors

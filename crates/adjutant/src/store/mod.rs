@@ -44,7 +44,7 @@ pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
-pub use messages::{Message, delivered_messages, messages_by_id, queued_messages};
+pub use messages::{Message, delivered_messages, has_queued_messages, messages_by_id, queued_messages};
 pub use requests::{
     Group, NewRequest, Request, RequestsOf, newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together, unread_of,
     unsettled_of, untold_of,

@@ -1,7 +1,7 @@
 //! Requests: asking, answering, reading, expiring.
 
 use super::matter::{self, DecisionRow};
-use super::{Run, StoreError, Topic, Tx, append_event, run_by_id};
+use super::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
 use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::signal::Clarification;
@@ -539,15 +539,20 @@ impl Tx<'_> {
         self.move_on(request, &[next])
     }
 
-    /// The same, where the asker waits for it: what is answered is retrieved at once. Both are in the
-    /// history.
+    /// The same, where the asker waits for it: what is answered is retrieved at once, and given to the call that
+    /// waits. Both are in the history.
     ///
     /// # Errors
     /// What the rules refuse.
     pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let answered = apply(&request.state, &request.terms(), event, self.moment())?;
         let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
-        self.move_on(request, &[answered, retrieved])
+        let settled = self.move_on(request, &[answered, retrieved])?;
+        // Messages go with the answer; a call that has some to take looks for itself.
+        if !has_queued_messages(self.connection(), request.run)? {
+            self.hand_settled(&settled);
+        }
+        Ok(settled)
     }
 
     /// Records the states that a request goes through now.

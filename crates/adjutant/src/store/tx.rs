@@ -1,15 +1,26 @@
 //! One transaction: the connection, the time, and which bells to ring once it is durable.
 
-use super::{StoreError, Topic};
+use super::{Request, StoreError, Topic};
 use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{Moment, SteadyTime, Time};
 use rusqlite::{CachedStatement, Connection};
+use std::sync::Arc;
+
+/// What a durable transaction means for those who wait.
+pub(super) struct News {
+    pub topics: Vec<Topic>,
+    pub settled: Vec<Arc<Request>>,
+    /// The earliest deadline that it sets.
+    pub due: Option<SteadyTime>,
+}
 
 /// A transaction under way. Everything in it has the same time.
 pub struct Tx<'a> {
     connection: &'a Connection,
     now: Moment,
     topics: Vec<Topic>,
+    /// Requests that were answered and retrieved for calls that wait for them.
+    settled: Vec<Arc<Request>>,
     /// The earliest deadline that it sets.
     due: Option<SteadyTime>,
     /// It is the only call of its transaction.
@@ -24,7 +35,7 @@ pub struct Tx<'a> {
 
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection, now: Moment, alone: bool) -> Self {
-        Self { connection, now, topics: Vec::new(), due: None, alone, has_savepoint: false, happened_at: None, signal: None }
+        Self { connection, now, topics: Vec::new(), settled: Vec::new(), due: None, alone, has_savepoint: false, happened_at: None, signal: None }
     }
 
     /// Makes it possible to refuse after something was written. To be called before that, by work
@@ -125,9 +136,14 @@ impl<'a> Tx<'a> {
         self.signal
     }
 
-    /// Returns the bells to ring, and the earliest deadline that was set.
-    pub(super) fn into_news(self) -> (Vec<Topic>, Option<SteadyTime>) {
-        (self.topics, self.due)
+    /// Has whoever waits for the answer to a request given it, once it is durable.
+    pub(super) fn hand_settled(&mut self, request: &Request) {
+        self.settled.push(Arc::new(request.clone()));
+    }
+
+    /// Returns what is to be done once the transaction is durable.
+    pub(super) fn into_news(self) -> News {
+        News { topics: self.topics, settled: self.settled, due: self.due }
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, StoreError> {

@@ -2,7 +2,7 @@
 
 use super::error::is_full;
 use super::steady::Saved;
-use super::{Bells, StoreError, Topic, Tx, open};
+use super::{Bells, Request, StoreError, Topic, Tx, open};
 use crate::clock;
 use crate::config::Home;
 use crate::failpoint::failpoint;
@@ -328,6 +328,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     }
     let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
     let mut rung: HashSet<Topic> = HashSet::new();
+    let mut settled: Vec<Arc<Request>> = Vec::new();
     let mut due: Option<SteadyTime> = None;
     let mut broken: Option<rusqlite::Error> = None;
     // A call that has the transaction for itself is undone with it.
@@ -350,9 +351,10 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         let has_savepoint = tx.has_savepoint();
         match done {
             Done::Keep(reply) => {
-                let (topics, set) = tx.into_news();
-                rung.extend(topics);
-                due = [due, set].into_iter().flatten().min();
+                let news = tx.into_news();
+                rung.extend(news.topics);
+                settled.extend(news.settled);
+                due = [due, news.due].into_iter().flatten().min();
                 replies.push(reply);
                 broken = if has_savepoint { step(connection, "RELEASE call").err() } else { None };
             }
@@ -380,6 +382,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     match step(connection, "COMMIT") {
         Ok(()) => {
             failpoint!("store.after_commit");
+            settled.iter().for_each(|request| bells.hand_settled(request));
             *has_woken = bells.ring(&rung);
             if let Some(due) = due {
                 bells.look_within(clock::until(due));

@@ -1,7 +1,7 @@
 //! Messages that a run gets with its own calls, where its process reads none.
 
 use crate::ops::{OpError, Ops, render};
-use crate::store::{Connection, Key, StoreError, Tx, is_key_used, messages_by_id, queued_messages};
+use crate::store::{Connection, Key, StoreError, Tx, has_queued_messages, is_key_used, messages_by_id, queued_messages};
 use crate::view::MessageView;
 use adjutant_core::{Principal, PromptVia, RunId};
 
@@ -30,7 +30,7 @@ impl Ops {
 
 /// Tells whether a run's call has no messages to bring along, and brought none before.
 pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
-    if !queued_messages(connection, run)?.is_empty() {
+    if has_queued_messages(connection, run)? {
         return Ok(false);
     }
     Ok(!key.map_or(Ok(false), |key| is_key_used(connection, &Principal::Run(run), key))?)

@@ -119,6 +119,9 @@ impl Ops {
                     drop(listener);
                     return self.take_answer(who, key, id).await;
                 }
+                if let Some(settled) = listener.settled().filter(|_| nothing_along) {
+                    return Ok(render::request(&settled));
+                }
                 (request, nothing_along) = self.store.read(look)?;
             }
         }
