@@ -4,7 +4,7 @@ use crate::clock;
 use crate::ops::checks::{bounded, checked_clarification, checked_expiry, checked_options};
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{NewRequest, Request, Run, StoreError, Tx};
+use crate::store::{NewRequest, Request, Run, StoreError, Tx, has_queued_messages};
 use crate::view::{Ask, AskTogether, ClarificationView, RequestList, RequestView, WithdrawRequest};
 use adjutant_core::signal::{Clarification, SignalKind, Source};
 use adjutant_core::{Action, Denied, Principal, RequestEvent, RequestId, RequestState, SteadyTime, Subject, limits};
@@ -25,12 +25,14 @@ impl Ops {
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
             let new = new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms));
-            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))
+            let request = tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))?;
+            Ok((request, has_queued_messages(tx.connection(), run.id)?))
         };
-        let as_asked = |tx: &mut Tx<'_>, id: String| Ok(Request { state: RequestState::Pending, ..request_of_receipt(tx, &id)? });
+        // A call that is repeated may have brought some before.
+        let as_asked = |tx: &mut Tx<'_>, id: String| Ok((Request { state: RequestState::Pending, ..request_of_receipt(tx, &id)? }, true));
         let Caller { who, key } = caller.clone();
-        let request = self.write_with_receipt(caller, open, |request| request.id.to_string(), as_asked).await?;
-        let messages = self.messages_for(&who, key.as_ref()).await?;
+        let (request, may_have_messages) = self.write_with_receipt(caller, open, |(request, _)| request.id.to_string(), as_asked).await?;
+        let messages = if may_have_messages { self.messages_for(&who, key.as_ref()).await? } else { Vec::new() };
         Ok(RequestView { messages, ..render::request(&request) })
     }
 
