@@ -4,6 +4,7 @@
 //! connection breaks in between, the call is repeated under the same idempotency key, so it has
 //! one effect however often the hub is killed.
 
+mod connection;
 mod pulse;
 mod start;
 
@@ -16,21 +17,17 @@ use crate::process::{lock, tree};
 use crate::sock;
 use crate::view::{Call, ErrorView, GetHub, HandOver, codes};
 use adjutant_core::ClientName;
-use http_body_util::{BodyExt, Full};
+use connection::{Connection, NO_REPLY, Request};
+use http::StatusCode;
+use http::header::InvalidHeaderValue;
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::http::response::Parts;
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::time::Sleep;
 
 /// This build's version, as the two ends of a connection tell each other.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -38,26 +35,16 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const SUPERVISOR_HEADER: &str = "adj-supervisor";
 /// Most idle connections that one client keeps.
 const IDLE_CONNECTIONS_MAX: usize = 8;
-/// Largest reply that is read, in bytes.
-const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How often a call is repeated after the connection broke before the far end is given up, where
 /// the far end can be given up.
 const RETRIES_MAX: u32 = 20;
 /// The pause before a call is repeated for the second time; each later one is longer by it, up to a number.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSES_MAX: u32 = 40;
-/// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
-/// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
-const NO_REPLY: Duration = Duration::from_secs(15);
-/// After this long without a reply the hub is asked whether it is there, on another connection.
-const ASK_AFTER: Duration = Duration::from_secs(3);
 /// How long a hub may take to say anything, where somebody only looks whether it is there.
 const LOOK: Duration = Duration::from_secs(2);
 /// The same where its silence is reported.
 const LONG_LOOK: Duration = Duration::from_secs(5);
-/// How much longer it may be, when the connection's last call was a wait.
-const PATIENCE_SPARE: Duration = Duration::from_secs(5);
-
 /// A connection to the hub, or to a supervisor that carries the calls on. Cheap to clone.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>, Option<Arc<Pulse>>);
@@ -73,56 +60,6 @@ struct Inner {
     idle: Mutex<Vec<Connection>>,
     /// What the hub last said to be wrong with the configuration.
     config_problem: Mutex<Option<String>>,
-}
-
-/// One connection, and the timer of whoever waits on it. It is kept, and put off where it can be:
-/// a timer that is made anew for every call wakes the runtime for every call.
-struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    patience: Pin<Box<Sleep>>,
-}
-
-impl Connection {
-    /// Sends a request and returns the reply, for which it waits up to `limit`. Where the far end is the hub
-    /// of `home`, it is asked meanwhile whether it is there.
-    async fn exchange(&mut self, request: Request<Full<Bytes>>, limit: Option<Duration>, home: Option<&Home>) -> Result<(Parts, Bytes), Broken> {
-        let later = NO_REPLY - ASK_AFTER;
-        if let Some(limit) = limit {
-            self.be_patient(if home.is_some() { limit - later } else { limit });
-        }
-        let Self { sender, patience } = self;
-        let exchanged = async {
-            let reply = sender.send_request(request).await.map_err(|error| Broken::Connection(error.to_string()))?;
-            let (parts, body) = reply.into_parts();
-            let body = http_body_util::Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| Broken::Connection(error.to_string()))?;
-            Ok((parts, body.to_bytes()))
-        };
-        let Some(limit) = limit else { return exchanged.await };
-        let silence = async {
-            patience.as_mut().await;
-            if let Some(home) = home {
-                if let Some(hanging) = Client::hanging(home).await {
-                    return Broken::Refused(hanging);
-                }
-                patience.as_mut().reset(tokio::time::Instant::now() + later);
-                patience.as_mut().await;
-            }
-            Broken::NoReply(format!("no reply in {} s", limit.as_secs()))
-        };
-        tokio::select! {
-            biased;
-            exchanged = exchanged => exchanged,
-            broken = silence => Err(broken),
-        }
-    }
-
-    /// Makes the timer end after `limit`, or up to [`PATIENCE_SPARE`] later.
-    fn be_patient(&mut self, limit: Duration) {
-        let (end, earliest) = (self.patience.deadline(), tokio::time::Instant::now() + limit);
-        if end < earliest || end > earliest + PATIENCE_SPARE {
-            self.patience.as_mut().reset(earliest);
-        }
-    }
 }
 
 /// Who is at the far end, and what to do when nobody is.
@@ -315,44 +252,29 @@ impl Client {
             Ok(connection) => connection.map_err(|error| Broken::Connection(error.to_string()))?,
             Err(_) => return Err(Broken::NoReply("no connection".to_owned())),
         };
-        let mut request = Request::post(path).header("host", "adj").header("content-type", "application/json").header(headers::VERSION, VERSION);
-        if let Some(key) = key {
-            request = request.header(headers::KEY, key);
-        }
-        request = match &target {
-            Target::Hub { client: Some(name), .. } => request.header(headers::CLIENT, encode_name(name.as_str())),
-            Target::Hub { .. } | Target::RunningHub { .. } => request,
-            Target::Worker { token: Some(token), .. } => request.header("authorization", format!("Bearer {token}")),
-            Target::Worker { token: None, .. } => request,
-            Target::Supervisor { attempt, token, .. } => {
-                request.header(headers::ATTEMPT, attempt.as_str()).header("authorization", format!("Bearer {token}"))
-            }
-        };
         // A supervisor holds its worker's calls for as long as there is no hub.
         let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
-        let request = request.body(Full::new(body)).map_err(|error| Broken::Refused(internal(&error)))?;
+        let request = request(&target, path, body, key).map_err(|error| Broken::Refused(internal(&error)))?;
         let home = if let Target::Hub { home, .. } = &target { Some(home) } else { None };
-        let (parts, bytes) = connection.exchange(request, limit, home).await.inspect_err(|broken| {
+        let reply = connection.exchange(request, limit, home).await.inspect_err(|broken| {
             if let Broken::NoReply(message) = broken {
                 tracing::warn!(path, message, "the call is repeated");
             }
         })?;
         self.give_back(connection);
-        let problem = parts.headers.get(headers::CONFIG_PROBLEM).and_then(|value| decode_name(value.to_str().ok()?));
-        *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
-        if let Some(socket) = parts.headers.get(SUPERVISOR_HEADER) {
-            let socket = socket.to_str().ok().and_then(decode_name);
-            return Err(match socket {
+        *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = reply.header(headers::CONFIG_PROBLEM).and_then(decode_name);
+        if let Some(socket) = reply.header(SUPERVISOR_HEADER) {
+            return Err(match decode_name(socket) {
                 Some(socket) => Broken::GoTo(PathBuf::from(socket)),
                 None => Broken::Refused(internal(&"the hub named no usable supervisor")),
             });
         }
-        if let (Target::Hub { home, .. }, Some(theirs)) = (&target, parts.headers.get(headers::VERSION).and_then(|v| v.to_str().ok()))
+        if let (Target::Hub { home, .. }, Some(theirs)) = (&target, reply.header(headers::VERSION))
             && is_older(theirs, VERSION)
             && !path.ends_with(<HandOver as Call>::NAME)
         {
             let handed = self.hand_over(home).await;
-            if parts.status == StatusCode::NOT_FOUND {
+            if reply.status == StatusCode::NOT_FOUND {
                 handed?;
                 return Err(Broken::Connection(format!("the hub was of version {theirs}")));
             }
@@ -361,12 +283,12 @@ impl Client {
                 tracing::warn!(%error, "no newer hub could be started");
             }
         }
-        if parts.status.is_success() {
-            return Ok(bytes);
+        if reply.status.is_success() {
+            return Ok(reply.body);
         }
-        let refusal = serde_json::from_slice::<ErrorView>(&bytes).unwrap_or_else(|_| ErrorView {
+        let refusal = serde_json::from_slice::<ErrorView>(&reply.body).unwrap_or_else(|_| ErrorView {
             code: codes::INTERNAL.to_owned(),
-            message: format!("the hub answered {}: {}", parts.status, String::from_utf8_lossy(&bytes[..bytes.len().min(200)])),
+            message: format!("the hub answered {}: {}", reply.status, String::from_utf8_lossy(&reply.body[..reply.body.len().min(200)])),
             hint: None,
         });
         match refusal.code.as_str() {
@@ -399,11 +321,11 @@ impl Client {
 
     async fn connection(&self, target: &Target) -> io::Result<Connection> {
         while let Some(mut idle) = self.pop_idle() {
-            if idle.sender.ready().await.is_ok() {
+            if idle.is_open().await {
                 return Ok(idle);
             }
         }
-        Ok(Connection { sender: connect(&target.socket()).await?, patience: Box::pin(tokio::time::sleep(ASK_AFTER)) })
+        Connection::open(&target.socket()).await
     }
 
     fn pop_idle(&self) -> Option<Connection> {
@@ -412,7 +334,7 @@ impl Client {
 
     fn give_back(&self, connection: Connection) {
         let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_CONNECTIONS_MAX && !connection.sender.is_closed() {
+        if idle.len() < IDLE_CONNECTIONS_MAX && connection.is_reusable() {
             idle.push(connection);
         }
     }
@@ -442,25 +364,25 @@ impl Client {
 
     async fn answers(home: &Home, limit: Duration) -> bool {
         let look = async {
-            let mut connection = connect(&home.socket()).await?;
-            let request = Request::post(format!("/api/v1/{}", GetHub::NAME)).header("host", "adj").header("content-type", "application/json");
-            let request = request.body(Full::new(Bytes::from_static(b"{}"))).map_err(io::Error::other)?;
-            connection.send_request(request).await.map_err(io::Error::other)
+            let Ok(mut connection) = Connection::open(&home.socket()).await else { return false };
+            connection.is_answered(Request::post(&format!("/api/v1/{}", GetHub::NAME), Bytes::from_static(b"{}"))).await
         };
-        matches!(tokio::time::timeout(limit, look).await, Ok(Ok(_)))
+        matches!(tokio::time::timeout(limit, look).await, Ok(true))
     }
 }
 
-async fn connect(socket: &Path) -> io::Result<SendRequest<Full<Bytes>>> {
-    let stream = sock::connect(socket).await?;
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    #[expect(clippy::disallowed_methods, reason = "drives one connection; it ends with it, and its error reaches the caller through the request")]
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "connection ended");
-        }
-    });
-    Ok(sender)
+/// Makes a request of a call, as whom the target says.
+fn request(target: &Target, path: &str, body: Bytes, key: Option<&str>) -> Result<Request, InvalidHeaderValue> {
+    let mut request = Request::post(path, body).header(headers::VERSION, VERSION)?;
+    if let Some(key) = key {
+        request = request.header(headers::KEY, key)?;
+    }
+    match target {
+        Target::Hub { client: Some(name), .. } => request.header(headers::CLIENT, &encode_name(name.as_str())),
+        Target::Hub { .. } | Target::RunningHub { .. } | Target::Worker { token: None, .. } => Ok(request),
+        Target::Worker { token: Some(token), .. } => request.header("authorization", &format!("Bearer {token}")),
+        Target::Supervisor { attempt, token, .. } => request.header(headers::ATTEMPT, attempt)?.header("authorization", &format!("Bearer {token}")),
+    }
 }
 
 /// Returns how long a call asks to wait. In text within the body the quotes are escaped, so what is

@@ -1,0 +1,328 @@
+//! One connection to a hub or a supervisor: HTTP/1.1, one call at a time, in as few steps as can be. Both far ends
+//! are ours and reply with a length; whatever else comes is taken for a broken connection.
+
+use super::{Broken, Client};
+use crate::config::Home;
+use crate::sock::{self, Stream};
+use http::header::InvalidHeaderValue;
+use http::{HeaderValue, StatusCode};
+use httparse::{EMPTY_HEADER, Response, Status};
+use hyper::body::Bytes;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// Largest head of a reply, in bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How the names of our own headers begin.
+const OWN_HEADERS: &str = "adj-";
+/// Most headers of a reply.
+const HEADERS_MAX: usize = 32;
+/// Largest reply that is read, in bytes.
+const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Room for a usual request or reply.
+const MESSAGE_BYTES: usize = 4 * 1024;
+/// Larger bodies are not copied behind their head.
+const BODY_BYTES_COPIED: usize = 16 * 1024;
+/// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
+/// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
+pub(super) const NO_REPLY: Duration = Duration::from_secs(15);
+/// After this long without a reply the hub is asked whether it is there, on another connection.
+const ASK_AFTER: Duration = Duration::from_secs(3);
+/// How much longer it may be, when the connection's last call was a wait.
+const PATIENCE_SPARE: Duration = Duration::from_secs(5);
+
+/// A call as it is sent.
+pub(super) struct Request {
+    head: Vec<u8>,
+    body: Bytes,
+}
+
+impl Request {
+    /// Begins the call of a path of ours.
+    pub(super) fn post(path: &str, body: Bytes) -> Self {
+        let mut head = Vec::with_capacity(MESSAGE_BYTES);
+        for part in ["POST ", path, " HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: "] {
+            head.extend_from_slice(part.as_bytes());
+        }
+        head.extend_from_slice(body.len().to_string().as_bytes());
+        head.extend_from_slice(b"\r\n");
+        Self { head, body }
+    }
+
+    /// Adds a header.
+    ///
+    /// # Errors
+    /// The value cannot be one.
+    pub(super) fn header(mut self, name: &str, value: &str) -> Result<Self, InvalidHeaderValue> {
+        HeaderValue::from_str(value)?;
+        for part in [name, ": ", value, "\r\n"] {
+            self.head.extend_from_slice(part.as_bytes());
+        }
+        Ok(self)
+    }
+
+    async fn send(self, stream: &mut Stream) -> io::Result<()> {
+        let Self { mut head, body } = self;
+        head.extend_from_slice(b"\r\n");
+        if body.len() <= BODY_BYTES_COPIED {
+            head.extend_from_slice(&body);
+            return stream.write_all(&head).await;
+        }
+        stream.write_all(&head).await?;
+        stream.write_all(&body).await
+    }
+}
+
+/// A reply, whatever it says.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+    head: Vec<(String, String)>,
+}
+
+impl Reply {
+    /// Returns the value of one of our own headers.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the head of a reply says.
+struct Head {
+    status: StatusCode,
+    /// Where the body begins, and its length.
+    bytes: usize,
+    length: usize,
+    closes: bool,
+    own: Vec<(String, String)>,
+}
+
+/// Reads the head of a reply. `None`: some of it is missing.
+fn head_of(bytes: &[u8]) -> io::Result<Option<Head>> {
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let mut response = Response::new(&mut headers);
+    let length = match response.parse(bytes).map_err(io::Error::other)? {
+        Status::Complete(length) => length,
+        Status::Partial if bytes.len() > HEAD_BYTES_MAX => return Err(io::Error::other("the head of the reply is too long")),
+        Status::Partial => return Ok(None),
+    };
+    let status = StatusCode::from_u16(response.code.unwrap_or_default()).map_err(io::Error::other)?;
+    let mut head = Head { status, bytes: length, length: 0, closes: false, own: Vec::new() };
+    let mut has_length = false;
+    for header in response.headers {
+        let text = || std::str::from_utf8(header.value).map_err(io::Error::other);
+        if header.name.eq_ignore_ascii_case("content-length") {
+            head.length = text()?.trim().parse().map_err(io::Error::other)?;
+            has_length = true;
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            head.closes = header.value.eq_ignore_ascii_case(b"close");
+        } else if header.name.len() > OWN_HEADERS.len() && header.name[..OWN_HEADERS.len()].eq_ignore_ascii_case(OWN_HEADERS) {
+            head.own.push((header.name.to_owned(), text()?.to_owned()));
+        }
+    }
+    if !has_length {
+        return Err(io::Error::other("a reply without a length"));
+    }
+    if head.length > REPLY_BYTES_MAX {
+        return Err(io::Error::other(format!("a reply of {} bytes is too long", head.length)));
+    }
+    Ok(Some(head))
+}
+
+/// One connection, and the timer of whoever waits on it. It is kept, and put off where it can be:
+/// a timer that is made anew for every call wakes the runtime for every call.
+pub(super) struct Connection {
+    stream: Stream,
+    patience: Pin<Box<Sleep>>,
+    /// Another call can follow.
+    is_reusable: bool,
+}
+
+impl Connection {
+    /// Connects to a socket.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub(super) async fn open(socket: &Path) -> io::Result<Self> {
+        let stream = sock::connect(socket).await?;
+        Ok(Self { stream, patience: Box::pin(tokio::time::sleep(ASK_AFTER)), is_reusable: true })
+    }
+
+    pub(super) fn is_reusable(&self) -> bool {
+        self.is_reusable
+    }
+
+    /// Tells whether the far end has kept it open since the last reply, and said nothing.
+    pub(super) async fn is_open(&mut self) -> bool {
+        let mut space = [0];
+        let mut nothing = ReadBuf::new(&mut space);
+        std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut self.stream).poll_read(cx, &mut nothing).is_pending())).await
+    }
+
+    /// Sends a request and returns whether there is a reply to it.
+    pub(super) async fn is_answered(&mut self, request: Request) -> bool {
+        self.is_reusable = false;
+        exchange(&mut self.stream, request).await.is_ok()
+    }
+
+    /// Sends a request and returns the reply, for which it waits up to `limit`. Where the far end is the hub
+    /// of `home`, it is asked meanwhile whether it is there.
+    pub(super) async fn exchange(&mut self, request: Request, limit: Option<Duration>, home: Option<&Home>) -> Result<Reply, Broken> {
+        let later = NO_REPLY - ASK_AFTER;
+        if let Some(limit) = limit {
+            self.be_patient(if home.is_some() { limit - later } else { limit });
+        }
+        let Self { stream, patience, is_reusable } = self;
+        // Until all of the reply is there.
+        *is_reusable = false;
+        let exchanged = async {
+            let (reply, closes) = exchange(stream, request).await.map_err(|error| Broken::Connection(error.to_string()))?;
+            *is_reusable = !closes;
+            Ok(reply)
+        };
+        let Some(limit) = limit else { return exchanged.await };
+        let silence = async {
+            patience.as_mut().await;
+            if let Some(home) = home {
+                if let Some(hanging) = Client::hanging(home).await {
+                    return Broken::Refused(hanging);
+                }
+                patience.as_mut().reset(Instant::now() + later);
+                patience.as_mut().await;
+            }
+            Broken::NoReply(format!("no reply in {} s", limit.as_secs()))
+        };
+        tokio::select! {
+            biased;
+            exchanged = exchanged => exchanged,
+            broken = silence => Err(broken),
+        }
+    }
+
+    /// Makes the timer end after `limit`, or up to [`PATIENCE_SPARE`] later.
+    fn be_patient(&mut self, limit: Duration) {
+        let (end, earliest) = (self.patience.deadline(), Instant::now() + limit);
+        if end < earliest || end > earliest + PATIENCE_SPARE {
+            self.patience.as_mut().reset(earliest);
+        }
+    }
+}
+
+/// Sends a request and reads its reply. Returns also whether the far end closes the connection.
+async fn exchange(stream: &mut Stream, request: Request) -> io::Result<(Reply, bool)> {
+    let sent = request.send(stream).await;
+    // Who refuses a request need not have read all of it.
+    match (read_reply(stream).await, sent) {
+        (Ok((reply, closes)), sent) => Ok((reply, closes || sent.is_err())),
+        (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
+    }
+}
+
+async fn read_reply(stream: &mut Stream) -> io::Result<(Reply, bool)> {
+    let mut bytes = Vec::with_capacity(MESSAGE_BYTES);
+    let Head { status, bytes: begin, length, closes, own } = loop {
+        read_some(stream, &mut bytes).await?;
+        if let Some(head) = head_of(&bytes)? {
+            break head;
+        }
+    };
+    let end = begin + length;
+    bytes.reserve(end.saturating_sub(bytes.len()));
+    while bytes.len() < end {
+        read_some(stream, &mut bytes).await?;
+    }
+    if bytes.len() > end {
+        return Err(io::Error::other("more than a reply"));
+    }
+    Ok((Reply { status, body: Bytes::from(bytes).slice(begin..), head: own }, closes))
+}
+
+async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    match stream.read_buf(bytes).await? {
+        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed before the reply")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::UnixStream;
+
+    fn pair() -> (Connection, UnixStream) {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let patience = Box::pin(tokio::time::sleep(ASK_AFTER));
+        (Connection { stream: Stream::new(near).expect("near"), patience, is_reusable: true }, far)
+    }
+
+    /// Reads one request, and replies with these pieces.
+    async fn reply(far: &mut UnixStream, pieces: &[&[u8]]) -> String {
+        let mut got = Vec::new();
+        while !got.ends_with(b"{}") {
+            assert!(far.read_buf(&mut got).await.expect("read") > 0);
+        }
+        for piece in pieces {
+            far.write_all(piece).await.expect("written");
+            tokio::task::yield_now().await;
+        }
+        String::from_utf8(got).expect("text")
+    }
+
+    fn request() -> Request {
+        Request::post("/api/v1/hub", Bytes::from_static(b"{}")).header("adj-key", "k").expect("a header")
+    }
+
+    #[tokio::test]
+    async fn reply_in_pieces_is_read_whole_and_the_connection_is_kept() {
+        let (mut near, mut far) = pair();
+        let pieces: [&[u8]; 3] = [b"HTTP/1.1 200 OK\r\nAdj-Ver", b"sion: 1.2.3\r\ncontent-length: 4\r\n\r\nab", b"cd"];
+        let (replied, sent) = tokio::join!(near.exchange(request(), Some(NO_REPLY), None), reply(&mut far, &pieces));
+        let replied = replied.ok().expect("a reply");
+        assert_eq!((replied.status, &replied.body[..], replied.header("adj-version")), (StatusCode::OK, &b"abcd"[..], Some("1.2.3")));
+        assert!(
+            sent.starts_with("POST /api/v1/hub HTTP/1.1\r\n") && sent.contains("\r\ncontent-length: 2\r\n") && sent.contains("\r\nadj-key: k\r\n")
+        );
+        assert!(near.is_reusable() && near.is_open().await);
+        drop(far);
+        tokio::task::yield_now().await;
+        assert!(!near.is_open().await, "the far end has closed it");
+    }
+
+    #[tokio::test]
+    async fn reply_that_ends_early_or_has_no_length_is_broken() {
+        for pieces in [&[&b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"[..]][..], &[b"HTTP/1.1 200 OK\r\n\r\nab"], &[b"hello\r\n\r\n"], &[]] {
+            let (mut near, mut far) = pair();
+            let replying = async {
+                reply(&mut far, pieces).await;
+                drop(far);
+            };
+            let (replied, ()) = tokio::join!(near.exchange(request(), Some(NO_REPLY), None), replying);
+            assert!(matches!(replied, Err(Broken::Connection(_))));
+            assert!(!near.is_reusable());
+        }
+    }
+
+    #[tokio::test]
+    async fn refusal_of_a_request_that_nobody_reads_is_read() {
+        let (mut near, mut far) = pair();
+        let long = Request::post("/api/v1/say", Bytes::from(vec![b'x'; 4_000_000]));
+        let refusing = async {
+            far.write_all(b"HTTP/1.1 413 Payload Too Large\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}").await.expect("written");
+            drop(far);
+        };
+        let (replied, ()) = tokio::join!(near.exchange(long, Some(NO_REPLY), None), refusing);
+        assert_eq!(replied.ok().expect("a reply").status, StatusCode::PAYLOAD_TOO_LARGE);
+        assert!(!near.is_reusable());
+    }
+
+    #[test]
+    fn header_cannot_carry_another() {
+        assert!(Request::post("/", Bytes::new()).header("adj-key", "a\r\nadj-attempt: b").is_err());
+    }
+}
