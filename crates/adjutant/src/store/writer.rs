@@ -81,6 +81,9 @@ pub(super) struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Calls that share one commit.
+type Batch = Vec<Box<dyn Job>>;
+
 struct Shared {
     home: Home,
     bells: Arc<Bells>,
@@ -198,7 +201,7 @@ impl Shared {
     }
 
     /// Returns the turn to write where nobody else writes or waits to; queues the call otherwise.
-    fn queue_or_take_turn(&self, job: Box<dyn Job>) -> Result<Option<(Turn<'_>, Vec<Box<dyn Job>>)>, StoreError> {
+    fn queue_or_take_turn(&self, job: Box<dyn Job>) -> Result<Option<(Turn<'_>, Batch)>, StoreError> {
         let mut queue = self.queue_state();
         if queue.is_closed {
             return Err(StoreError::Closed);
@@ -219,7 +222,7 @@ impl Shared {
     }
 
     /// Waits for calls and for the turn to write them. `None`: the store is closed, and everything is written.
-    fn next_group(&self) -> Option<(Turn<'_>, Vec<Box<dyn Job>>)> {
+    fn next_group(&self) -> Option<(Turn<'_>, Batch)> {
         let mut queue = self.queue_state();
         loop {
             if queue.jobs.is_empty() {
@@ -250,7 +253,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     /// Commits calls. Returns whether that has woken somebody.
-    fn commit(mut self, mut batch: Vec<Box<dyn Job>>) -> bool {
+    fn commit(mut self, mut batch: Batch) -> bool {
         self.disk.as_mut().is_some_and(|disk| disk.commit(&self.shared.home, &mut batch, &self.shared.bells))
     }
 }
@@ -277,7 +280,7 @@ impl Drop for Turn<'_> {
 
 impl Disk {
     /// Commits calls. Returns whether that has woken somebody.
-    fn commit(&mut self, home: &Home, batch: &mut Vec<Box<dyn Job>>, bells: &Bells) -> bool {
+    fn commit(&mut self, home: &Home, batch: &mut Batch, bells: &Bells) -> bool {
         if self.connection.is_none() {
             match open::writable(home) {
                 Ok(reopened) => self.connection = Some(reopened),
@@ -313,7 +316,7 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
 
 /// Runs a batch in one transaction. Returns whether the connection is still to be trusted. `has_woken` tells whether
 /// somebody waited for it.
-fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, bells: &Bells, has_woken: &mut bool) -> bool {
+fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Batch, bells: &Bells, has_woken: &mut bool) -> bool {
     if let Err(error) = step(connection, "BEGIN IMMEDIATE") {
         let full = is_full(&error);
         tracing::error!(%error, "no transaction");
