@@ -33,6 +33,37 @@ impl AgentName {
     }
 }
 
+/// Most letters in which a mistyped name may differ from the one that is suggested.
+const TYPING_ERRORS_MAX: usize = 2;
+
+/// Returns the known name that somebody probably meant to type.
+#[must_use]
+pub fn suggested_name<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.to_lowercase();
+    let near = known.into_iter().map(|name| (edit_distance(&typed, name), name));
+    let (distance, name) = near.min()?;
+    (distance <= TYPING_ERRORS_MAX && distance < name.len()).then_some(name)
+}
+
+/// Counts the characters to insert, remove or replace to make one text of the other; swapping two adjacent ones
+/// counts once.
+fn edit_distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut before = vec![0; to.len() + 1];
+    let mut last: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1; to.len() + 1];
+        for (j, b) in to.iter().enumerate() {
+            row[j + 1] = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                row[j + 1] = row[j + 1].min(before[j - 1] + 1);
+            }
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[to.len()]
+}
+
 impl fmt::Display for AgentName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -108,4 +139,19 @@ pub struct AgentSpec {
     /// How long it may be silent before that is reported. `None`: for ever.
     pub stall_ms: Option<i64>,
     pub grace_ms: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_name_suggests_the_nearest_known_one() {
+        let known = ["claude", "codex", "amp", "q"];
+        for (typed, meant) in
+            [("cluade", Some("claude")), ("Claude", Some("claude")), ("codx", Some("codex")), ("x", None), ("gemini", None), ("", None)]
+        {
+            assert_eq!(suggested_name(typed, known), meant, "{typed}");
+        }
+    }
 }

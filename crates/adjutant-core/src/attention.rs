@@ -14,7 +14,7 @@ use crate::{Outcome, RunState, StopReason};
 pub enum Shortfall {
     /// Its acceptance command failed.
     NotAccepted,
-    /// Its acceptance command could not be run, or nobody knows how it ended.
+    /// Its acceptance command could not be run, or its outcome is unknown.
     NotChecked,
     /// Its report claims what was seen not to be so.
     Contradicted,

@@ -62,12 +62,10 @@ pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
     Checkpoint {
         made_by: CheckpointAuthor::Adjutant,
         blocker_type: Some("resource_limit".to_owned()),
-        details: format!("It used up its active time ({} s) and left no checkpoint", active_ms / 1000),
+        details: format!("It used up its time limit ({} s) and left no checkpoint", active_ms / 1000),
         completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
         state: said.map(|text| format!("The end of its output:\n{}", tail(text))),
-        requirements: Some(
-            "Continue (with as much time again), reduce the scope (say what to leave out), or delegate what remains to another agent".to_owned(),
-        ),
+        requirements: Some("Give it the same time again (resume), shrink the task, or delegate the rest".to_owned()),
         ..Checkpoint::default()
     }
 }
@@ -106,7 +104,7 @@ impl Choice {
         match self {
             Self::Skip => "Skip what failed and continue with the rest. Write down what you skipped, and name it in your report.",
             Self::Retry => "What failed was fixed. Resume from the checkpoint and retry it.",
-            Self::Delegate => "Delegate what is left to another agent (DELEGATE_WORK), and finish with what comes of it.",
+            Self::Delegate => "Delegate what is left to another agent (DELEGATE_WORK), and finish with its result.",
             Self::Reduce => "Reduce the scope: finish what matters most, and say in your report what you left out.",
         }
     }

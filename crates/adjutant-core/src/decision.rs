@@ -51,7 +51,7 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
             named.map(|(option, number)| format!("{number}) {}", option.chars().take(OPTION_CHARS_MAX).collect::<String>())).collect();
         let more = if options.len() > OPTIONS_NAMED_MAX { ", …" } else { "" };
         let number: String = word.chars().take(OPTION_CHARS_MAX).collect();
-        Denied::invalid(field, format!("there is no option {number}, there are {}{more}; say it in words to answer something else", named.join(", ")))
+        Denied::invalid(field, format!("no option {number}; the options are {}{more}; answer in words for anything else", named.join(", ")))
     })
 }
 
@@ -120,12 +120,11 @@ impl Decision {
             (Self::Text(_), _) => Err(Denied::Unfitting { kind, wanted: "answered in words" }),
             (Self::Approved { .. }, RequestKind::Question) => Err(Denied::Unfitting { kind, wanted: "approved" }),
             (Self::Denied { .. }, RequestKind::Question) => Err(Denied::Unfitting { kind, wanted: "denied" }),
-            (Self::Approved { changes, .. }, RequestKind::Approval) if !changes.is_empty() => Err(Denied::invalid(
-                "changes",
-                "an approval covers what was shown and nothing else: deny it, say what to change, and it can ask anew",
-            )),
+            (Self::Approved { changes, .. }, RequestKind::Approval) if !changes.is_empty() => {
+                Err(Denied::invalid("changes", "an approval covers exactly what was shown: deny it and say what to change"))
+            }
             (Self::Denied { reason }, _) if reason.trim().is_empty() => {
-                Err(Denied::invalid("reason", "is empty: say why, so that the run can go another way"))
+                Err(Denied::invalid("reason", "is empty: give a reason, so that the run can choose another way"))
             }
             (Self::Approved { .. } | Self::Denied { .. }, RequestKind::Approval | RequestKind::Delegation) => Ok(()),
         }

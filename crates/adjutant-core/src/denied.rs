@@ -27,10 +27,10 @@ pub enum Denied {
     #[error("{} {} cannot be {wanted}", article(*.kind), .kind.word())]
     Unfitting { kind: RequestKind, wanted: &'static str },
     /// The run has got the approval already, so it can no longer be taken back.
-    #[error("the approval has been used")]
+    #[error("the approval has already been used")]
     Used,
     /// A decision was about another content than the request has.
-    #[error("the request is not the one that was shown")]
+    #[error("the request has changed since it was shown")]
     NotAsShown,
     /// A run tried to answer itself.
     #[error("a run cannot answer its own question")]
@@ -38,14 +38,17 @@ pub enum Denied {
     /// A finished run never changes.
     #[error("the run has finished ({0})")]
     RunFinished(Outcome),
+    /// The run has no open request to answer.
+    #[error("{run} has no open question")]
+    NoOpenRequest { run: String },
     /// The run is in a state from which this cannot be done.
-    #[error("the run is {state}, so it cannot be {wanted}")]
+    #[error("{}", wrong_state(state, wanted))]
     WrongState { state: &'static str, wanted: &'static str },
     /// The same idempotency key came with another body.
     #[error("this idempotency key was used before with different content")]
     KeyReused,
     /// A limit was reached.
-    #[error("{what} is limited to {limit}")]
+    #[error("the limit for {what} is {limit}")]
     Limit { what: &'static str, limit: u64 },
     /// It is no longer, or not now, as the caller takes it to be.
     #[error("{what}: {problem}")]
@@ -54,7 +57,7 @@ pub enum Denied {
     #[error("{field}: {problem}")]
     Invalid { field: &'static str, problem: String },
     /// One of several that were to be done together; so none was.
-    #[error("{which}: {why}; nothing was done for the others either")]
+    #[error("{which}: {why}; the others were not changed either")]
     OneOf { which: String, why: Box<Denied> },
 }
 
@@ -82,6 +85,10 @@ impl Denied {
     pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
         Self::Invalid { field, problem: problem.into() }
     }
+}
+
+fn wrong_state(state: &str, wanted: &str) -> String {
+    if state == wanted { format!("the run is already {state}") } else { format!("a {state} run cannot be {wanted}") }
 }
 
 fn article(kind: RequestKind) -> &'static str {

@@ -33,7 +33,7 @@ impl Acceptance<'_> {
         }
         if !self.accept.is_empty() {
             let command = quote_line(&self.accept.join(" "), usize::MAX);
-            told.push_str(&format!("When you end, this is run in your directory and has to exit with 0: {command}\n"));
+            told.push_str(&format!("When you end, this command runs in your directory and must exit with 0: {command}\n"));
         }
         told
     }
@@ -51,35 +51,38 @@ const NAME_CHARS_MAX: usize = 60;
 pub fn with_statement(run: RunId, name: &str, others: &[String], channel: ParentChannel, acceptance: &Acceptance<'_>, task: &str) -> String {
     let how = match channel {
         ParentChannel::Tools => {
-            "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent (search for it where tools are not all listed). It returns when the answer is there. \
+            "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent (search for it where tools are not all listed). It returns with the answer. \
              If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
              - You cannot go on: call stop_work with what is done, what is not, and what you need. Then end.\n\
              - list_chats shows who else works for your parent; send_chat_message to=NAME reaches one of them.\n\
-             - Tell how far you are with update_subagent_status (status running), and report at the end \
+             - Report progress with update_subagent_status (status running), and report at the end \
              (status success, partial_success or failed, with summary and deliverables).\n"
                 .to_owned()
         }
         ParentChannel::Blocks => format!(
-            "- To be heard, print a block: a line [TYPE], YAML with agent_id: {run} and the fields named here, a line [/TYPE]. You have no other way.\n\
-             - To ask: CLARIFICATION_NEEDED with reason, and questions (a list, each with text, and options if there are some). Then end: you are started again with the answer. \
+            "- To reach your parent, print a block: a line [TYPE], YAML with agent_id: {run} and the fields named here, a line [/TYPE]. There is no other way.\n\
+             - To ask: CLARIFICATION_NEEDED with reason, and questions (a list, each with text, and options if there are some). Then end: you are resumed with the answer. \
              Do not ask what you can find out yourself.\n\
              - When you cannot go on: STOP_WORK with stop_reason (blocker or error), details, completed_work, blocked_work, state_snapshot. Then end.\n\
              - PROGRESS with percent and note on the way; at the end COMPLETION_REPORT with status (success, partial_success or failed), summary, deliverables.\n"
         ),
-        ParentChannel::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask back by any other way.\n".to_owned(),
+        ParentChannel::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask in any other way.\n".to_owned(),
     };
     let hand_on = match channel {
-        ParentChannel::Tools => " Ask for leave with request_approval; hand a task on with delegate_work.",
+        ParentChannel::Tools => " Ask for approval with request_approval; delegate a task with delegate_work.",
         ParentChannel::Blocks => {
-            " Ask for leave with APPROVAL_NEEDED (action, preview, risk); hand a task on with DELEGATE_WORK (new_task_description)."
+            " Ask for approval with APPROVAL_NEEDED (action, preview, risk); delegate a task with DELEGATE_WORK (new_task_description)."
         }
         ParentChannel::Chat => "",
     };
     let acceptance = acceptance.told();
     let name = quote_line(name, NAME_CHARS_MAX);
     let others: Vec<String> = others.iter().map(|other| quote_line(other, NAME_CHARS_MAX)).collect();
-    let shared =
-        if others.is_empty() { String::new() } else { format!("- Also at work in this directory: {}. Keep to your own files.\n", others.join(", ")) };
+    let shared = if others.is_empty() {
+        String::new()
+    } else {
+        format!("- Also working in this directory: {}. Change only your own files.\n", others.join(", "))
+    };
     format!(
         "## EXECUTION CONTEXT: BACKGROUND SUBAGENT\n\
          You are run {name} (id {run}), a background sub-agent. Nobody watches your terminal: you cannot talk to the user, show a menu or wait at a prompt. \
@@ -121,7 +124,7 @@ mod tests {
         let acceptance = Acceptance { criteria: Some("All tests pass\n"), accept: &accept };
         let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &[], ParentChannel::Tools, &acceptance, "Do");
         let expected =
-            "## SUCCESS CRITERIA\n    All tests pass\nWhen you end, this is run in your directory and has to exit with 0: cargo test\n---\nDo";
+            "## SUCCESS CRITERIA\n    All tests pass\nWhen you end, this command runs in your directory and must exit with 0: cargo test\n---\nDo";
         assert!(prompt.ends_with(expected), "{prompt}");
     }
 

@@ -27,10 +27,12 @@ pub struct RunName(String);
 
 /// Why a text cannot name a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not a name: use 1 to {NAME_BYTES_MAX} lower-case letters, digits and hyphens, beginning with a letter, no word such as person or parent, and nothing that reads as a question's number, such as q12"
-)]
-pub struct NameError;
+pub enum NameError {
+    #[error("use a-z, 0-9 and -, starting with a letter, at most {NAME_BYTES_MAX} characters")]
+    Malformed,
+    #[error("it is reserved, or looks like a question's number (q12)")]
+    Reserved,
+}
 
 impl RunName {
     /// Parses a name that a user chose.
@@ -42,7 +44,11 @@ impl RunName {
             && text.starts_with(|c: char| c.is_ascii_lowercase())
             && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         let taken_shape = crate::RequestNo::parse(text).is_ok() || crate::RunId::parse(text).is_ok();
-        if well_formed && !taken_shape && !RESERVED.contains(&text) { Ok(Self(text.to_owned())) } else { Err(NameError) }
+        match well_formed {
+            _ if taken_shape || RESERVED.contains(&text) => Err(NameError::Reserved),
+            false => Err(NameError::Malformed),
+            true => Ok(Self(text.to_owned())),
+        }
     }
 
     /// Draws the `round`-th candidate from random bytes: two words at first, a number behind them
@@ -79,8 +85,14 @@ mod tests {
     #[test]
     fn names_that_would_confuse_are_refused() {
         for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", "person", "parent", "board", &"a".repeat(51)] {
-            assert_eq!(RunName::parse(text), Err(NameError), "{text:?}");
+            assert!(RunName::parse(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn reserved_words_are_named_only_when_hit() {
+        assert_eq!(RunName::parse("My Run"), Err(NameError::Malformed));
+        assert_eq!(RunName::parse("parent"), Err(NameError::Reserved));
     }
 
     proptest! {

@@ -180,7 +180,7 @@ impl Action {
             Self::Message => "send messages to runs",
             Self::ReceiveMessages => "receive messages",
             Self::Annotate => "annotate runs",
-            Self::Report => "report on itself",
+            Self::Report => "report status",
             Self::Events => "read the event history",
             Self::StartChat => "start chats",
             Self::ListChats => "list chats",

@@ -234,37 +234,37 @@ pub fn overall(findings: &[Finding]) -> Verdict {
 }
 
 fn prose(field: &'static str) -> Finding {
-    Finding { field, verdict: Verdict::Unverified, reason: "words of the run, which nothing here can check".to_owned() }
+    Finding { field, verdict: Verdict::Unverified, reason: "a statement of the run that cannot be checked".to_owned() }
 }
 
 fn status(report: &Report, saw: &Evidence) -> Finding {
     let made = |verdict, reason: &str| Finding { field: "status", verdict, reason: reason.to_owned() };
     let passed = saw.acceptance.as_ref().and_then(AcceptanceResult::passed);
     let missing = saw.files.iter().flatten().filter(|file| file.seen == FileState::Missing).count();
-    let Some(exit) = saw.exit else { return made(Verdict::Unverified, "the run is not over") };
+    let Some(exit) = saw.exit else { return made(Verdict::Unverified, "the run has not ended") };
     match report.status {
         ReportStatus::Failed if passed == Some(true) => made(Verdict::Contradicted, "the acceptance command passed"),
         ReportStatus::Failed if passed == Some(false) => made(Verdict::Verified, "the acceptance command did not pass"),
         ReportStatus::Failed if exit != Exit::Code(0) && !saw.stopped => made(Verdict::Verified, &format!("its process ended with {exit}")),
-        ReportStatus::Failed => made(Verdict::Unverified, "nothing here tells why it should have failed"),
+        ReportStatus::Failed => made(Verdict::Unverified, "nothing found confirms the failure"),
         ReportStatus::Success | ReportStatus::Partial if exit != Exit::Code(0) && !saw.stopped => {
             made(Verdict::Contradicted, &format!("its process ended with {exit}"))
         }
         ReportStatus::Success if passed == Some(false) => made(Verdict::Contradicted, "the acceptance command did not pass"),
-        ReportStatus::Success if missing > 0 => made(Verdict::Contradicted, &format!("{missing} of its deliverables are not there")),
+        ReportStatus::Success if missing > 0 => made(Verdict::Contradicted, &format!("{missing} of its deliverables are missing")),
         ReportStatus::Success if saw.open_requests > 0 => made(Verdict::Contradicted, &format!("{} of its requests are open", saw.open_requests)),
         ReportStatus::Success if passed == Some(true) => made(Verdict::Verified, "the acceptance command passed"),
-        ReportStatus::Partial if passed.is_some() => made(Verdict::Unverified, "an acceptance command cannot tell how much is done"),
+        ReportStatus::Partial if passed.is_some() => made(Verdict::Unverified, "an acceptance command does not measure partial success"),
         ReportStatus::Success | ReportStatus::Partial => match &saw.acceptance {
-            Some(AcceptanceResult::NotKnown(why)) => made(Verdict::Unverified, &format!("what the acceptance command came to is not known: {why}")),
-            _ => made(Verdict::Unverified, "no acceptance command was given to check it with"),
+            Some(AcceptanceResult::NotKnown(why)) => made(Verdict::Unverified, &format!("the result of the acceptance command is unknown: {why}")),
+            _ => made(Verdict::Unverified, "no acceptance command was given"),
         },
     }
 }
 
 fn deliverables(saw: &Evidence) -> Finding {
     let made = |verdict, reason: String| Finding { field: "deliverables", verdict, reason };
-    let Some(files) = &saw.files else { return made(Verdict::Unverified, "nobody has looked for them".to_owned()) };
+    let Some(files) = &saw.files else { return made(Verdict::Unverified, "not checked".to_owned()) };
     let named =
         |test: fn(&FileState) -> bool| files.iter().filter(|file| test(&file.seen)).map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
     let missing = named(|seen| *seen == FileState::Missing);
@@ -274,13 +274,13 @@ fn deliverables(saw: &Evidence) -> Finding {
         return made(Verdict::Contradicted, format!("not there: {missing}"));
     }
     if !outside.is_empty() {
-        return made(Verdict::Unverified, format!("outside of the run's directory, not looked at: {outside}"));
+        return made(Verdict::Unverified, format!("outside the run's directory, not checked: {outside}"));
     }
     if !unreadable.is_empty() {
         return made(Verdict::Unverified, format!("cannot be read: {unreadable}"));
     }
     match files.len() {
-        0 => made(Verdict::Unverified, "no file is named in it".to_owned()),
+        0 => made(Verdict::Unverified, "it names no file".to_owned()),
         1 => made(Verdict::Verified, "it is there".to_owned()),
         all => made(Verdict::Verified, format!("all {all} are there")),
     }

@@ -244,7 +244,7 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
             }
         }
         RequestEvent::Retrieve => match state {
-            RequestState::Answered(_) if terms.held => Err(Denied::invalid("message_id", "what was approved is still under way")),
+            RequestState::Answered(_) if terms.held => Err(Denied::invalid("message_id", "the approved task is still running")),
             RequestState::Answered(answer) => Ok(RequestState::Retrieved { answer: answer.clone(), at }),
             RequestState::Retrieved { .. } => Ok(state.clone()),
             RequestState::Pending => Err(Denied::invalid("message_id", "not answered yet")),

@@ -130,7 +130,7 @@ impl SettledApproval {
         let Self { number, action, approved, words } = self;
         let action = Some(quote_field(number, action));
         if *approved {
-            let bounds = "Approved at that time. Look whether it was done, and ask again before you do it now.".to_owned();
+            let bounds = "Approved at that time. Check whether it was done; ask again before you do it now.".to_owned();
             lines([action, Some(bounds), field("Note", words.as_ref())])
         } else {
             lines([action, Some("Denied.".to_owned()), field("Reason", words.as_ref())])
@@ -258,7 +258,7 @@ impl Recap {
         if texts.is_empty() && !*has_more {
             return None;
         }
-        let more = has_more.then(|| "More, older or long, is left out here.".to_owned());
+        let more = has_more.then(|| "Older or longer entries are omitted.".to_owned());
         let parts: Vec<String> = [format!("{heading}\n\n{about}")].into_iter().chain(texts.iter().cloned()).chain(more).collect();
         Some(parts.join("\n\n"))
     }
@@ -300,17 +300,17 @@ impl OpenRequest {
                 ("not decided yet".to_owned(), format!("Call check_answer with message_id {number} when you need the answer."))
             }
             (OpenRequestState::Undecided { blocking: true }, true) => {
-                ("not decided yet".to_owned(), "The answer is brought to you: when you can do nothing more without it, end.".to_owned())
+                ("not decided yet".to_owned(), "The answer will be delivered to you. When you cannot continue without it, end.".to_owned())
             }
-            (OpenRequestState::Undecided { blocking: false }, true) => ("not decided yet".to_owned(), "Go on without the answer.".to_owned()),
+            (OpenRequestState::Undecided { blocking: false }, true) => ("not decided yet".to_owned(), "Continue without the answer.".to_owned()),
             (OpenRequestState::ChildRunning { child, independence }, by_block) => {
                 let next = match (independence, by_block) {
                     (Independence::Blocks, false) => format!("Call check_answer with message_id {number}: it waits for the result."),
-                    (Independence::Blocks, true) => "The result is brought to you: when you can do nothing more without it, end.".to_owned(),
-                    (Independence::Parallel, _) => "A message tells you when it has ended.".to_owned(),
+                    (Independence::Blocks, true) => "The result will be delivered to you. When you cannot continue without it, end.".to_owned(),
+                    (Independence::Parallel, _) => "You get a message when it has ended.".to_owned(),
                     (Independence::Optional, _) => "Nothing depends on it.".to_owned(),
                 };
-                (format!("approved, run {} is at work on it", quote_line(child, NAME_CHARS_MAX)), next)
+                (format!("approved, run {} is working on it", quote_line(child, NAME_CHARS_MAX)), next)
             }
         };
         format!("- {number}{own}, {} ({about}): {words}\n  {next}", kind.word())
@@ -346,17 +346,17 @@ pub struct Resumption {
 }
 
 /// Says how quoted text looks.
-const QUOTED: &str = "Indented lines are quoted: they belong to the label above them.";
+const QUOTED: &str = "Indented lines are quoted text of the label above them.";
 
 /// Writes what a new attempt is told, behind its task.
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
-    let before = format!("You have worked on this before. This is what you left behind and what has been decided since. {QUOTED}");
+    let before = format!("You have worked on this task before. Below is what you left and what has been decided since. {QUOTED}");
     let parts = [
         Some(task.trim_end().to_owned()),
         Some(before),
-        resumption.earlier.to_text("## EARLIER ANSWERS", "This was decided before and holds:"),
-        resumption.earlier_messages.to_text("## EARLIER MESSAGES", "You were sent this before:"),
+        resumption.earlier.to_text("## EARLIER ANSWERS", "These decisions still apply:"),
+        resumption.earlier_messages.to_text("## EARLIER MESSAGES", "You received these messages before:"),
         Some(sections(resumption)),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
@@ -365,7 +365,7 @@ pub fn compose(task: &str, resumption: &Resumption) -> String {
 /// Writes what an agent is told that goes on in its own session, where it has its task before it.
 #[must_use]
 pub fn compose_in_session(resumption: &Resumption) -> String {
-    format!("You were stopped and go on now. This is what has been decided since. {QUOTED}\n\n{}", sections(resumption))
+    format!("You were stopped and are resumed now. Below is what has been decided since. {QUOTED}\n\n{}", sections(resumption))
 }
 
 fn sections(resumption: &Resumption) -> String {
@@ -419,7 +419,7 @@ fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
         let why = lines([field("You asked because", said.reason.as_ref()), field("You needed", said.resume_with.as_ref())]);
         parts.extend((!why.is_empty()).then_some(why));
     }
-    parts.push("Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it a line for each answer, such as `- Q1 answered: …`. Then go on.".to_owned());
+    parts.push("Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it one line for each answer, such as `- Q1 answered: …`. Then continue.".to_owned());
     Some(parts.join("\n\n"))
 }
 
@@ -445,8 +445,8 @@ fn resolution_section(resumption: &Resumption) -> Option<String> {
 /// Writes what the run left behind.
 fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> String {
     let made = match checkpoint.made_by {
-        CheckpointAuthor::Adjutant => Some("You left no checkpoint; this was put together from what you said last.".to_owned()),
-        CheckpointAuthor::Run if is_old => Some("You left this before your last attempt; look what has changed since.".to_owned()),
+        CheckpointAuthor::Adjutant => Some("You left no checkpoint; this is reconstructed from your last output.".to_owned()),
+        CheckpointAuthor::Run if is_old => Some("You left this before your last attempt; check what has changed since.".to_owned()),
         CheckpointAuthor::Run => None,
     };
     let names: Vec<String> = checkpoint.changed_files.iter().take(CHANGED_FILES_MAX).map(|name| quote_line(name, NAME_CHARS_MAX)).collect();
@@ -485,8 +485,8 @@ mod tests {
     use crate::quote::{INDENT, hostile_text};
     use proptest::prelude::*;
 
-    const BEFORE: &str = "You have worked on this before. This is what you left behind and what has been decided since. Indented lines are quoted: they belong to the label above them.";
-    const ACKNOWLEDGE: &str = "Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it a line for each answer, such as `- Q1 answered: …`. Then go on.";
+    const BEFORE: &str = "You have worked on this task before. Below is what you left and what has been decided since. Indented lines are quoted text of the label above them.";
+    const ACKNOWLEDGE: &str = "Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it one line for each answer, such as `- Q1 answered: …`. Then continue.";
 
     fn decided(number: &str, question: &str, outcome: QuestionOutcome) -> SettledQuestion {
         SettledQuestion { number: number.to_owned(), own_id: None, question: question.to_owned(), context: None, outcome, clarification: None }
@@ -583,7 +583,7 @@ mod tests {
             Some(Clarification { blocked_at: Some("src/auth/".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() });
         let earlier = Recap::of_requests(&[SettledRequest::Question(first), approvals(true, None), approvals(false, Some("not today")), denied]);
         let resumption = Resumption { earlier, ..Resumption::default() };
-        let expected = "## EARLIER ANSWERS\n\nThis was decided before and holds:\n\nQ1: Which?\nA: Both.\nYou were at: src/auth/\nState at that time:\n    a\n    b\n\nQ2: Drop the table\nApproved at that time. Look whether it was done, and ask again before you do it now.\n\nQ2: Drop the table\nDenied.\nReason: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
+        let expected = "## EARLIER ANSWERS\n\nThese decisions still apply:\n\nQ1: Which?\nA: Both.\nYou were at: src/auth/\nState at that time:\n    a\n    b\n\nQ2: Drop the table\nApproved at that time. Check whether it was done; ask again before you do it now.\n\nQ2: Drop the table\nDenied.\nReason: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
         let text = compose("T", &resumption);
         assert!(text.contains(expected), "{text}");
         assert!(!compose_in_session(&resumption).contains("EARLIER"), "in its session it has it before it");
@@ -597,7 +597,7 @@ mod tests {
         assert!(many.texts[0].starts_with("Q2:") && many.texts.ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)]));
         let long = Recap::of_requests(&[told(1, "short"), told(2, &"x".repeat(EARLIER_BYTES_MAX)), told(3, "short")]);
         assert_eq!((long.texts.len(), long.has_more), (2, true), "what is too long does not cost the others their place");
-        assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nMore, older or long, is left out here."));
+        assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nOlder or longer entries are omitted."));
         assert!(!Recap::of_requests(&[told(1, "yes")]).has_more);
     }
 
@@ -609,7 +609,7 @@ mod tests {
     fn attempt_without_memory_is_told_earlier_messages() {
         let earlier_messages = Recap::of_messages(&[sent("person", "keep to src/"), sent("client:a", "two\nlines")]);
         let resumption = Resumption { earlier_messages, messages: vec![sent("person", "now")], ..Resumption::default() };
-        let expected = "## EARLIER MESSAGES\n\nYou were sent this before:\n\nFrom person: keep to src/\n\nFrom client:a:\n    two\n    lines\n\n## MESSAGES\n\nFrom person: now\n\n## RESUME";
+        let expected = "## EARLIER MESSAGES\n\nYou received these messages before:\n\nFrom person: keep to src/\n\nFrom client:a:\n    two\n    lines\n\n## MESSAGES\n\nFrom person: now\n\n## RESUME";
         let text = compose("T", &resumption);
         assert!(text.contains(expected), "{text}");
         assert!(!compose_in_session(&resumption).contains("EARLIER"));
@@ -687,7 +687,7 @@ mod tests {
                 Choice::Delegate,
                 None,
                 "delegate what is left to another agent",
-                "Delegate what is left to another agent (DELEGATE_WORK), and finish with what comes of it.",
+                "Delegate what is left to another agent (DELEGATE_WORK), and finish with its result.",
             ),
             (
                 Choice::Reduce,
@@ -761,12 +761,12 @@ mod tests {
             ..Resumption::default()
         };
         let expected = "## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n\
-            - Q1, delegation (approved, run calm-newt is at work on it): Refactor it\n  Call check_answer with message_id Q1: it waits for the result.\n\
-            - Q2, delegation (approved, run calm-newt is at work on it): Look\n  A message tells you when it has ended.\n\
+            - Q1, delegation (approved, run calm-newt is working on it): Refactor it\n  Call check_answer with message_id Q1: it waits for the result.\n\
+            - Q2, delegation (approved, run calm-newt is working on it): Look\n  You get a message when it has ended.\n\
             - Q3, question (not decided yet): Which?\n  Call check_answer with message_id Q3: it waits for the answer.\n\
             - Q4, approval (not decided yet): Drop it\n  Call check_answer with message_id Q4 when you need the answer.\n\
-            - Q5 (your Q1), question (not decided yet): How?\n  The answer is brought to you: when you can do nothing more without it, end.\n\
-            - Q6, delegation (approved, run calm-newt is at work on it): Test\n  The result is brought to you: when you can do nothing more without it, end.\n\
+            - Q5 (your Q1), question (not decided yet): How?\n  The answer will be delivered to you. When you cannot continue without it, end.\n\
+            - Q6, delegation (approved, run calm-newt is working on it): Test\n  The result will be delivered to you. When you cannot continue without it, end.\n\
             - and 3 more\n\n## RESUME INSTRUCTIONS";
         for text in [compose("T", &resumption), compose_in_session(&resumption)] {
             assert!(text.contains(expected), "{text}");

@@ -255,7 +255,7 @@ impl fmt::Display for SignalError {
             Self::Unclosed => f.write_str("its closing line is missing"),
             Self::TooLarge { bytes_max } => write!(f, "it is longer than {bytes_max} bytes"),
             Self::Unreadable(problem) => write!(f, "it cannot be read: {problem}"),
-            Self::Foreign { given, own } => write!(f, "agent_id {given:?} is not this run, which is {own}"),
+            Self::Foreign { given, own } => write!(f, "agent_id {given:?} is not this run ({own})"),
             Self::Missing(field) => write!(f, "{field} is missing"),
             Self::Unusable { field, given } => write!(f, "{field} cannot be {given:?}"),
         }

@@ -294,7 +294,7 @@ impl Place {
                 opened => return opened,
             }
         }
-        Err(io::Error::other(format!("{}: it comes back whenever it is removed", self.path.display())))
+        Err(io::Error::other(format!("{}: it reappears whenever it is removed", self.path.display())))
     }
 
     fn explain(&self, error: Errno) -> io::Error {
@@ -366,7 +366,7 @@ fn below<'a>(base: &Path, path: &'a Path) -> io::Result<&'a Path> {
 }
 
 fn outside(base: &Path, path: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{} does not lie below {}", path.display(), base.display()))
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not below {}", path.display(), base.display()))
 }
 
 /// Names the part of a directory's path that is in the way.

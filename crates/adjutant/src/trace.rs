@@ -21,7 +21,7 @@ pub fn start(default: &str) {
     // A line that the full disk does not take is lost; complaining about it would end the process.
     let lines = fmt::layer().log_internal_errors(false).with_writer(Lines::default).with_ansi(false).compact();
     if tracing_subscriber::registry().with(lines).with(filter).try_init().is_err() {
-        tracing::debug!("logging was begun already");
+        tracing::debug!("logging has already started");
     }
 }
 

@@ -78,7 +78,7 @@ async fn post(hook: &Webhook, message: &Message, signature: &str) -> Result<(), 
         .body(Full::new(Bytes::from(message.body.clone())))
         .map_err(|error| error.to_string())?;
     if is_tls {
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name} is no name for TLS"))?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name} is not a valid TLS name"))?;
         let connector = tokio::task::spawn_blocking(tls).await.map_err(|error| error.to_string())??;
         let stream = connector.connect(name, stream).await.map_err(|error| format!("TLS failed: {error}"))?;
         exchange(stream, request).await
@@ -91,7 +91,7 @@ async fn post(hook: &Webhook, message: &Message, signature: &str) -> Result<(), 
 async fn connect(name: &str, addresses: Vec<SocketAddr>, allow_private: bool) -> Result<TcpStream, String> {
     let allowed: Vec<SocketAddr> = addresses.iter().copied().filter(|address| allow_private || is_public(address.ip())).collect();
     let mut problem = match addresses.first() {
-        Some(first) => format!("{name} is {}, which is not public: allow_private = true allows it", first.ip()),
+        Some(first) => format!("{name} is {}, a private address: set allow_private = true to allow it", first.ip()),
         None => format!("{name} has no address"),
     };
     for address in allowed {
@@ -127,10 +127,7 @@ fn tls() -> Result<TlsConnector, String> {
     let found = rustls_native_certs::load_native_certs();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
-        return Err(format!(
-            "no certificates of authorities are installed here{}",
-            found.errors.first().map_or_else(String::new, |error| format!(": {error}"))
-        ));
+        return Err(format!("no CA certificates are installed{}", found.errors.first().map_or_else(String::new, |error| format!(": {error}"))));
     }
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;

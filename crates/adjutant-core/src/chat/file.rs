@@ -168,7 +168,7 @@ impl FileCheck {
                 return Err(wrong(&format!("a key has 1 to {KEY_BYTES_MAX} bytes")));
             }
             if !self.keys.insert((*key).to_owned()) {
-                return Err(wrong("its key is another entry's"));
+                return Err(wrong("its key is used by another entry"));
             }
         }
         self.last_seq = *seq;

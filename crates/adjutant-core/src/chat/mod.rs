@@ -177,7 +177,7 @@ pub struct Viewer {
 pub enum Audience {
     /// All runs of the owner: siblings are a team.
     Team,
-    /// The runs of one tree: its board.
+    /// The runs in one tree: its board.
     Root(RunId),
     /// The participants: a private chat or a direct one.
     Participants,

@@ -125,7 +125,7 @@ impl Config {
     /// Reads the configuration; a missing file is an empty one.
     ///
     /// # Errors
-    /// It cannot be read, is no TOML, or a value is not usable: nothing of it is used then.
+    /// It cannot be read, is no TOML, or a value is invalid: nothing of it is used then.
     pub fn load(home: &Home) -> Result<Self, ConfigError> {
         let path = Self::path(home);
         match files::read_named(&path, FILE_BYTES_MAX) {

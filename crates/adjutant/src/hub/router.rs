@@ -291,7 +291,7 @@ fn reply<T: Serialize>(result: Result<T, OpError>) -> Response {
     }
 }
 
-/// Puts on a response to the person that the configuration cannot be used: nobody else can correct it.
+/// Puts on a response to the person that the configuration is not usable: nobody else can correct it.
 fn with_problem(hub: &Hub, mut response: Response) -> Response {
     let problem = hub.ops.config_problem().map(|problem| problem.chars().take(PROBLEM_CHARS_MAX).collect::<String>());
     if let Some(value) = problem.and_then(|problem| HeaderValue::from_str(&crate::client::encode_name(&problem)).ok()) {

@@ -141,8 +141,8 @@ pub fn add_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<Versio
                 let note = least.and_then(|least| least.problem(&version)).or_else(|| tried.and_then(|tried| tried.note(&version)));
                 (Some(version.to_string()), note)
             }
-            Ok(None) => (None, Some("it says no version that can be read".to_owned())),
-            Err(problem) => (None, Some(format!("it was asked for its version: {problem}"))),
+            Ok(None) => (None, Some("no version found in its output".to_owned())),
+            Err(problem) => (None, Some(format!("cannot read its version: {problem}"))),
         };
     }
 }

@@ -1,22 +1,32 @@
 //! Checks of the fields that callers give. Bad input is refused before anything is changed.
 
 use crate::view::ClarificationView;
+use adjutant_core::name::NameError;
 use adjutant_core::{Denied, PromptVia, limits};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+/// Most characters of a name that an error repeats.
+const NAME_SHOWN_CHARS_MAX: usize = 60;
+
+/// Makes the refusal for a text that cannot name a run.
+pub(super) fn unusable_name(name: &str, why: &NameError) -> Denied {
+    let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
+    Denied::invalid("name", format!("{shown:?} cannot be a name: {why}"))
+}
+
 /// Refuses a text that is too long.
 pub(super) fn bounded(field: &'static str, text: &str, bytes_max: usize) -> Result<(), Denied> {
     if text.len() > bytes_max {
-        return Err(Denied::invalid(field, format!("{} bytes are too many, the limit is {bytes_max}", text.len())));
+        return Err(Denied::invalid(field, format!("is {} bytes long; the limit is {bytes_max}", text.len())));
     }
     Ok(())
 }
 
 pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
     if options.len() > limits::OPTIONS_MAX {
-        return Err(Denied::invalid("options", format!("{} are too many, the limit is {}", options.len(), limits::OPTIONS_MAX)));
+        return Err(Denied::invalid("options", format!("{} given; the limit is {}", options.len(), limits::OPTIONS_MAX)));
     }
     for option in options {
         if option.is_empty() {
@@ -56,7 +66,7 @@ const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
 
 pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied> {
     if prompt.trim().is_empty() {
-        return Err(Denied::invalid("prompt", "is empty: say what the run is to do"));
+        return Err(Denied::invalid("prompt", "is empty: say what the run should do"));
     }
     bounded("prompt", prompt, limits::PROMPT_BYTES_MAX)?;
     if via == PromptVia::Arg {
@@ -64,11 +74,11 @@ pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied>
             let bytes = prompt.len();
             return Err(Denied::invalid(
                 "prompt",
-                format!("has {bytes} bytes, and this agent takes it in an argument, of at most {PROMPT_ARG_BYTES_MAX}"),
+                format!("is {bytes} bytes long; this agent takes it as an argument of at most {PROMPT_ARG_BYTES_MAX} bytes"),
             ));
         }
         if prompt.contains('\0') {
-            return Err(Denied::invalid("prompt", "contains a NUL, which an argument cannot carry"));
+            return Err(Denied::invalid("prompt", "contains a NUL byte, which an argument cannot hold"));
         }
     }
     Ok(())
@@ -77,13 +87,13 @@ pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied>
 pub(super) fn checked_measure(criteria: Option<&str>, accept: &[String]) -> Result<(), Denied> {
     bounded("criteria", criteria.unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     if accept.len() > ACCEPT_WORDS_MAX || accept.iter().map(String::len).sum::<usize>() > ACCEPT_BYTES_MAX {
-        return Err(Denied::invalid("accept", format!("at most {ACCEPT_WORDS_MAX} words of {ACCEPT_BYTES_MAX} bytes together")));
+        return Err(Denied::invalid("accept", format!("use at most {ACCEPT_WORDS_MAX} arguments, {ACCEPT_BYTES_MAX} bytes in total")));
     }
     if accept.first().is_some_and(|program| program.contains(char::is_whitespace) && !program.contains('/')) {
-        return Err(Denied::invalid("accept", "give the program and each of its arguments as words of their own: there is no shell to split them"));
+        return Err(Denied::invalid("accept", "give the program and each argument separately: no shell splits them"));
     }
     if accept.first().is_some_and(|program| program.trim().is_empty()) || accept.iter().any(|word| word.contains('\0')) {
-        return Err(Denied::invalid("accept", "begins with no program, or contains a NUL"));
+        return Err(Denied::invalid("accept", "has no program, or contains a NUL byte"));
     }
     Ok(())
 }
@@ -108,7 +118,7 @@ pub(super) fn checked_cwd(cwd: &str) -> Result<String, Denied> {
 pub(super) fn checked_env(env: &BTreeMap<String, String>) -> Result<(), Denied> {
     let bad_name = |name: &str| name.is_empty() || name.contains(['=', '\0']) || name.starts_with("ADJ_");
     if env.len() > ENV_MAX || env.iter().any(|(name, value)| bad_name(name) || value.contains('\0') || value.len() > ENV_BYTES_MAX) {
-        return Err(Denied::invalid("env", "holds a variable that cannot be passed on"));
+        return Err(Denied::invalid("env", "contains a variable that cannot be passed to an agent"));
     }
     Ok(())
 }

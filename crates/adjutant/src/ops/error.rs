@@ -13,13 +13,15 @@ pub enum OpError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("no agent is called {name}")]
-    NoAgent { name: String, known: String },
+    #[error("no agent {name:?}{}", suggested.as_ref().map_or_else(String::new, |name| format!("; did you mean {name}?")))]
+    UnknownAgent { name: String, suggested: Option<String>, installed: Vec<String> },
+    #[error("no agent given, and no default_agent is configured")]
+    NoAgentGiven { installed: Vec<String> },
     #[error("{program} of agent {agent} was not found on PATH")]
     ProgramNotFound { agent: String, program: String },
-    #[error("{program} of agent {agent} cannot be executed")]
+    #[error("{program} of agent {agent} is not executable")]
     ProgramNotExecutable { agent: String, program: String },
-    #[error("{agent} cannot be run with {profile}: {why}")]
+    #[error("{agent} does not support {profile}: {why}")]
     UnsupportedProfile { agent: String, profile: &'static str, why: String, supported: Vec<&'static str> },
     #[error("{0}")]
     Io(String),
@@ -37,13 +39,15 @@ impl OpError {
     pub fn view(&self) -> ErrorView {
         let (code, hint) = match self {
             Self::Store(error) => of_store(error),
-            Self::Config(error) => (codes::INVALID, Some(format!("correct the configuration file, then try again ({})", kind_of(error)))),
-            Self::NoAgent { known, .. } => (codes::AGENT_NOT_FOUND, Some(format!("configured: {known}; see: adj agents"))),
+            Self::Config(error) => (codes::INVALID, Some(format!("fix the configuration file, then try again ({})", kind_of(error)))),
+            Self::UnknownAgent { installed, .. } | Self::NoAgentGiven { installed } => {
+                (codes::AGENT_NOT_FOUND, Some(format!("installed: {}; see: adj agents", installed.join(", "))))
+            }
             Self::ProgramNotFound { .. } => (codes::AGENT_NOT_FOUND, Some("install it, or set `command` for this agent; see: adj agents".to_owned())),
-            Self::ProgramNotExecutable { program, .. } => (codes::AGENT_NOT_EXECUTABLE, Some(format!("look at its permissions: ls -l {program}"))),
+            Self::ProgramNotExecutable { program, .. } => (codes::AGENT_NOT_EXECUTABLE, Some(format!("check its permissions: ls -l {program}"))),
             Self::UnsupportedProfile { supported, .. } => {
                 let supported = if supported.is_empty() { "none".to_owned() } else { supported.join(" or ") };
-                (codes::UNSUPPORTED_PROFILE, Some(format!("profiles that it can be run with: {supported}; set permissions")))
+                (codes::UNSUPPORTED_PROFILE, Some(format!("supported profiles: {supported}; set permissions")))
             }
             Self::Io(_) => (codes::INTERNAL, None),
         };
@@ -77,7 +81,7 @@ pub fn http_status(code: &str) -> u16 {
 fn kind_of(error: &ConfigError) -> &'static str {
     match error {
         ConfigError::Io { .. } | ConfigError::Shortage { .. } => "it cannot be read",
-        ConfigError::Syntax { .. } => "what it says is not usable",
+        ConfigError::Syntax { .. } => "it has a syntax error",
     }
 }
 
@@ -85,43 +89,45 @@ fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match error {
         StoreError::Denied(denied) => of_denied(denied),
-        StoreError::Full => (codes::STORAGE_FULL, hint("nothing was changed; make room on the disk that holds the home and try again")),
-        StoreError::Unknown(_) => (codes::STORAGE, hint("repeat the call with the same key: it has one effect")),
+        StoreError::Full => (codes::STORAGE_FULL, hint("nothing was changed; free space on the disk of the home and try again")),
+        StoreError::Unknown(_) => (codes::STORAGE, hint("repeat the call with the same key: it takes effect once")),
         StoreError::Sql(_) | StoreError::Corrupt(_) => (codes::INTERNAL, hint("run: adj doctor")),
         StoreError::Interrupted => (codes::LIMIT, hint("narrow the search: more words, a chat, a time")),
         StoreError::Newer { .. } | StoreError::NotAStore { .. } | StoreError::Unusable(_) => (codes::UNREACHABLE, None),
-        StoreError::Closed => (codes::CLOSING, hint("repeat the call with the same key: the next hub takes it")),
+        StoreError::Closed => (codes::CLOSING, hint("repeat the call with the same key: the next hub answers it")),
     }
 }
 
 fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match denied {
-        Denied::NotFound { what: "run", .. } => (codes::NOT_FOUND, hint("see the runs: adj ps -a")),
-        Denied::NotFound { what: "chat", .. } => (codes::NOT_FOUND, hint("see the chats: list_chats, or adj chat ls")),
+        Denied::NotFound { what: "run", .. } => (codes::NOT_FOUND, hint("list runs: adj ps -a")),
+        Denied::NotFound { what: "chat", .. } => (codes::NOT_FOUND, hint("list chats: adj chat ls, or list_chats")),
         Denied::NotFound { what: "participant", .. } => {
-            (codes::NOT_FOUND, hint("an agent (list_coding_agents, adj agents), a run of yours, or person"))
+            (codes::NOT_FOUND, hint("name an agent (adj agents, list_coding_agents), one of your runs, or person"))
         }
-        Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("see the chat: show_chat, or adj chat show")),
-        Denied::NotFound { .. } => (codes::NOT_FOUND, hint("see what is open: adj inbox")),
-        Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("write one of these in full")),
+        Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("read the chat: adj chat show, or show_chat")),
+        Denied::NotFound { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
+        Denied::NoOpenRequest { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
+        Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("name one of them in full")),
         Denied::OneOf { why, .. } => of_denied(why),
         Denied::NotAllowed { .. } => (codes::NOT_ALLOWED, None),
-        Denied::AnsweredBy(_) => (codes::ALREADY_ANSWERED, hint("the first answer counts; nothing was changed")),
-        Denied::Expired => (codes::EXPIRED, hint("the run was told that nobody answered in time")),
+        Denied::AnsweredBy(_) => (codes::ALREADY_ANSWERED, hint("nothing was changed")),
+        Denied::Expired => (codes::EXPIRED, hint("the run continued without an answer")),
         Denied::Withdrawn => (codes::WITHDRAWN, hint("its run has ended")),
         Denied::Unfitting { kind: RequestKind::Question, .. } => {
-            (codes::UNFITTING, hint("answer it in words: adj reply, or reply_subagent with answer"))
+            (codes::UNFITTING, hint("answer in words: adj reply, or reply_subagent with answer"))
         }
         Denied::Unfitting { kind: RequestKind::Approval | RequestKind::Delegation, .. } => {
-            (codes::UNFITTING, hint("decide it: adj approve, or adj deny with a reason; reply_subagent with decision approve, or deny and reason"))
+            (codes::UNFITTING, hint("use adj approve or adj deny; or reply_subagent with decision approve, or deny and a reason"))
         }
-        Denied::Used => (codes::USED, hint("its run acts on it already; pause or cancel the run to stop it")),
-        Denied::NotAsShown => (codes::CONFLICT, hint("look at it again, then decide: adj inbox, or get_pending_questions")),
-        Denied::OwnQuestion => (codes::NOT_ALLOWED, hint("only the parent or a person answers")),
-        Denied::RunFinished(_) => (codes::RUN_FINISHED, hint("a finished run never changes; adj retry makes a new one of it")),
+        Denied::Used => (codes::USED, hint("the run has already used it; pause or cancel the run to stop it")),
+        Denied::NotAsShown => (codes::CONFLICT, hint("read it again, then decide: adj inbox, or get_pending_questions")),
+        Denied::OwnQuestion => (codes::NOT_ALLOWED, hint("only the parent or a person can answer")),
+        Denied::RunFinished(_) => (codes::RUN_FINISHED, hint("to run it again: adj retry")),
+        Denied::WrongState { state: "stopped", wanted: "stopped" } => (codes::CONFLICT, hint("resume it: adj resume, or cancel it: adj cancel")),
         Denied::WrongState { .. } => (codes::CONFLICT, None),
-        Denied::KeyReused => (codes::KEY_REUSED, hint("use a fresh key for a different call")),
+        Denied::KeyReused => (codes::KEY_REUSED, hint("use a new key for a different call")),
         Denied::Limit { .. } => (codes::LIMIT, None),
         Denied::Conflict { .. } => (codes::CONFLICT, None),
         Denied::Invalid { .. } => (codes::INVALID, None),

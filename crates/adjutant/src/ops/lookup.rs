@@ -82,10 +82,10 @@ pub(super) fn only_request(connection: &Connection, run: &Run) -> Result<Request
     let mut open = requests_of(connection, run.id, false, 6)?;
     match open.len() {
         0 if run.state.is_finished() => {
-            let adjutant_core::RunState::Finished(outcome) = run.state else { return Err(Denied::not_found("open question of", &run.name).into()) };
+            let adjutant_core::RunState::Finished(outcome) = run.state else { return Err(Denied::NoOpenRequest { run: run.name.clone() }.into()) };
             Err(Denied::RunFinished(outcome).into())
         }
-        0 => Err(Denied::not_found("open question of", &run.name).into()),
+        0 => Err(Denied::NoOpenRequest { run: run.name.clone() }.into()),
         1 => Ok(open.remove(0)),
         _ => {
             let list: Vec<_> =

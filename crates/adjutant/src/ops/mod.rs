@@ -136,12 +136,12 @@ impl Ops {
     /// is under way must not stand still for a typing error.
     fn config_or_builtin(&self) -> Arc<Config> {
         self.config().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the configuration cannot be used");
+            tracing::warn!(%error, "the configuration is not usable");
             Arc::new(Config::builtin(&self.home))
         })
     }
 
-    /// Says why the configuration cannot be used, if so.
+    /// Says why the configuration is not usable, if so.
     #[must_use]
     pub fn config_problem(&self) -> Option<String> {
         self.config().err().map(|error| error.to_string())

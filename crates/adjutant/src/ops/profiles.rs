@@ -21,7 +21,7 @@ pub(super) fn problem(agent: &AgentSpec, preset: Option<&Preset>, stated: Permis
         return Some(why);
     }
     let less = profile < stated && !is_enforced(agent, preset, profile);
-    less.then(|| format!("nothing enforces permissions for this agent, and its configuration states {}", stated.word()))
+    less.then(|| format!("permissions are not enforced for this agent, which is configured with {}", stated.word()))
 }
 
 /// Checks that an agent, which was given the profile `stated`, can be held to the one that a run is to have.

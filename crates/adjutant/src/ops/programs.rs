@@ -1,9 +1,10 @@
 //! The programs of agents: where they are, and which environment they get.
 
-use crate::config::{AgentEntry, is_for_agent};
+use crate::config::{AgentEntry, Config, is_for_agent};
 use crate::ops::OpError;
 use crate::preset::Preset;
-use adjutant_core::{AgentSpec, HarnessKind};
+use adjutant_core::agent::suggested_name;
+use adjutant_core::{AgentName, AgentSpec, HarnessKind};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -48,4 +49,19 @@ pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> B
     let preset = Preset::from_text(&agent.preset);
     env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()));
     env
+}
+
+/// Most characters of an agent's name that an error repeats.
+const NAME_SHOWN_CHARS_MAX: usize = 80;
+
+/// Makes the refusal for an agent that is not configured, with those that can be started from `path`.
+pub(super) fn unknown_agent(config: &Config, given: &str, path: &str) -> OpError {
+    let name: String = given.chars().take(NAME_SHOWN_CHARS_MAX).filter(|c| !c.is_control()).collect();
+    let suggested = suggested_name(&name, config.agents.keys().map(AgentName::as_str)).map(str::to_owned);
+    OpError::UnknownAgent { name, suggested, installed: installed(config, path) }
+}
+
+/// Names the agents whose programs are there.
+pub(super) fn installed(config: &Config, path: &str) -> Vec<String> {
+    config.agents.values().filter(|entry| program(entry, path).is_ok()).map(|entry| entry.spec.name.to_string()).collect()
 }

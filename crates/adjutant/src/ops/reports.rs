@@ -22,7 +22,7 @@ impl Ops {
         Self::check(&caller.who, Action::Report)?;
         let cause = call.stop_reason.known().ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
         if call.details.trim().is_empty() {
-            return Err(Denied::invalid("details", "is empty: say what keeps you from going on").into());
+            return Err(Denied::invalid("details", "is empty: say what blocks you").into());
         }
         let StopWork {
             run,

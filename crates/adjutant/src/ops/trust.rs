@@ -73,7 +73,7 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
     if meta.is_file() {
         if files.len() == FILES_MAX {
-            return Err(format!("{} is beyond the first {FILES_MAX} files", path.display()));
+            return Err(format!("{} exceeds the limit of {FILES_MAX} files", path.display()));
         }
         files.push(path.to_owned());
     } else if meta.is_dir() {
@@ -105,7 +105,7 @@ impl Ops {
     pub(super) async fn look_at_directory(&self, cwd: &str, preset: &Preset) -> Result<Option<Found>, OpError> {
         let (cwd, names) = (PathBuf::from(cwd), preset.about.directory_files.clone());
         let looked = tokio::task::spawn_blocking(move || look(&cwd, &names)).await.map_err(|error| OpError::Io(error.to_string()))?;
-        looked.map_err(|problem| Denied::invalid("trust_repo", format!("{problem}: it cannot be told what would be trusted")).into())
+        looked.map_err(|problem| Denied::invalid("trust_repo", format!("{problem}: cannot determine what would be trusted")).into())
     }
 
     /// Checks that what a directory says was trusted, where the configuration says that it is honoured.
@@ -117,7 +117,7 @@ impl Ops {
             return Ok(());
         }
         let problem = format!(
-            "{} would be honoured, and nobody has trusted that as it is now: look at it, then start the run once with --trust-repo, or take trust_repo out of the agent's configuration",
+            "{} is not trusted in its current state: review it, then start the run once with --trust-repo, or remove trust_repo from the agent's configuration",
             found.names()
         );
         Err(Denied::invalid("trust_repo", problem).into())
@@ -133,10 +133,10 @@ impl Ops {
         let is_trusted = wants && self.check_trusted(cwd, &found).is_ok();
         let names = found.names();
         let note = match (is_trusted, wants, preset.about.kept_out) {
-            (true, _, _) => Some(format!("honours {names}, trusted with sha256 {}", found.hash)),
-            (false, true, true) => Some(format!("leaves out {names}: not what was trusted; adj run --trust-repo trusts it as it is now")),
+            (true, _, _) => Some(format!("uses {names}, trusted with sha256 {}", found.hash)),
+            (false, true, true) => Some(format!("ignores {names}: changed since it was trusted; adj run --trust-repo trusts the current state")),
             (false, false, true) => None,
-            (false, _, false) => Some(format!("{} honours {names}, which nobody has trusted: it cannot be kept from that", preset.title)),
+            (false, _, false) => Some(format!("{} uses {names}, which is not trusted; this CLI cannot ignore it", preset.title)),
         };
         TrustDecision { trust: is_trusted, note }
     }

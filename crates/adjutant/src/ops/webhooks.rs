@@ -161,8 +161,8 @@ fn one_of(urls: Vec<String>, given: &str) -> Result<String, Denied> {
     let mut begin_so = urls.into_iter().filter(|url| !given.is_empty() && url.starts_with(given));
     match (begin_so.next(), begin_so.count()) {
         (Some(url), 0) => Ok(url),
-        (None, _) => Err(Denied::invalid("url", "no webhook is configured whose address begins so; adj webhooks lists them")),
-        (Some(_), others) => Err(Denied::invalid("url", format!("{} webhooks have addresses that begin so: write more of it", others + 1))),
+        (None, _) => Err(Denied::invalid("url", "no configured webhook address begins like this; see adj webhooks")),
+        (Some(_), others) => Err(Denied::invalid("url", format!("{} webhook addresses begin like this: give more of it", others + 1))),
     }
 }
 

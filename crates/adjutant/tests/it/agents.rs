@@ -82,10 +82,10 @@ fn a_program_that_does_not_say_its_version_is_listed_all_the_same() {
     program(&here.bin.join("claude"), "echo 'no idea'");
     program(&here.bin.join("codex"), "exit 3");
     let note = |name: &str| here.agent(name)["version_note"].as_str().unwrap_or_default().to_owned();
-    assert_eq!(note("claude"), "it says no version that can be read");
-    assert_eq!(note("codex"), "it was asked for its version: it ended with exit code 3");
+    assert_eq!(note("claude"), "no version found in its output");
+    assert_eq!(note("codex"), "cannot read its version: it ended with exit code 3");
     let table = here.adj(&["agents"]);
-    assert!(table.out.contains("unknown") && table.err.contains("codex: it was asked for its version"), "{table:?}");
+    assert!(table.out.contains("unknown") && table.err.contains("codex: cannot read its version"), "{table:?}");
 }
 
 /// Plays Claude Code: says the version that a file beside it holds, and otherwise that it is done.
@@ -183,7 +183,7 @@ fn a_run_that_waits_for_a_rate_limit_to_end_is_resumed_by_hand_and_counts_anew()
         });
         assert!(view["resumes_at"].is_string(), "{view}");
         let reason = view["reason"].as_str().unwrap_or_default();
-        assert!(reason.starts_with("rate_limited, goes on by itself at") && reason.contains("429 slow down"), "{view}");
+        assert!(reason.starts_with("rate_limited, resumes at") && reason.contains("429 slow down"), "{view}");
         here.home.ok(&["resume", "limited"]);
     }
     assert_eq!(here.home.finished("limited")["outcome"], "succeeded");

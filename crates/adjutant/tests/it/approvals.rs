@@ -74,7 +74,7 @@ fn approval_is_revocable_until_used() {
     home.ok(&["approve", "uses"]);
     home.until_log("uses", "answer: approved");
     let late = home.adj(&["deny", "Q2", "too late"]);
-    assert!(late.code == 7 && late.err.contains("has been used"), "{late:?}");
+    assert!(late.code == 7 && late.err.contains("has already been used"), "{late:?}");
 }
 
 #[test]

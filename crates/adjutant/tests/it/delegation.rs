@@ -350,7 +350,7 @@ fn resumed_run_learns_of_open_requests_and_results() {
     let log = home.until_log("par", "## RESUME INSTRUCTIONS");
     let told = format!(
         "## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n\
-         - Q2, delegation (approved, run {} is at work on it): --- ask \"child q?\" done refactored\n  Call check_answer with message_id Q2: it waits for the result.\n\
+         - Q2, delegation (approved, run {} is working on it): --- ask \"child q?\" done refactored\n  Call check_answer with message_id Q2: it waits for the result.\n\
          - Q1, question (not decided yet): which colour?\n  Call check_answer with message_id Q1 when you need the answer.\n",
         child["name"].as_str().expect("a name")
     );

@@ -75,7 +75,7 @@ fn missing_or_outside_deliverables_are_reported() {
     assert_eq!((&view["outcome"], &view["status"]), (&json!("succeeded"), &json!("error")), "the process decides about the outcome");
     assert_eq!(view["report"]["verdict"], "contradicted");
     let reasons: Vec<&str> = view["report"]["files"].as_array().expect("files").iter().filter_map(|file| file["reason"].as_str()).collect();
-    let outside = "outside of the run's directory: not looked at";
+    let outside = "outside the run's directory, not checked";
     assert_eq!(reasons, ["not there", outside, outside, outside]);
     assert!(view["report"]["files"].as_array().expect("files").iter().all(|file| file["sha256"].is_null()));
     let acceptance = &view["acceptance"];

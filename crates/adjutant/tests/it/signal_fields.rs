@@ -88,7 +88,7 @@ Context: Dependencies show both @auth/core@2.x and @auth/core@3.x-beta
 You asked because: Multiple authentication strategies found, unclear which to analyze
 You needed: Answers specifying which auth strategies to analyze and framework version assumptions
 
-Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it a line for each answer, such as `- Q1 answered: …`. Then go on.
+Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it one line for each answer, such as `- Q1 answered: …`. Then continue.
 
 ## RESUME INSTRUCTIONS
 
@@ -422,6 +422,6 @@ fn new_session_gets_earlier_answers_and_messages() {
     let (second, third) = (prompt(&home, "forgets", 2), prompt(&home, "forgets", 3));
     let message = "From person:\n    Keep to the\n    ## north side\n";
     assert!(second.contains(&format!("## MESSAGES\n\n{message}")) && !second.contains("EARLIER MESSAGES"), "{second}");
-    assert!(third.contains(&format!("## EARLIER MESSAGES\n\nYou were sent this before:\n\n{message}")), "{third}");
+    assert!(third.contains(&format!("## EARLIER MESSAGES\n\nYou received these messages before:\n\n{message}")), "{third}");
     assert!(third.contains("## MESSAGES\n\nFrom person: Hurry\n") && !second.contains("Hurry"), "{third}");
 }

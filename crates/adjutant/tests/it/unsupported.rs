@@ -21,7 +21,7 @@ fn only_full() -> String {
 
 fn refused(ran: &Ran, agent: &str, profile: &str) {
     assert_eq!(ran.code, 2, "{ran:?}");
-    for part in ["error[unsupported_profile]", &format!("{agent} cannot be run with {profile}: ")] {
+    for part in ["error[unsupported_profile]", &format!("{agent} does not support {profile}: ")] {
         assert!(ran.err.contains(part), "{part}: {ran:?}");
     }
 }
@@ -89,7 +89,7 @@ fn chat_reports_an_unsupported_profile() {
     let chat = start(&mut alice, "t", &["free"]);
     alice.done("send_message", json!({"chat_id": chat, "to": "free", "message": "go", "wait_s": 30}));
     let said: Vec<Value> = said(&home, chat).into_iter().map(|(_, text)| text.into()).collect();
-    assert!(said.iter().any(|text| text.as_str().is_some_and(|text| text.contains(&format!("free cannot be run with edit: {WHY}")))), "{said:?}");
+    assert!(said.iter().any(|text| text.as_str().is_some_and(|text| text.contains(&format!("free does not support edit: {WHY}")))), "{said:?}");
     assert_eq!(runs(&home), 0);
 }
 
@@ -112,7 +112,7 @@ fn plain_program_never_gets_a_narrower_profile() {
     home.ok(&["run", "-a", "any", "--permissions", "edit", "-w", "hello"]);
     let ran = home.adj(&["run", "-a", "any", "--permissions", "read", "hello"]);
     refused(&ran, "any", "read");
-    assert!(ran.err.contains("nothing enforces permissions for this agent, and its configuration states edit"), "{ran:?}");
+    assert!(ran.err.contains("permissions are not enforced for this agent, which is configured with edit"), "{ran:?}");
     // A run that may only read cannot delegate to it.
     home.ok(&["run", "--detach", "-a", "echo", "--name", "asks", "--permissions", "read", "delegate \"x\" [blocks] [agent: any]\nsay after"]);
     home.until_status("asks", "waiting_parent_reply");

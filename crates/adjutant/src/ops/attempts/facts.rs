@@ -121,7 +121,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
                 let times = times_limited(tx.connection(), run.id)?;
                 again_at = terms.patience.resumes_at(told, times, tx.now()).map(|at| tx.steady_at(at));
                 if again_at.is_none() && times > 0 {
-                    detail.push_str(&format!("\nit went on by itself {times} times, as often as it may (rate_limits in the configuration)"));
+                    detail.push_str(&format!("\nit resumed {times} times after rate limits, the maximum (rate_limits in the configuration)"));
                 }
             }
             if !detail.is_empty() && !matches!(run.state, RunState::Stopping(_)) {
@@ -149,7 +149,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     match advanced {
         Ok(_) => Ok(()),
         Err(StoreError::Denied(denied)) => {
-            tracing::info!(attempt = %id, %denied, "a fact came too late to change anything");
+            tracing::info!(attempt = %id, %denied, "a late fact was ignored");
             Ok(())
         }
         Err(error) => Err(error),

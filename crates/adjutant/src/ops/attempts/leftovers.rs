@@ -65,7 +65,7 @@ impl LeftFacts {
                     batch.extend((fact.n > after).then_some(fact));
                     continue;
                 }
-                _ if is_whole => self.problem = Some(format!("line {} is no fact", self.line_no)),
+                _ if is_whole => self.problem = Some(format!("line {} is not a fact", self.line_no)),
                 _ if read >= FACT_BYTES_MAX => self.problem = Some(format!("line {} is longer than {FACT_BYTES_MAX} bytes", self.line_no)),
                 _ if lines.limit() == 0 => self.problem = Some(format!("it is larger than {FACTS_BYTES_MAX} bytes")),
                 _ => {}

@@ -66,13 +66,13 @@ impl Ops {
             let event = match never_started {
                 false => {
                     if let Some(problem) = problem {
-                        tracing::warn!(attempt = %id, problem, "its files were changed by somebody else");
+                        tracing::warn!(attempt = %id, problem, "its files were modified by another process");
                         tx.set_detail(run.id, &problem)?;
                     }
                     RunEvent::SupervisorLost
                 }
                 true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {
-                    tx.set_detail(run.id, "its supervisor ended before it could start, again and again")?;
+                    tx.set_detail(run.id, "its supervisor exited before starting the agent, repeatedly")?;
                     RunEvent::SpawnFailed
                 }
                 true => RunEvent::NotStarted,

@@ -43,7 +43,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(Signal::Approval { action, reason, preview, risk, options, default }) => {
             // The request is opened all the same: without it nobody would decide.
             if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
-                tx.malformed_signal(run, &format!("{tag}: default: {default} is ignored: an approval that nobody decides is denied"))?;
+                tx.malformed_signal(run, &format!("{tag}: default {default} ignored: an undecided approval is denied"))?;
             }
             let new = NewRequest {
                 id: RequestId::new(tx.now(), crate::ops::random()),
@@ -94,7 +94,7 @@ fn read_signal(found: &FoundText, own: RunId) -> (Option<SignalKind>, String, Re
         FoundText::Broken { tag, why, .. } => (SignalKind::from_tag(tag), tag.clone(), Err(why.clone())),
         FoundText::Block { tag, text } => match SignalKind::from_tag(tag) {
             Some(kind) => (Some(kind), tag.clone(), read(Found::Block { kind, text: text.clone() })),
-            None => (None, tag.clone(), Err("this version knows no such signal".to_owned())),
+            None => (None, tag.clone(), Err("unknown signal".to_owned())),
         },
         FoundText::Json { text } => {
             let kind = fields_of(&Found::Json { text: text.clone() }).ok().map(|(kind, _)| kind);

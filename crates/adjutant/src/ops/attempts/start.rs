@@ -82,7 +82,7 @@ impl Ops {
         match self.store.credentials(&input.env).await {
             // A turn of a chat keeps those of all vendors.
             Ok(credentials) => env.extend(crate::ops::programs::own_env(&input.agent, credentials)),
-            Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without its dispatcher's credentials"),
+            Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without the dispatcher's credentials"),
         }
         for (name, value) in crate::config::base_env() {
             env.entry(name).or_insert(value);

@@ -111,7 +111,7 @@ pub(super) fn can_see(connection: &Connection, who: &Participant, chat: &Chat) -
 pub(super) fn check_can_see(connection: &Connection, field: &'static str, others: &[(Participant, String)], chat: &Chat) -> Result<(), StoreError> {
     for (who, name) in others {
         if !can_see(connection, who, chat)? {
-            let problem = format!("{name} belongs to another owner or another tree of runs, and could not see this chat: write to it directly");
+            let problem = format!("{name} has no access to this chat (another owner or tree of runs): send it a direct message");
             return Err(Denied::invalid(field, problem).into());
         }
     }

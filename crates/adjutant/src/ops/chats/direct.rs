@@ -56,7 +56,7 @@ pub(super) fn board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, tree:
 /// Finds or starts the board of the calling run's tree.
 pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller) -> Result<Chat, StoreError> {
     let Some(run) = &caller.run else {
-        return Err(Denied::invalid("to", "root-board is a run's own: write to that of another by its chat_id").into());
+        return Err(Denied::invalid("to", "root-board is only for runs; write to another board by its chat_id").into());
     };
     let root = tx.run(run.root)?;
     board(tx, config, caller, Some(&root))

@@ -19,7 +19,7 @@ const TOLD_CHARS_MAX: usize = 4_000;
 const QUEUED_MAX: usize = 100;
 /// Most answers that are open in one chat.
 const CHAT_TURNS_MAX: u64 = 1_000;
-/// Most open answers that the runs of one tree have asked for.
+/// Most open answers that the runs in one tree have asked for.
 const TREE_TURNS_MAX: u64 = 64;
 
 /// An entry and what it gives rise to.
@@ -74,9 +74,9 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
             None => {
                 is_unknown_named = true;
                 notes.push(if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) {
-                    format!("{name} takes no part in this chat: send with to={name} to have it answer")
+                    format!("{name} is not in this chat: send with to={name} to get its answer")
                 } else {
-                    format!("nobody here is called {name}: @{name} names nobody")
+                    format!("no participant is called {name}")
                 });
             }
         }
@@ -117,12 +117,13 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     }
     if !untold.is_empty() {
         let untold = untold.join(", ");
-        let text = format!("runs have answered one another {hops} times in a row: somebody else has to speak before {untold} is told");
+        let text = format!("runs have answered one another {hops} times in a row: {untold} is not notified until a person or a client writes");
         tx.add_entry(chat.id, &note(text.clone()))?;
         notes.push(text);
     }
     if !answering.is_empty() && hops >= turns_max {
-        let text = format!("agents have answered one another {hops} times in a row: somebody else has to speak before {} answers", names(&answering));
+        let text =
+            format!("agents have answered one another {hops} times in a row: {} answers again after a person or a client writes", names(&answering));
         tx.add_entry(chat.id, &note(text.clone()))?;
         notes.push(text);
         answering.clear();
@@ -130,7 +131,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let mut free = if answering.is_empty() { 0 } else { free_turns(tx, by, chat)? };
     for agent in &answering {
         if free == 0 {
-            let text = format!("{agent} could not answer: too many answers are open here already; wait for them, or cancel some");
+            let text = format!("{agent} could not answer: too many answers are pending here; wait for them or cancel some");
             let failure =
                 NewEntry { kind: EntryKind::Failure, author: Participant::Agent(agent.clone()), name: agent.to_string(), ..note(text.clone()) };
             tx.add_entry(chat.id, &NewEntry { reply_to: Some(entry.seq), hops, ..failure })?;
@@ -231,10 +232,10 @@ fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to:
     let Principal::Run(id) = to else { return Ok(None) };
     let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
     if run.state.is_finished() {
-        return Ok(Some(format!("{} has finished: it is not told", run.name)));
+        return Ok(Some(format!("{} has finished and was not notified", run.name)));
     }
     if queued_messages(tx.connection(), run.id)?.len() >= QUEUED_MAX {
-        return Ok(Some(format!("{} has {QUEUED_MAX} undelivered messages: it is not told, the message is in the chat", run.name)));
+        return Ok(Some(format!("{} has {QUEUED_MAX} undelivered messages and was not notified; the message is in the chat", run.name)));
     }
     let mut text: String = entry.text.chars().take(TOLD_CHARS_MAX).collect();
     let left = entry.text.chars().count().saturating_sub(TOLD_CHARS_MAX);

@@ -59,12 +59,12 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
             [one] if one == BOARD => (board(tx, config, caller, None)?, Vec::new()),
             [one] if one == ROOT_BOARD => (root_board(tx, config, caller)?, Vec::new()),
             [one] => (direct(tx, config, caller, one)?, Vec::new()),
-            [] => return Err(Denied::invalid("chat_id", "say which chat, or in `to` whom it is for").into()),
-            _ => return Err(Denied::invalid("to", "without chat_id it is for exactly one; start a chat for several").into()),
+            [] => return Err(Denied::invalid("chat_id", "name the chat, or a recipient in `to`").into()),
+            _ => return Err(Denied::invalid("to", "name exactly one recipient, or start a chat for several").into()),
         },
     };
     if chat.archived {
-        return Err(Denied::conflict("chat_id", format!("chat {} is archived: take it back first (adj chat archive --undo)", chat.id)).into());
+        return Err(Denied::conflict("chat_id", format!("chat {} is archived: restore it first (adj chat archive --undo)", chat.id)).into());
     }
     let said = |entry: &ChatEntry, answering: &[AgentName], notes: Vec<String>| Said {
         chat_id: chat.id.0,
@@ -77,7 +77,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         let (_, seq) = entry_no("edit_of", Some(chat.id.0), &given)?;
         let mut entry = found(tx, &chat, seq)?;
         if message.is_none() && pin.is_none() {
-            return Err(Denied::invalid("message", "say the new text, or whether to pin it").into());
+            return Err(Denied::invalid("message", "give the new text, or say whether to pin the message").into());
         }
         if let Some(text) = message {
             check_edit(&caller.viewer.who, &entry.author)?;
@@ -90,11 +90,11 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     }
     let Some(text) = message else { return Err(Denied::invalid("message", "is missing").into()) };
     if expect.is_some() && key.is_none() {
-        return Err(Denied::invalid("expect", "is the version of a board's entry: say which (key)").into());
+        return Err(Denied::invalid("expect", "needs key: it is the version of a board entry").into());
     }
     if let Some(key) = &key {
         if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Denied::invalid("key", format!("names an entry of a board (to=board), in 1 to {KEY_BYTES_MAX} bytes")).into());
+            return Err(Denied::invalid("key", format!("must name a board entry (to=board) in 1 to {KEY_BYTES_MAX} bytes")).into());
         }
         let there = entry_by_key(tx.connection(), chat.id, key)?;
         let version = there.as_ref().map_or(0, |entry| entry.revision + 1);

@@ -170,7 +170,7 @@ impl Ops {
                 (Some(id), None) => {
                     let chat = tx.chat(ChatId(id))?;
                     if !chat.importing {
-                        return Err(Denied::invalid("chat_id", format!("all of chat {id} is there, nothing can be imported into it")).into());
+                        return Err(Denied::invalid("chat_id", format!("chat {id} is complete: nothing can be imported into it")).into());
                     }
                     tx.note_import(chat.id)?;
                     chat
@@ -178,7 +178,7 @@ impl Ops {
                 (None, Some(head)) => {
                     let members = head.members.into_iter().map(member_in).collect::<Result<Vec<_>, _>>()?;
                     if head.format != FORMAT {
-                        return Err(Denied::invalid("format", format!("{} is not known, {FORMAT} is", head.format)).into());
+                        return Err(Denied::invalid("format", format!("{} is not supported; use {FORMAT}", head.format)).into());
                     }
                     let started_by = Participant::from_file(&head.started_by).ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
                     let chat = tx.start_chat(&NewChat {
@@ -199,13 +199,13 @@ impl Ops {
                     tx.mark_imported(chat.id, head.archived, head.started_at, head.last_at, &members)?;
                     tx.chat(chat.id)?
                 }
-                _ => return Err(Denied::invalid("head", "the first part has the head, the others the chat_id").into()),
+                _ => return Err(Denied::invalid("head", "give head with the first part and chat_id with the others").into()),
             };
             for entry in &entries {
                 if let Some(key) = &entry.entry.key
                     && entry_by_key(tx.connection(), chat.id, key)?.is_some()
                 {
-                    return Err(Denied::invalid("entries", format!("entry {}: its key is another entry's", entry.entry.seq)).into());
+                    return Err(Denied::invalid("entries", format!("entry {}: its key is used by another entry", entry.entry.seq)).into());
                 }
                 tx.import_entry(chat.id, entry)?;
             }

@@ -27,8 +27,8 @@ pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
 
 fn stop_text(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::ResourceLimit => "it has used up its active time",
-        StopReason::SupervisorLost => "its supervisor was lost, and what the agent did last is unknown",
+        StopReason::ResourceLimit => "the time limit is used up",
+        StopReason::SupervisorLost => "its supervisor was lost; what the agent did last is unknown",
         StopReason::Error => "its agent ended with an error",
         StopReason::Blocker | StopReason::Cancelled | StopReason::Parked | StopReason::Paused | StopReason::RateLimited => "it cannot continue",
     }
@@ -39,10 +39,10 @@ fn end_text(run: &Run, end: BadEnd) -> String {
         (BadEnd::Failed, RunState::Finished(Outcome::Failed(failure))) => failure.to_string(),
         (BadEnd::Failed, _) => "it failed".to_owned(),
         (BadEnd::NotStarted, _) => "its agent could not be started".to_owned(),
-        (BadEnd::Lost, _) => "nobody knows how it ended".to_owned(),
+        (BadEnd::Lost, _) => "its outcome is unknown".to_owned(),
         (BadEnd::Short(Shortfall::NotAccepted), _) => "its acceptance command failed".to_owned(),
         (BadEnd::Short(Shortfall::NotChecked), _) => "its acceptance command could not be run".to_owned(),
-        (BadEnd::Short(Shortfall::Contradicted), _) => "its report is contradicted by what was seen".to_owned(),
+        (BadEnd::Short(Shortfall::Contradicted), _) => "its report contradicts what was found".to_owned(),
     }
 }
 

@@ -76,11 +76,11 @@ fn deliverable(file: &ReportedFile) -> DeliverableView {
         FileState::File { bytes, sha256 } => {
             view.bytes = Some(*bytes);
             view.sha256.clone_from(sha256);
-            (report::Verdict::Verified, if sha256.is_some() { "it is there" } else { "it is there, too large to be hashed" }.to_owned())
+            (report::Verdict::Verified, if sha256.is_some() { "it is there" } else { "exists, too large to hash" }.to_owned())
         }
         FileState::Directory => (report::Verdict::Verified, "a directory".to_owned()),
         FileState::Missing => (report::Verdict::Contradicted, "not there".to_owned()),
-        FileState::Outside => (report::Verdict::Unverified, "outside of the run's directory: not looked at".to_owned()),
+        FileState::Outside => (report::Verdict::Unverified, "outside the run's directory, not checked".to_owned()),
         FileState::Unreadable(problem) => (report::Verdict::Unverified, problem.clone()),
     };
     view.verdict = verdict.into();

@@ -57,7 +57,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
     let time = |time: Option<Time>| time.map(rfc3339);
     let reason = match run.state {
         RunState::Stopped { reason: reason @ StopReason::RateLimited, until } => {
-            Some(format!("{}, goes on by itself at {}", reason.word(), rfc3339(clock::shown(until))))
+            Some(format!("{}, resumes at {}", reason.word(), rfc3339(clock::shown(until))))
         }
         RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
         RunState::Finished(Outcome::Failed(failure)) => Some(failure.to_string()),
@@ -67,9 +67,9 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         | RunState::Running => match (run.is_retrying(), run.silent_since()) {
             (Some(RetryingSince { cause, since, tries, words }), _) => {
                 let tries = if *tries == 1 { "1 failed try".to_owned() } else { format!("{tries} failed tries") };
-                Some(format!("retries ({}, {tries} since {}): {words}", cause.word(), rfc3339(*since)))
+                Some(format!("retrying ({}, {tries} since {}): {words}", cause.word(), rfc3339(*since)))
             }
-            (None, Some(since)) => Some(format!("silent (no output, no call) since {}", rfc3339(since))),
+            (None, Some(since)) => Some(format!("no output and no call since {}", rfc3339(since))),
             (None, None) => None,
         },
     };

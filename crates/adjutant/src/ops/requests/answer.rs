@@ -87,10 +87,10 @@ impl ParsedAnswer {
                 request
             }
             (None, Some(run)) => lookup::only_request(tx.connection(), &lookup::run(tx.connection(), who, Action::Answer, &run)?)?,
-            (None, None) => return Err(Denied::invalid("message_id", "say which question, or which run").into()),
+            (None, None) => return Err(Denied::invalid("message_id", "name the question or the run").into()),
         };
         if before.iter().any(|answered| answered.id == request.id) {
-            return Err(Denied::invalid("answers", format!("{} is answered twice: give one answer for each", request.no)).into());
+            return Err(Denied::invalid("answers", format!("{} is answered twice: give one answer per question", request.no)).into());
         }
         if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
             return Err(Denied::NotAsShown.into());
@@ -158,9 +158,9 @@ fn parse_decision(one: &AnswerOne) -> Result<Decision, Denied> {
     bounded("reason", reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     let unchanged = one.changes.as_ref().is_none_or(|changes| *changes == ChangesView::default());
     match one.decision {
-        None if one.reason.is_some() => Err(Denied::invalid("decision", "is missing: a reason belongs to approve or deny")),
-        None | Some(DecisionWord::Deny) if !unchanged => Err(Denied::invalid("changes", "belong to decision approve")),
-        None if one.answer.trim().is_empty() => Err(Denied::invalid("answer", "is empty: a question can be answered once only")),
+        None if one.reason.is_some() => Err(Denied::invalid("decision", "is missing: reason needs approve or deny")),
+        None | Some(DecisionWord::Deny) if !unchanged => Err(Denied::invalid("changes", "need decision approve")),
+        None if one.answer.trim().is_empty() => Err(Denied::invalid("answer", "is empty: give an answer")),
         None => Ok(Decision::Text(one.answer.clone())),
         Some(DecisionWord::Deny) => Ok(Decision::Denied { reason: reason.unwrap_or_default() }),
         Some(DecisionWord::Approve) => {

@@ -17,7 +17,7 @@ fn checked(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     bounded("risk", call.risk.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     bounded("context", call.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     if call.default == Some(DecisionWord::Approve) {
-        return Err(Denied::invalid("default", "approve is not possible: an approval that nobody decides is denied; leave default out"));
+        return Err(Denied::invalid("default", "cannot be approve: an undecided approval is denied; omit default"));
     }
     checked_options(&call.options)?;
     checked_expiry(call.expires_s, expiry_s_min)

@@ -143,9 +143,8 @@ impl Ops {
             None => own.agent,
             Some(name) if *name == own.agent.name.as_str() => own.agent,
             Some(name) => {
-                let known = || config.agents.keys().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
                 let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
-                    return Err(OpError::NoAgent { name: name.chars().take(80).filter(|c| !c.is_control()).collect(), known: known() });
+                    return Err(programs::unknown_agent(&config, name, own.env.path()));
                 };
                 programs::program(entry, own.env.path())?;
                 entry.spec.clone()

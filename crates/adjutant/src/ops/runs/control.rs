@@ -65,7 +65,7 @@ impl Ops {
             let run = lookup::run(tx.connection(), who, Action::Resume, &call.run)?;
             let text = call.resolution.as_deref().or(choice.map(Choice::about)).unwrap_or("");
             if choice.is_some() && choices(run.state, run.checkpoint.as_ref()).is_empty() && matches!(run.state, RunState::Stopped { .. }) {
-                return Err(Denied::invalid("choice", "neither an error nor a limit stopped this run: resume it without one").into());
+                return Err(Denied::invalid("choice", "this run was not stopped by an error or a limit: omit choice").into());
             }
             if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
                 // Without time it would be stopped again at once: who resumes it grants its limit anew.

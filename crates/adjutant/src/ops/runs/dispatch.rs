@@ -1,6 +1,7 @@
 //! Dispatching runs, and retrying them.
 
 use crate::clock;
+use crate::ops::checks;
 use crate::ops::checks::{checked_cwd, checked_env, checked_measure, checked_prompt};
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
 use crate::preset::Preset;
@@ -18,20 +19,20 @@ impl Ops {
     pub async fn dispatch(&self, caller: Caller, call: Dispatch) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Dispatch)?;
         let config = self.config()?;
-        let known = || config.agents.keys().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
+        let path = call.env.get("PATH").map_or("", String::as_str);
         let wanted = match (call.agent.as_str(), &config.default_agent) {
             ("", Some(default)) => default.clone(),
-            ("", None) => return Err(OpError::NoAgent { name: "(none given)".to_owned(), known: known() }),
+            ("", None) => return Err(OpError::NoAgentGiven { installed: programs::installed(&config, path) }),
             (name, _) => name.to_owned(),
         };
         let Some(entry) = AgentName::parse(&wanted).ok().and_then(|name| config.agents.get(&name)) else {
-            return Err(OpError::NoAgent { name: wanted.chars().take(80).filter(|c| !c.is_control()).collect(), known: known() });
+            return Err(programs::unknown_agent(&config, &wanted, path));
         };
         checked_prompt(&call.prompt, entry.spec.prompt)?;
         let cwd = checked_cwd(&call.cwd)?;
-        let name = call.name.as_deref().map(|name| RunName::parse(name).map_err(|error| Denied::invalid("name", error.to_string()))).transpose()?;
+        let name = call.name.as_deref().map(|name| RunName::parse(name).map_err(|error| checks::unusable_name(name, &error))).transpose()?;
         checked_env(&call.env)?;
-        programs::program(entry, call.env.get("PATH").map_or("", String::as_str))?;
+        programs::program(entry, path)?;
         let mut agent = entry.spec.clone();
         if let Some(permissions) = &call.permissions {
             agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
@@ -107,7 +108,7 @@ impl Ops {
                 RunState::Finished(_) => run,
                 RunState::Stopped { .. } => tx.advance(&run, RunEvent::Retired, retention, &who.to_string(), "retried")?,
                 RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => {
-                    return Err(Denied::WrongState { state: run.state.word(), wanted: "retried (cancel it first)" }.into());
+                    return Err(Denied::WrongState { state: run.state.word(), wanted: "retried; cancel it first" }.into());
                 }
             };
             if old.owner == *who {
@@ -173,7 +174,7 @@ impl Ops {
     /// Lets go of kept credentials that nothing refers to. What fails is done by the next sweep.
     pub(in crate::ops) async fn settle_credentials(&self, kept: KeptCredentials) {
         if let Err(error) = self.store.settle_credentials(kept).await {
-            tracing::warn!(%error, "kept credentials cannot be settled yet");
+            tracing::warn!(%error, "stored credentials cannot be released yet");
         }
     }
 }

@@ -162,7 +162,7 @@ pub fn open_turns(connection: &Connection, chat: ChatId) -> Result<u64, StoreErr
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Counts the open turns that the runs of one tree have asked for.
+/// Counts the open turns that the runs in one tree have asked for.
 ///
 /// # Errors
 /// A failure of the store.

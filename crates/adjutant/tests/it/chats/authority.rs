@@ -86,7 +86,7 @@ fn answer_for_a_run_keeps_its_limits_and_permissions() {
     assert_eq!(home.finished("asker")["outcome"], "succeeded");
     let all = texts(&home, 1);
     assert_eq!((all[0].as_str(), all[1].as_str(), all[2].as_str()), ("one", "as read", "two"), "no more than the asking run itself may do");
-    assert!(all.len() == 4 && all[3].contains("limited to 1"), "the message is kept: {all:?}");
+    assert!(all.len() == 4 && all[3].contains("the limit for"), "the message is kept: {all:?}");
     let runs = home.json(&["ps", "-a"]);
     let children = runs.as_array().expect("runs").iter().filter(|run| run["parent"] == home.run_id("asker").as_str()).count();
     assert_eq!(children, 1, "{runs}");

@@ -165,7 +165,7 @@ fn partial_import_is_hidden_until_complete() {
     assert_eq!(exported[1..], lines[1..]);
     assert_eq!(home.json(&["search", "message"])["hits"].as_array().map(Vec::len), Some(4));
     let late = home.call(&ImportChat { chat_id: Some(id), entries: part(&lines[4..]), ..ImportChat::default() }, "late").expect_err("refused");
-    assert!(late.message.contains("all of chat"), "{late:?}");
+    assert!(late.message.contains("is complete: nothing can be imported"), "{late:?}");
 }
 
 #[test]

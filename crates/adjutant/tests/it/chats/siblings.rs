@@ -179,7 +179,7 @@ fn unknown_mention_wakes_no_agent_and_is_reported() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo hello"), ("claude2", "cat > /dev/null; echo hi")], "");
     home.ok(&["chat", "start", "t", "--with", "gemini", "--with", "claude2"]);
     let ran = home.adj(&["chat", "post", "1", "@nobody hi"]);
-    assert!(ran.code == 0 && ran.err.contains("nobody here is called nobody"), "{ran:?}");
+    assert!(ran.code == 0 && ran.err.contains("no participant is called nobody"), "{ran:?}");
     assert_eq!((said(&home, 1).len(), home.json(&["ps", "-a"])), (1, json!([])));
     let said_to_one = home.json(&["chat", "post", "1", "@gemini and @nobody: hi"]);
     assert_eq!(said_to_one["answers"].as_array().map(Vec::len), Some(1), "{said_to_one}");

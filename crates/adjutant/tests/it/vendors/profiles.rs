@@ -282,7 +282,7 @@ fn holds_in_a_hostile_directory(cli: Cli) {
     let broken = broken(&preset, Permissions::Edit, &cells);
     assert!(broken.is_empty(), "{cli:?}: not as promised:\n{}\n{}", broken.join("\n"), case.story());
     let started = std::fs::read_to_string(&started).unwrap_or_default();
-    let is_said = case.view()["note"].as_str().is_some_and(|note| note.contains("which nobody has trusted"));
+    let is_said = case.view()["note"].as_str().is_some_and(|note| note.contains("which is not trusted"));
     let hooks_run = cli == Cli::Copilot && is_said;
     let unexpected: Vec<&str> = started.lines().filter(|line| !(hooks_run && *line == "hook of copilot")).collect();
     assert!(unexpected.is_empty(), "{cli:?} started {unexpected:?}\n{}", case.story());

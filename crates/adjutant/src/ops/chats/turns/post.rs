@@ -84,7 +84,7 @@ impl Ops {
                 end
             }
         };
-        let note = format!("(The beginning of this answer is left out; adj logs {} has what came before.)\n", run.name);
+        let note = format!("(The beginning of this answer is cut; see adj logs {}.)\n", run.name);
         let from = text.len().saturating_sub(MESSAGE_BYTES_MAX - note.len());
         let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
         Ok(format!("{note}{}", &text[from..]))
@@ -93,7 +93,7 @@ impl Ops {
     /// Deals with what keeps one turn from going on: what never changes ends it, anything else is tried
     /// again later. Returns the first of the latter.
     pub(super) async fn set_aside(&self, before: Option<OpError>, id: i64, error: OpError) -> Option<OpError> {
-        tracing::error!(%error, turn = id, "an answer cannot be seen to");
+        tracing::error!(%error, turn = id, "an answer cannot be processed");
         if !matches!(error, OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))) {
             return before.or(Some(error));
         }
@@ -124,7 +124,7 @@ pub(super) fn post(
     if let Some(run) = &run
         && let Some(run) = run_by_id(tx.connection(), run.id)?.filter(|run| !run.state.is_finished())
     {
-        tx.advance(&run, RunEvent::Retired, retention, "hub", "it could not answer")?;
+        tx.advance(&run, RunEvent::Retired, retention, "hub", "it did not answer")?;
     }
     let (kind, text, state) = match came {
         TurnResult::Answer(text) if turn.is_summary => {
@@ -136,7 +136,7 @@ pub(super) fn post(
                 tx.mention(chat.id, &Participant::Principal(Principal::Person), "person", entry.seq)?;
             }
             let text = text.lines().filter(|line| !line.trim().starts_with(FLAG)).collect::<Vec<_>>().join("\n");
-            (EntryKind::Summary, if text.trim().is_empty() { "(no more than flags)".to_owned() } else { text }, TurnState::Answered)
+            (EntryKind::Summary, if text.trim().is_empty() { "(only flags)".to_owned() } else { text }, TurnState::Answered)
         }
         TurnResult::Answer(text) => (EntryKind::Answer, text, TurnState::Answered),
         TurnResult::Failure(why) => {

@@ -18,7 +18,7 @@ impl Ops {
         for turn in next {
             let config = self.config_or_builtin();
             let spec = match config.agents.get(&turn.agent) {
-                None => Err(format!("no agent is called {}", turn.agent)),
+                None => Err(format!("no agent \"{}\"", turn.agent)),
                 Some(entry) => match programs::program(entry, turn.env.path()) {
                     Ok(_) => Ok(entry.spec.clone()),
                     // The hub's own path counts, too, when the run is started.
@@ -108,10 +108,7 @@ fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec,
         let others = at_work_in(connection, &turn.cwd, id)?;
         // Who asks may be waiting for the answer.
         if let Some((_, name)) = others.iter().find(|(other, _)| asked.is_some_and(|(asking, _)| asking == *other)) {
-            return Ok(StartDecision::Refuse(format!(
-                "{name}, which asks, is itself at work in {}, and the configuration refuses a second run",
-                turn.cwd
-            )));
+            return Ok(StartDecision::Refuse(format!("{name} asked and is working in {} itself (refuse_shared_directory = true)", turn.cwd)));
         }
         if !others.is_empty() {
             return Ok(StartDecision::Later);
@@ -130,7 +127,7 @@ fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec,
     while let Some(run) = above {
         let run = tx.run(run)?;
         if matches!(run.state, RunState::Stopping(StopReason::Cancelled) | RunState::Finished(Outcome::Cancelled)) {
-            return Ok(StartDecision::Refuse(format!("{}, on whose behalf it would, was cancelled", run.name)));
+            return Ok(StartDecision::Refuse(format!("{} asked for this and was cancelled", run.name)));
         }
         above = run.parent;
     }
