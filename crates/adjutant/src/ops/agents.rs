@@ -1,5 +1,4 @@
-//! Agents as the configuration has them: whether their programs are there, which versions those
-//! are, whether somebody is signed in.
+//! Configured agents: whether their programs are installed, their versions, and whether the user is signed in.
 
 use crate::config::{AgentEntry, BUILT_IN};
 use crate::link::Order;
@@ -13,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A program that is to be asked for its version.
+/// A program whose version is queried.
 #[derive(Debug)]
 pub struct VersionQuery {
     pub program: PathBuf,
@@ -22,7 +21,7 @@ pub struct VersionQuery {
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// What a program said when it was asked for its version, or why it did not.
+/// The output of a version query, or why it failed.
 pub type VersionReply = Result<String, String>;
 
 fn unsupported(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<Word<Permissions>, String> {
@@ -52,7 +51,7 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
         sign_in: about.and_then(|about| sign_in(about, &entry.spec.env, env)),
         can: match (preset, entry.spec.harness) {
             (Some(preset), _) => Some(can(preset.can)),
-            // It is ours: a CLI with everything but usage.
+            // The built-in agent supports everything but usage.
             (None, HarnessKind::Echo) => {
                 Some(CanView { tools: true, resume: true, live: entry.spec.prompt == PromptVia::Stream, approvals: true, usage: false })
             }
@@ -69,8 +68,7 @@ fn can(can: Capabilities) -> CanView {
     CanView { tools, resume, live, approvals, usage }
 }
 
-/// What the program gets that is asked for its version: what the agent would, without what is filled
-/// in for an attempt.
+/// Returns the environment of a version query: the agent's, without the variables that are set per attempt.
 fn asked_env(entry: &AgentEntry, preset: &Preset, env: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     let mut own = own_env(&entry.spec, env.clone());
     own.extend(entry.spec.env.clone());
@@ -84,7 +82,7 @@ fn with_presets(preset: &Preset, env: BTreeMap<String, String>) -> Vec<(OsString
     all.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-/// What an attempt's program is to be asked before it is started, if its preset holds it to a version.
+/// Returns the version query to run before an attempt starts, if the preset requires a version.
 #[must_use]
 pub fn version_query(order: &Order) -> Option<VersionQuery> {
     let preset = order.preset.as_ref().filter(|preset| preset.about.version_min.is_some() && !preset.about.version_args.is_empty())?;
@@ -92,7 +90,7 @@ pub fn version_query(order: &Order) -> Option<VersionQuery> {
     Some(VersionQuery { program, args: preset.about.version_args.clone(), env: with_presets(preset, order.env.clone()) })
 }
 
-/// Says why an attempt's program is not started that says this about its version, and what to do.
+/// Returns why a program with this version is not started, and what to do.
 #[must_use]
 pub fn too_old(order: &Order, said: &str) -> Option<String> {
     let preset = order.preset.as_ref()?;
@@ -102,7 +100,7 @@ pub fn too_old(order: &Order, said: &str) -> Option<String> {
     Some(format!("{} {version} is {problem}\n{hint}", preset.title))
 }
 
-/// Looks whether what signing in leaves behind is there; never into it.
+/// Checks whether the files and variables of a sign-in exist. Never reads them.
 fn sign_in(about: &About, own: &BTreeMap<String, String>, env: &BTreeMap<String, String>) -> Option<SignInView> {
     if about.sign_in_files.is_empty() && about.sign_in_env.is_empty() {
         return None;
@@ -121,11 +119,11 @@ fn sign_in(about: &About, own: &BTreeMap<String, String>, env: &BTreeMap<String,
     Some(SignInView { found: by.is_some(), by, how: about.sign_in.clone() })
 }
 
-/// Puts what programs said about their versions into a list. `None`: one that is being asked.
+/// Adds versions to a list of agents. `None`: the query is still running.
 pub fn add_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<VersionReply>>) {
     for agent in &mut list.agents {
         let Some(said) = agent.program.as_ref().and_then(|program| said.get(Path::new(program))) else { continue };
-        // A program without a preset was not asked; another agent's answer is none about how this one is driven.
+        // A program without a preset is not queried; the same program's answer for another agent does not apply.
         if agent.can.is_none() {
             continue;
         }
@@ -165,7 +163,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let at = home.path().to_str().expect("UTF-8");
         std::fs::create_dir(home.path().join("moved")).expect("a directory");
-        // A directory cannot be read as a file: that it is there is all that is looked at.
+        // A directory cannot be read as a file, so this shows that only its existence is checked.
         std::fs::create_dir_all(home.path().join(".x/auth.json")).expect("a directory");
         let about = about(&["$X_HOME/auth.json", "~/.x/auth.json"], &["X_KEY"]);
         let found = |pairs: &[(&str, &str)]| {
@@ -183,8 +181,8 @@ mod tests {
 }
 
 impl Ops {
-    /// Lists the configured agents and whether they can be started from there. Where versions are
-    /// wanted, what has to be asked for them comes along.
+    /// Lists the configured agents and whether they can be started. With versions, also returns the version queries
+    /// to run.
     ///
     /// # Errors
     /// The configuration cannot be used.
@@ -200,7 +198,7 @@ impl Ops {
         let mut agents = Vec::new();
         for entry in config.agents.values() {
             let found = program(entry, env.get("PATH").map_or("", String::as_str));
-            // A preset whose program is not there is no agent of this machine.
+            // A built-in preset whose program is not installed is not listed.
             if !call.all && matches!(found, Err(OpError::ProgramNotFound { .. })) && entry.source == BUILT_IN {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What needs the caller, and what it was notified of.
+//! Listing what needs the caller, and recording notifications.
 
 use crate::ops::chats::mentions_for;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
@@ -6,17 +6,17 @@ use crate::store::{Connection, Page, RequestsOf, StoreError, requests_page, stop
 use crate::view::{AttentionList, ConfirmNotified, ListAttention, Mentions, Notified};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId};
 
-/// Most of each kind that are listed when the caller says no number, and at all.
+/// Default and maximum number of entries of each kind in a list.
 const LIST_DEFAULT: u32 = 100;
 const LIST_MAX: u32 = 1_000;
-/// Most runs that one call confirms.
+/// Maximum number of runs in one confirmation.
 const CONFIRMED_MAX: usize = 1_000;
 
 impl Ops {
     /// Lists what needs the caller.
     ///
     /// # Errors
-    /// The run is unknown or foreign, or `after` is no request's number.
+    /// The run is unknown or foreign, or `after` is not a request number.
     pub fn list_attention(&self, who: &Principal, call: &ListAttention) -> Result<AttentionList, OpError> {
         Self::check(who, Action::ListRequests)?;
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
@@ -58,7 +58,7 @@ impl Ops {
     /// Records that the caller was notified of stops and ends of its own runs.
     ///
     /// # Errors
-    /// A run's id is no id, or a failure of the store.
+    /// A run id is malformed, or the store fails.
     pub async fn confirm_notified(&self, caller: Caller, call: ConfirmNotified) -> Result<Notified, OpError> {
         Self::check(&caller.who, Action::Wait)?;
         if call.runs.len() > CONFIRMED_MAX {
@@ -80,7 +80,7 @@ impl Ops {
     }
 }
 
-/// The runs that need somebody: stopped ones, then bad ends.
+/// Returns the runs that need attention: stopped runs first, then failed ones.
 fn runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
     let mut page = stopped_runs(connection, who, limit)?;
     let ends = unnotified_bad_ends(connection, who, limit)?;

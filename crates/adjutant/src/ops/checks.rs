@@ -37,7 +37,7 @@ pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
     Ok(())
 }
 
-/// Refuses a deadline that is nearer than `min_s` seconds, or too far.
+/// Refuses an expiry below `min_s` seconds or above the limit.
 pub(super) fn checked_expiry(expires_s: Option<u64>, min_s: i64) -> Result<(), Denied> {
     if let Some(expires_s) = expires_s
         && !(min_s..=limits::EXPIRY_MS_MAX / 1000).contains(&i64::try_from(expires_s).unwrap_or(i64::MAX))
@@ -55,13 +55,13 @@ pub(super) fn checked_clarification(said: Option<&ClarificationView>) -> Result<
     Ok(())
 }
 
-/// Most variables that a dispatch can carry, and the longest of them in bytes.
+/// Maximum number of variables in a dispatch, and the maximum length of a value in bytes.
 const ENV_MAX: usize = 200;
 const ENV_BYTES_MAX: usize = 128 * 1024;
-/// Most words of an acceptance command, and all of them in bytes.
+/// Maximum number of arguments of an acceptance command, and their total length in bytes.
 const ACCEPT_WORDS_MAX: usize = 200;
 const ACCEPT_BYTES_MAX: usize = 32 * 1024;
-/// A prompt that is one argument has to fit into the kernel's limit for one, 128 KiB.
+/// The kernel limits a single argument to 128 KiB.
 const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
 
 pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied> {

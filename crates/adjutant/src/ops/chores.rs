@@ -1,4 +1,4 @@
-//! What is due by itself: deadlines, retention, and the rendered copies of runs beside their logs.
+//! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
 use crate::ops::{OpError, Ops, render};
 use crate::store::{KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, newest_of, next_until, run_by_id};
@@ -6,17 +6,17 @@ use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use crate::{clock, files};
 use adjutant_core::{Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
 
-/// How long webhooks' deliveries are kept and shown that failed for good.
+/// How long permanently failed webhook deliveries are kept.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
 
 impl Ops {
-    /// Settles whatever is due now. Returns when the next is.
+    /// Settles everything that is due. Returns when the next thing is due.
     ///
     /// # Errors
     /// A failure of the store.
     pub async fn settle_due(&self) -> Result<Option<SteadyTime>, OpError> {
         if clock::is_news() {
-            // The writer takes it in.
+            // The writer thread records the clock change.
             self.store.write(|_| Ok(())).await?;
         }
         let next = self.store.read(next_until)?;
@@ -45,8 +45,8 @@ impl Ops {
         Ok(self.store.read(next_until)?)
     }
 
-    /// Forgets what is old: keys, kept waits, imports that nobody ended, and finished runs past their retention;
-    /// then keeps room free again that was used to stop a run, and removes credentials that nothing needs.
+    /// Deletes expired keys, waits, unfinished imports and finished runs past their retention; then restores the
+    /// reserved disk space and removes unused credentials.
     ///
     /// # Errors
     /// A failure of the store.
@@ -58,7 +58,7 @@ impl Ops {
                 tx.forget_tasks()
             })
             .await?;
-        // An import goes on where it was broken off for as long as its keys are known.
+        // An interrupted import can continue as long as its keys are known.
         while self.store.write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS))).await? {}
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
             self.clean(&Principal::Person, retention_ms, false).await?;
@@ -67,8 +67,8 @@ impl Ops {
         Ok(self.store.sweep_credentials().await?)
     }
 
-    /// Renders a run's `.meta.json`, field names as the original protocol has them. It is only a
-    /// copy: the store is the truth, and nothing ever reads it back.
+    /// Writes a run's `.meta.json` with the field names of the original protocol. It is a copy: nothing reads it
+    /// back.
     ///
     /// # Errors
     /// A failure of the store, or the file cannot be written.

@@ -1,12 +1,11 @@
-//! What a use case says when it does not do what was asked: one table to codes, HTTP statuses and
-//! hints.
+//! Errors of the use cases: one table maps them to codes, HTTP statuses and hints.
 
 use crate::config::ConfigError;
 use crate::store::StoreError;
 use crate::view::{ErrorView, codes};
 use adjutant_core::{Denied, RequestKind};
 
-/// Why a use case was not carried out.
+/// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpError {
     #[error(transparent)]

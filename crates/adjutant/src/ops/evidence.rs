@@ -1,4 +1,4 @@
-//! What was seen of a run's work: the files its report names, what it changed, its acceptance command.
+//! Evidence of a run's work: the files its report names, what it changed, its acceptance command.
 
 use crate::link::{AcceptanceEvidence, AttemptEvidence, FileEvidence};
 use crate::store::{Connection, Run, StoreError, Tx, report_of};
@@ -7,12 +7,12 @@ use adjutant_core::checkpoint::Checkpoint;
 use adjutant_core::report::{self, AcceptanceResult, Evidence, FileState, ReportedFile};
 use adjutant_core::{Exit, Outcome, RunId, RunState};
 
-/// Reads what was seen of a run's work, where somebody has looked.
+/// Parses the stored evidence of a run, if there is any.
 pub(super) fn parse_evidence(text: Option<String>, run: RunId) -> Result<Option<AttemptEvidence>, StoreError> {
     text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("what was seen of run {run}: {error}")))).transpose()
 }
 
-/// Reads what a run left behind, with where it was at work and what it changed there.
+/// Returns a run's checkpoint with its working directory and changed files.
 pub(super) fn checkpoint(connection: &Connection, run: &Run) -> Result<Option<Checkpoint>, StoreError> {
     let Some(mut checkpoint) = run.checkpoint.clone() else { return Ok(None) };
     let (_, saw) = report_of(connection, run.id)?;
@@ -21,7 +21,7 @@ pub(super) fn checkpoint(connection: &Connection, run: &Run) -> Result<Option<Ch
     Ok(Some(checkpoint))
 }
 
-/// Records how a run that has succeeded fell short of what its dispatcher wanted.
+/// Records the shortfall of a run that succeeded but failed its acceptance or report check.
 pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
     if run.state != RunState::Finished(Outcome::Succeeded) {
         return Ok(());
@@ -36,7 +36,7 @@ pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreErro
     }
 }
 
-/// What a run's report is held against.
+/// Returns the evidence that a run's report is checked against.
 pub(super) fn evidence(run: &Run, saw: Option<&AttemptEvidence>) -> Evidence {
     let files: Option<Vec<ReportedFile>> = saw.and_then(|saw| saw.files.as_ref()).map(|files| files.iter().map(seen_file).collect());
     let over = matches!(run.state, RunState::Stopped { .. } | RunState::Finished(_));

@@ -19,9 +19,9 @@ use tokio::time::Instant;
 /// Text in one page when the caller says no number, in bytes.
 const PAGE_BYTES_DEFAULT: u64 = 32 * 1024;
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Output of a live run is looked for this often where its files cannot be watched.
+/// Interval of looking for new output where files cannot be watched.
 const FALLBACK_LOOK: Duration = Duration::from_secs(1);
-/// Room for what the kernel tells of the files at once, in bytes.
+/// Size of the buffer for file change notifications, in bytes.
 const NEWS_BYTES: usize = 4096;
 
 impl Ops {
@@ -45,11 +45,11 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
     loop {
         let now = ops.store().read(|connection| run_by_id(connection, run.id))?;
         let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some());
-        // A run that goes on has a new one.
+        // A resumed run has a new attempt.
         let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
         let path = logs::log_path(&ops.home().dir, &id, attempt);
         let attempt_dir = AttemptDir::new(&ops.home().dir, &id, attempt);
-        // What is written after this makes the watch ring, so the look that follows misses nothing.
+        // Watch before reading: output written after this triggers the watch.
         if let Some(watch) = &mut watch {
             watch.cover(&path, &attempt_dir);
         }
@@ -88,8 +88,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
     }
 }
 
-/// Tells when a log grows: its beginning in the log file, the rest in segments in the attempt's
-/// directory.
+/// Watches a log for growth: the log file, and the segments in the attempt's directory.
 struct Watch {
     #[cfg(target_os = "linux")]
     fd: Option<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>>,
@@ -110,7 +109,7 @@ impl Watch {
         Self { fd: fd.ok() }
     }
 
-    /// Watches what is there of the log; what is watched already stays so.
+    /// Watches the files that exist; files already watched stay watched.
     fn cover(&mut self, log: &Path, attempt: &AttemptDir) {
         let Some(fd) = &self.fd else { return };
         let comes = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;

@@ -1,4 +1,4 @@
-//! Finding what a caller means, within what it may see. Foreign and unknown look the same.
+//! Resolving runs and requests that a caller names. Foreign and unknown ones look the same to it.
 
 use crate::store::{Connection, Request, Run, StoreError, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref};
 use adjutant_core::principal::{Verdict, may};
@@ -6,7 +6,7 @@ use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo, R
 
 /// Refuses an action that the principal may never do.
 pub(super) fn check(who: &Principal, action: Action) -> Result<(), Denied> {
-    // The friendliest relation: a verdict that is still "not allowed" holds for every object.
+    // With the closest relation, "not allowed" holds for every object.
     let best = if matches!(who, Principal::Run(_)) { Relation::Itself } else { Relation::Owner };
     match may(who, action, best) {
         Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }),
@@ -30,7 +30,7 @@ fn relation(who: &Principal, run: RunId, owner: &Principal) -> Relation {
     }
 }
 
-/// Finds the run that `given` means for an action; a worker may leave it empty for itself.
+/// Resolves a run for an action; a worker may leave `given` empty to mean itself.
 pub(super) fn run(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<Run, StoreError> {
     check(who, action)?;
     let run = match who {
@@ -41,7 +41,7 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
             if given.is_empty() || given == itself.id.to_string() || given == itself.name {
                 itself
             } else {
-                // What it has delegated is all that it sees beside itself.
+                // Beside itself, a run sees only its children.
                 let not_found = || StoreError::from(Denied::not_found("run", given));
                 run_by_ref(connection, given, Some(&itself.owner)).ok().filter(|run| run.parent == Some(itself.id)).ok_or_else(not_found)?
             }
@@ -58,7 +58,7 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
     }
 }
 
-/// Finds the request that `given` (an id or a short number) means for an action.
+/// Resolves a request for an action, by id or short number.
 pub(super) fn request(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<Request, StoreError> {
     check(who, action)?;
     let not_found = || StoreError::from(Denied::not_found("question", given));
@@ -77,7 +77,7 @@ pub(super) fn request(connection: &Connection, who: &Principal, action: Action, 
     }
 }
 
-/// Finds the one open request of a run.
+/// Returns the only open request of a run.
 pub(super) fn only_request(connection: &Connection, run: &Run) -> Result<Request, StoreError> {
     let mut open = requests_of(connection, run.id, false, 6)?;
     match open.len() {

@@ -1,5 +1,4 @@
-//! The use cases: the only thing that the interfaces call. What two interfaces would both have to
-//! decide is decided here.
+//! The use cases. Interfaces call nothing else; decisions that two interfaces share are made here.
 
 mod agents;
 mod attempts;
@@ -45,19 +44,19 @@ pub struct Caller {
     pub key: Option<Key>,
 }
 
-/// What the configuration says about runs, as it was when a transaction began.
+/// Settings for runs, read when a transaction begins.
 #[derive(Debug, Clone, Copy)]
 struct Terms {
     retention: Retention,
-    /// How long a request stays open that does not say so itself.
+    /// How long a request without an expiry stays open.
     expiry_ms: i64,
     patience: RetryPolicy,
 }
 
-/// Longest wait of one call, in milliseconds; callers that want more call again.
+/// Maximum wait of one call, in milliseconds.
 const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
-/// Returns when a wait that begins now is over.
+/// Returns the deadline of a wait that begins now.
 fn end_of_wait(wait_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX))
 }
@@ -69,7 +68,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// What a configuration file came to in one of its states, also where it cannot be used.
+/// A configuration as read, or why it cannot be used, with the state of its file.
 #[derive(Debug, Clone)]
 struct ReadConfig {
     stamp: Option<Stamp>,
@@ -81,9 +80,9 @@ struct ReadConfig {
 pub struct Ops {
     store: Store,
     home: Arc<Home>,
-    /// As it was read last; read anew when its file has changed.
+    /// The configuration as last read; read again when its file changes.
     config: Arc<Mutex<Option<ReadConfig>>>,
-    /// Most live runs that this process has descriptors for.
+    /// Maximum number of live runs that the file descriptor limit allows.
     live_runs_max: u64,
     /// Who waits for news of chats.
     presence: chats::Presence,
@@ -98,7 +97,7 @@ impl Ops {
         Self { store, home: Arc::new(home), config: Arc::default(), live_runs_max, presence, tally }
     }
 
-    /// Returns how many runs may be live at a time: what the configuration allows, and the descriptors.
+    /// Returns how many runs may be live at a time: the configured limit, or the file descriptor limit if lower.
     #[must_use]
     pub fn live_runs_max(&self, config: &Config) -> u64 {
         config.live_runs_max.min(self.live_runs_max)
@@ -119,7 +118,7 @@ impl Ops {
     /// # Errors
     /// It cannot be used; the message says where.
     pub fn config(&self) -> Result<Arc<Config>, OpError> {
-        // Before it is read: a change meanwhile makes it look older than it is, never newer.
+        // Taken before reading: a concurrent change then makes the stamp older, never newer.
         let stamp = Stamp::of(&Config::path(&self.home));
         let mut last = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let read = match last.take().filter(|last| last.stamp == stamp) {
@@ -132,8 +131,7 @@ impl Ops {
         Ok(read.config?)
     }
 
-    /// Reads the configuration, or goes on with the built-in values where it cannot be used: what
-    /// is under way must not stand still for a typing error.
+    /// Reads the configuration, or falls back to the built-in values: a syntax error must not stop live runs.
     fn config_or_builtin(&self) -> Arc<Config> {
         self.config().unwrap_or_else(|error| {
             tracing::warn!(%error, "the configuration is not usable");
@@ -147,12 +145,12 @@ impl Ops {
         self.config().err().map(|error| error.to_string())
     }
 
-    /// What counts for whatever is taken in now.
+    /// Returns the current settings for runs.
     fn terms(&self) -> Terms {
         Terms { retention: self.retention(), expiry_ms: self.expiry_ms(None), patience: self.config_or_builtin().patience }
     }
 
-    /// How long stopped runs are kept, as far as the configuration can be read.
+    /// Returns how long stopped runs are kept.
     fn retention(&self) -> Retention {
         Retention { stopped_ms: self.config_or_builtin().stopped_retention_ms }
     }
@@ -170,7 +168,7 @@ impl Ops {
         Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
     }
 
-    /// The same for what stops a run, also on a full disk (see [`Store::write_with_ballast`]).
+    /// Like `write`, for calls that stop a run and must work on a full disk (see [`Store::write_with_ballast`]).
     async fn write_with_ballast<T>(
         &self,
         caller: Caller,
@@ -183,9 +181,8 @@ impl Ops {
         Ok(self.store.write_with_ballast(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
     }
 
-    /// Runs one durable transaction once for the caller's key, of which only a receipt is kept: a
-    /// repeated call gets what `again` makes of it, which has to be the same. `work` refuses before
-    /// it writes (see [`Store::write_checked`]).
+    /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds the same reply
+    /// from it. `work` must refuse before it writes (see [`Store::write_checked`]).
     async fn write_with_receipt<T, R>(
         &self,
         caller: Caller,
@@ -201,7 +198,7 @@ impl Ops {
         Ok(self.store.write_checked(move |tx| tx.once_with_receipt(&who, key.as_ref(), |tx| work(tx, &who), receipt, again)).await?)
     }
 
-    /// Refuses an action that the principal may never do, before anything is looked up.
+    /// Refuses an action that the principal may never perform, before any lookup.
     fn check(who: &Principal, action: Action) -> Result<(), OpError> {
         lookup::check(who, action).map_err(OpError::from)
     }

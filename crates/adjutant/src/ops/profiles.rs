@@ -1,12 +1,12 @@
-//! Whether an agent is held to a profile of permissions. A profile is a promise: what a CLI cannot hold
-//! is refused. An agent that somebody declares, and that nothing enforces permissions for, may do what its
-//! declaration states, and cannot be held to less.
+//! Whether an agent's permission profile is enforced. A profile is a promise: a profile that a CLI cannot enforce is
+//! refused. An agent without enforcement has the permissions its configuration states, and cannot be restricted
+//! further.
 
 use super::{OpError, Ops};
 use crate::preset::Preset;
 use adjutant_core::{AgentSpec, HarnessKind, Permissions};
 
-/// Tells whether anything holds an agent to a profile.
+/// Tells whether a profile is enforced for an agent.
 pub(super) fn is_enforced(agent: &AgentSpec, preset: Option<&Preset>, profile: Permissions) -> bool {
     match agent.harness {
         HarnessKind::Echo => true,
@@ -15,7 +15,7 @@ pub(super) fn is_enforced(agent: &AgentSpec, preset: Option<&Preset>, profile: P
     }
 }
 
-/// Says why an agent, which its configuration gives `stated`, cannot be run with a profile. `None`: it can.
+/// Returns why an agent configured with `stated` does not support a profile. `None`: it does.
 pub(super) fn problem(agent: &AgentSpec, preset: Option<&Preset>, stated: Permissions, profile: Permissions) -> Option<String> {
     if let Some(why) = preset.and_then(|preset| preset.permissions.of(profile.word()).unsupported.clone()) {
         return Some(why);
@@ -24,10 +24,10 @@ pub(super) fn problem(agent: &AgentSpec, preset: Option<&Preset>, stated: Permis
     less.then(|| format!("permissions are not enforced for this agent, which is configured with {}", stated.word()))
 }
 
-/// Checks that an agent, which was given the profile `stated`, can be held to the one that a run is to have.
+/// Checks that an agent configured with `stated` supports the profile of a run.
 ///
 /// # Errors
-/// It cannot.
+/// The profile is not supported.
 pub(super) fn check(agent: &AgentSpec, stated: Permissions) -> Result<(), OpError> {
     let preset = Preset::from_text(&agent.preset);
     let problem = |profile| problem(agent, preset.as_ref(), stated, profile);
@@ -42,11 +42,11 @@ pub(super) fn check(agent: &AgentSpec, stated: Permissions) -> Result<(), OpErro
 }
 
 impl Ops {
-    /// Checks that the agent of a run that was dispatched before can still be held to its profile, as the agent
-    /// was then and as it is now.
+    /// Checks that the agent of an earlier dispatch still supports its profile, both as it was then and as configured
+    /// now.
     ///
     /// # Errors
-    /// It cannot.
+    /// The profile is not supported.
     pub(super) fn check_again(&self, agent: &AgentSpec) -> Result<(), OpError> {
         check(agent, agent.permissions)?;
         match self.config_or_builtin().agents.get(&agent.name) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Finds an agent's program: an absolute path as it stands, a bare name on `PATH`.
+/// Finds an agent's program: an absolute path as given, a bare name on `PATH`.
 pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>, OpError> {
     if entry.spec.harness == HarnessKind::Echo {
         return Ok(None);
@@ -43,8 +43,7 @@ pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>,
     })
 }
 
-/// Leaves out of a dispatcher's environment what belongs to other vendors and other agents: their keys are none of
-/// this agent's business.
+/// Removes variables of other vendors and agents from a dispatcher's environment.
 pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let preset = Preset::from_text(&agent.preset);
     env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()));

@@ -14,10 +14,10 @@ use adjutant_core::{Action, Denied, Principal, RunEvent, RunId, RunState, StopRe
 const DELIVERABLES_MAX: usize = 1_000;
 
 impl Ops {
-    /// Takes a run's word that it stops, with what it leaves behind. Its attempt is then stopped.
+    /// Records that a run stops itself, with its checkpoint. Its attempt is then stopped.
     ///
     /// # Errors
-    /// Only a run does that, about itself; it has finished; or a field is unusable.
+    /// The caller is not the run itself, the run has finished, or a field is unusable.
     pub async fn stop_work(&self, caller: Caller, call: StopWork) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Report)?;
         let cause = call.stop_reason.known().ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
@@ -68,10 +68,10 @@ impl Ops {
         .await
     }
 
-    /// Takes a run's word about itself, or a parent's remark about a run.
+    /// Records a run's status report, or a parent's annotation.
     ///
     /// # Errors
-    /// Unknown, foreign, an unknown word, or (by the run itself) finished.
+    /// Unknown or foreign run, unknown status, or the reporting run has finished.
     pub async fn set_status(&self, caller: Caller, call: SetStatus) -> Result<RunView, OpError> {
         let action = if matches!(caller.who, Principal::Run(_)) { Action::Report } else { Action::Annotate };
         Self::check(&caller.who, action)?;
@@ -116,7 +116,7 @@ impl Ops {
     }
 }
 
-/// Keeps what a run leaves behind, and has its attempt stopped unless it is done by itself.
+/// Stores a run's checkpoint, and stops its attempt unless the work is complete.
 pub(super) fn stop(tx: &mut Tx<'_>, run: &Run, cause: StopCause, checkpoint: Checkpoint, retention: Retention) -> Result<Run, StoreError> {
     let by = Principal::Run(run.id).to_string();
     tx.set_checkpoint(run, &checkpoint, &by)?;

@@ -1,4 +1,4 @@
-//! Searching, and keeping up the index of what is searched.
+//! Searching, and maintaining the search index.
 
 use super::chats::{ChatCaller, shown_entry};
 use super::{OpError, Ops};
@@ -9,16 +9,16 @@ use adjutant_core::chat::{ChatId, Participant, shown_name};
 use adjutant_core::{Action, Denied, Principal, Time};
 use std::time::{Duration, Instant};
 
-/// After this time a search returns what it has.
+/// A search returns what it has found after this time.
 const DEADLINE: Duration = Duration::from_millis(500);
-/// How much of that time goes into what is not indexed yet.
+/// The part of that time spent on indexing the backlog.
 const INDEXING: Duration = Duration::from_millis(250);
 const QUERY_CHARS_MAX: usize = 1_000;
-/// Every one of them has to be found.
+/// All words must appear.
 const WORDS_MAX: usize = 32;
 const HITS_DEFAULT: u32 = 20;
 const HITS_MAX: u32 = 200;
-/// Where nothing of the history had to be indexed, that is put down only after this much of it.
+/// The index position is stored after this many events even when none of them needed indexing.
 const PUT_DOWN_EVERY: i64 = 5_000;
 
 fn time(field: &'static str, given: Option<&str>) -> Result<Option<Time>, Denied> {
@@ -98,7 +98,7 @@ impl Ops {
         let is_current = self.index_entries().await? && (only_chats || self.index_until(Instant::now() + INDEXING).await?);
         let config = self.config()?;
         let (store, who) = (self.store.clone(), who.clone());
-        // It may take a while, and the event loop has others to serve.
+        // A search may take a while: do not block the event loop.
         let search = move || {
             let (caller, from) = store.read(|connection| {
                 let caller = ChatCaller::of(connection, &who)?;
@@ -125,8 +125,7 @@ impl Ops {
         Ok(tokio::task::spawn_blocking(search).await.map_err(|error| OpError::Io(error.to_string()))??)
     }
 
-    /// Indexes a part of the history that is not in the index yet, from a position on. Returns the
-    /// position behind it, and whether there is more.
+    /// Indexes a batch of the history after a position. Returns the new position and whether there is more.
     ///
     /// # Errors
     /// A failure of the store.
@@ -139,8 +138,8 @@ impl Ops {
         Ok((seq, more))
     }
 
-    /// Indexes the chats' entries that are left. Returns whether all are indexed: a full disk keeps nobody
-    /// from finding the others.
+    /// Indexes the remaining chat entries. Returns whether all are indexed: on a full disk the others can still be
+    /// found.
     async fn index_entries(&self) -> Result<bool, OpError> {
         if !self.store.read(has_unindexed_entries)? {
             return Ok(true);
@@ -152,7 +151,7 @@ impl Ops {
         }
     }
 
-    /// Indexes until nothing is left, or an instant. Returns whether nothing is left.
+    /// Indexes until the backlog is empty or the deadline passes. Returns whether it is empty.
     async fn index_until(&self, deadline: Instant) -> Result<bool, OpError> {
         let mut after = 0;
         loop {

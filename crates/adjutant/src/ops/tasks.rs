@@ -1,5 +1,5 @@
-//! Waits kept for MCP clients that poll them. One task is one wait; looking at it is what moves it
-//! on, so nothing runs in the background and nothing is lost with the process.
+//! Waits stored for MCP clients that poll. One task is one wait; it advances only when it is polled, so nothing runs
+//! in the background.
 
 use super::{Caller, OpError, Ops};
 use crate::clock::{self, rfc3339};
@@ -29,7 +29,7 @@ fn view(task: &Task, message: String) -> Result<TaskView, OpError> {
 }
 
 impl Ops {
-    /// Keeps one wait. Durable when it returns.
+    /// Stores a wait. Durable when it returns.
     ///
     /// # Errors
     /// The caller may not wait, or a run is unknown.
@@ -37,7 +37,7 @@ impl Ops {
         Self::check(&caller.who, Action::Wait)?;
         let mut wait = call.wait;
         wait.wait_ms = 0;
-        // Refuses what cannot be waited for, and fixes the position from which ends count.
+        // Validates the wait, and fixes the position from which ends count.
         let first = self.wait(&caller.who, &wait).await?;
         if wait.runs.is_empty() && wait.after.is_none() {
             wait.after = Some(first.cursor);
@@ -70,7 +70,7 @@ impl Ops {
         found.filter(|task| task.principal == who.to_string() && alive(task)).ok_or_else(|| Denied::not_found("task", id).into())
     }
 
-    /// Looks at a kept wait, and completes it when what it waits for has happened.
+    /// Returns a stored wait, completing it when its condition is met.
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.
@@ -96,7 +96,7 @@ impl Ops {
         view(&ended, message)
     }
 
-    /// Ends a kept wait; the runs go on.
+    /// Cancels a stored wait; its runs continue.
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.

@@ -1,5 +1,4 @@
-//! What a directory says about agents (servers, hooks, settings): found, hashed, and honoured only
-//! while it is what somebody has trusted.
+//! Agent configuration in a working directory (servers, hooks, settings): used only while its hash is trusted.
 
 use super::{OpError, Ops};
 use crate::files;
@@ -11,20 +10,20 @@ use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Most files that are looked at, and all of them in bytes: what nobody can read nobody can trust.
+/// Maximum number of files, and their total size in bytes, that can be reviewed and trusted.
 const FILES_MAX: usize = 1_000;
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How many directories above the working directory are looked at, in search of the repository's root.
+/// How many parent directories are searched for the repository's root.
 const ABOVE_MAX: usize = 32;
-/// Most files that are named to people.
+/// Maximum number of files named in messages.
 const NAMED_MAX: usize = 5;
 
-/// What was found of it.
+/// The agent configuration found in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     /// Over the names and contents of all files.
     pub hash: String,
-    /// Beginning with the working directory's own.
+    /// Those of the working directory first.
     files: Vec<PathBuf>,
 }
 
@@ -36,8 +35,8 @@ impl Found {
     }
 }
 
-/// Looks for what a directory, and those above it up to its repository's root, say about agents under
-/// these names. `None`: nothing.
+/// Collects files with these names in a directory and its parents up to the repository's root. `None`: there are
+/// none.
 fn look(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
     let levels: Vec<&Path> = cwd.ancestors().take(ABOVE_MAX).collect();
     let above = levels.iter().position(|dir| dir.join(".git").exists()).unwrap_or(0);
@@ -67,8 +66,8 @@ fn look(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
     Ok((!files.is_empty()).then_some(Found { hash: hex, files }))
 }
 
-/// Adds the regular files at and below a path, in the order of their names. What a link points to is
-/// read as a file and not gone into as a directory.
+/// Adds the regular files at and below a path, sorted by name. Links to files are followed, links to directories are
+/// refused.
 fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
     if meta.is_file() {
@@ -91,27 +90,27 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-/// What a directory's own configuration comes to for one attempt.
+/// Whether an attempt uses the agent configuration of its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TrustDecision {
     /// It is honoured.
     pub trust: bool,
-    /// What the user should know about it.
+    /// A note for the user.
     pub note: Option<String>,
 }
 
 impl Ops {
-    /// Looks at what a directory says about an agent, on a thread that may wait for the disk.
+    /// Collects a directory's configuration for an agent, on a blocking thread.
     pub(super) async fn look_at_directory(&self, cwd: &str, preset: &Preset) -> Result<Option<Found>, OpError> {
         let (cwd, names) = (PathBuf::from(cwd), preset.about.directory_files.clone());
         let looked = tokio::task::spawn_blocking(move || look(&cwd, &names)).await.map_err(|error| OpError::Io(error.to_string()))?;
         looked.map_err(|problem| Denied::invalid("trust_repo", format!("{problem}: cannot determine what would be trusted")).into())
     }
 
-    /// Checks that what a directory says was trusted, where the configuration says that it is honoured.
+    /// Checks that a directory's agent configuration is trusted.
     ///
     /// # Errors
-    /// Nobody has trusted it as it is now.
+    /// It is not trusted in its current state.
     pub(super) fn check_trusted(&self, cwd: &str, found: &Found) -> Result<(), OpError> {
         if self.store.read(|connection| is_trusted(connection, cwd, &found.hash))? {
             return Ok(());
@@ -123,7 +122,7 @@ impl Ops {
         Err(Denied::invalid("trust_repo", problem).into())
     }
 
-    /// Decides whether an attempt honours what its directory says.
+    /// Decides whether an attempt uses the agent configuration of its directory.
     pub(super) async fn honoured(&self, cwd: &str, preset: &Preset, wants: bool) -> TrustDecision {
         let found = match self.look_at_directory(cwd, preset).await {
             Ok(found) => found,

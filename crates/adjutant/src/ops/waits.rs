@@ -10,15 +10,15 @@ use adjutant_core::attention::RunPhase;
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason};
 use tokio::time::Instant;
 
-/// Most runs that one wait can name.
+/// Maximum number of runs that one wait can name.
 const RUNS_MAX: usize = 200;
-/// Most open requests, ended and working runs that one wait brings back.
+/// Maximum number of open requests, ended runs and working runs in the result of a wait.
 const SHOWN_MAX: u32 = 100;
 /// Events in one page when the caller says no number.
 const EVENTS_DEFAULT: u32 = 200;
 const EVENTS_MAX: u32 = 5_000;
 
-/// What one look at the runs of a wait shows.
+/// The state of the runs of a wait at one moment.
 #[derive(Default)]
 struct WaitSnapshot {
     needs: Vec<Request>,
@@ -26,15 +26,15 @@ struct WaitSnapshot {
     stopped_more: u64,
     ended: Vec<Run>,
     working: Vec<Run>,
-    /// A run has stopped since, has gone silent, retries, is past its estimate or has hit a rate limit.
+    /// A run has stopped, gone silent, started retrying, passed its estimate or hit a rate limit since then.
     has_news: bool,
     cursor: EventSeq,
 }
 
 impl WaitSnapshot {
     fn outcome(&self, until: WaitUntil, named: bool) -> Option<WaitOutcome> {
-        // Nothing goes on until somebody acts: waiting longer would be waiting for ever.
-        // A run that waits for what it has delegated is stuck with it.
+        // Returns whether nothing can continue until somebody acts. A run that waits for a stopped child is stuck
+        // with it.
         let needs_below = self.needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
         let is_stuck = |run: &Run| (run.blocking_pending > 0 || run.holding > 0 && needs_below) && !is_stopping(run);
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
@@ -51,7 +51,8 @@ impl WaitSnapshot {
     }
 }
 
-/// Its requests need nobody any more. Those of a run that stops to go on later do.
+/// Returns whether a run is being cancelled, so that its requests need nobody. Requests of a run that is paused still
+/// do.
 fn is_stopping(run: &Run) -> bool {
     run.state == RunState::Stopping(StopReason::Cancelled)
 }
@@ -67,7 +68,7 @@ impl Ops {
             return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
         }
         let deadline = super::end_of_wait(call.wait_ms);
-        // An id names its bell; anything else has to be looked up first.
+        // An id gives its topic directly; anything else is looked up first.
         let ids: Option<Vec<RunId>> = call.runs.iter().map(|given| RunId::parse(given).ok()).collect();
         let picked = |connection: &Connection| {
             call.runs.iter().map(|given| Ok(lookup::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()
@@ -89,7 +90,7 @@ impl Ops {
                 let span = match &span {
                     Some(span) => span,
                     None => {
-                        // Who may not see them learns nothing from the wait.
+                        // A caller without access learns nothing from the wait.
                         picked(connection)?;
                         let began = last_seq(connection)?;
                         &*span.insert(WaitScope { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
@@ -178,7 +179,7 @@ struct WaitScope {
     ids: Vec<RunId>,
     /// The position that the caller gave.
     given: Option<EventSeq>,
-    /// That position, else the one at which the wait began.
+    /// That position, or the one at which the wait began.
     after: EventSeq,
 }
 
@@ -190,7 +191,7 @@ impl WaitScope {
         is_limited || run.noticed_seq() > Some(self.after)
     }
 
-    /// Tells whether a stop is news for the caller.
+    /// Tells whether a stop is new to the caller.
     fn has_stopped(&self, run: &Run, who: Option<&Principal>) -> bool {
         let is_unknown = who.is_some_and(|who| run.owner == *who) && !run.is_owner_notified;
         let since = if self.ids.is_empty() { Some(self.after) } else { self.given };
@@ -198,7 +199,7 @@ impl WaitScope {
     }
 }
 
-/// Looks at all runs that the caller may see.
+/// Takes a snapshot of all runs that the caller may see.
 fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> Result<WaitSnapshot, StoreError> {
     let cursor = last_seq(connection)?;
     let ended = unknown_ends(connection, who, span.after, SHOWN_MAX)?;
@@ -209,16 +210,16 @@ fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> R
     Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_news, cursor })
 }
 
-/// Looks at the runs that a wait names.
+/// Takes a snapshot of the named runs.
 fn snapshot_named(connection: &Connection, span: &WaitScope) -> Result<WaitSnapshot, StoreError> {
     let mut look = WaitSnapshot { cursor: last_seq(connection)?, ..WaitSnapshot::default() };
     for id in &span.ids {
-        // A run that was cleaned away meanwhile has ended, and was seen to.
+        // A run that was cleaned meanwhile has ended and was handled.
         let Some(run) = run_by_id(connection, *id)? else { continue };
         if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
             look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
         }
-        // What stands still below it is seen to where it is itself.
+        // Requests below it count for it.
         look.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
         if !run.state.is_finished() {
             look.stopped.extend(stopped_below(connection, run.id, SHOWN_MAX)?);

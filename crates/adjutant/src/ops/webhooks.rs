@@ -1,4 +1,4 @@
-//! Webhooks: who is told what, and what a delivery says.
+//! Webhooks: subscriptions, deliveries and their payloads.
 
 use super::chats::shown_entry;
 use super::{Caller, OpError, Ops, render};
@@ -13,21 +13,21 @@ use adjutant_core::{Action, Denied, Principal, SteadyTime};
 use serde_json::{Value, json};
 
 impl Ops {
-    /// Makes the configured webhooks those that are told what happens from now on.
+    /// Subscribes the configured webhooks to events from now on.
     ///
     /// # Errors
-    /// The configuration cannot be used (then everything stays as it was), or a failure of the store.
+    /// The configuration cannot be used (nothing changes then), or the store fails.
     pub async fn set_webhooks(&self) -> Result<Vec<Webhook>, OpError> {
         let hooks = self.config()?.webhooks.clone();
         let wanted: Vec<(String, Vec<String>)> = hooks.iter().map(|hook| (hook.url.to_string(), hook.events.clone())).collect();
-        // Where there are none and were none, nothing is written.
+        // Nothing is written when there are and were no webhooks.
         if !wanted.is_empty() || !self.store.read(outbox)?.is_empty() {
             self.store.write(move |tx| tx.set_webhooks(&wanted)).await?;
         }
         Ok(hooks)
     }
 
-    /// Returns what has to be delivered to a webhook next, not before the time beside it.
+    /// Returns the next delivery for a webhook, and the earliest time for it.
     ///
     /// # Errors
     /// A failure of the store.
@@ -39,7 +39,7 @@ impl Ops {
         }))
     }
 
-    /// Writes what a delivery says, as things are now.
+    /// Builds the message of a delivery from the current state.
     ///
     /// # Errors
     /// A failure of the store.
@@ -69,7 +69,7 @@ impl Ops {
         Ok(json!({"type": kind, "timestamp": rfc3339(*at), "data": data}))
     }
 
-    /// Notes what became of a delivery.
+    /// Records the result of a delivery.
     ///
     /// # Errors
     /// A failure of the store.
@@ -85,7 +85,7 @@ impl Ops {
         Ok(note.await?)
     }
 
-    /// Tells whether anything has to be delivered yet.
+    /// Tells whether deliveries are pending.
     ///
     /// # Errors
     /// A failure of the store.
@@ -102,10 +102,10 @@ impl Ops {
         Ok(WebhookList { webhooks: self.webhooks()? })
     }
 
-    /// Has webhooks told again what they have failed to take.
+    /// Retries failed deliveries.
     ///
     /// # Errors
-    /// Another caller than the person; no webhook, or more than one, has such an address.
+    /// The caller is not the person, or the address matches no webhook or more than one.
     pub async fn retry_webhooks(&self, caller: Caller, call: RetryWebhooks) -> Result<WebhooksRetried, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         let urls: Vec<String> = self.config()?.webhooks.iter().map(|hook| hook.url.to_string()).collect();
@@ -123,8 +123,8 @@ impl Ops {
         .await
     }
 
-    /// Reads how things stand with the webhooks that are configured, or, where the configuration cannot be
-    /// read, that were. Of an address only its beginning is shown: the rest of some is as good as a password.
+    /// Returns the state of the configured webhooks, or of the known ones where the configuration cannot be read.
+    /// Only the origin of an address is shown: the path may be a secret.
     ///
     /// # Errors
     /// A failure of the store.
@@ -153,7 +153,7 @@ impl Ops {
     }
 }
 
-/// Finds the webhook that somebody means: by its address, or by a beginning that no other has.
+/// Resolves a webhook by its address or a unique prefix of it.
 fn one_of(urls: Vec<String>, given: &str) -> Result<String, Denied> {
     if let Some(url) = urls.iter().find(|url| *url == given) {
         return Ok(url.clone());

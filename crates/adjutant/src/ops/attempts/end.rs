@@ -7,11 +7,11 @@ use crate::store::{Run, StoreError, Tx, acceptance_of, report_of, run_by_id};
 use adjutant_core::report::named_files;
 use adjutant_core::{RunState, StopReason};
 
-/// Most changed files that are kept of all attempts together.
+/// Maximum number of changed files kept for all attempts together.
 const CHANGED_MAX: usize = 500;
 
 impl Ops {
-    /// Says what is to be looked at now that an attempt's agent has ended.
+    /// Returns what evidence to collect after an attempt's agent has ended.
     ///
     /// # Errors
     /// A failure of the store.
@@ -30,8 +30,7 @@ impl Ops {
     }
 }
 
-/// Keeps what was seen of what an attempt left behind; its checkpoint is where it was and what it
-/// changed, too.
+/// Stores the evidence of an attempt.
 pub(super) fn store_evidence(tx: &mut Tx<'_>, run: &Run, saw: &AttemptEvidence) -> Result<(), StoreError> {
     if run.state.is_finished() {
         return Ok(());
@@ -41,7 +40,7 @@ pub(super) fn store_evidence(tx: &mut Tx<'_>, run: &Run, saw: &AttemptEvidence) 
     tx.set_saw(run.id, &text)
 }
 
-/// Adds what earlier attempts changed: each sees only what changed since its own start.
+/// Adds the files that earlier attempts changed: each attempt records only changes since its own start.
 fn with_earlier(tx: &Tx<'_>, run: &Run, mut saw: AttemptEvidence) -> Result<AttemptEvidence, StoreError> {
     if run.attempt.0 <= 1 || (saw.changed.is_some() && !saw.changed_since_start) {
         return Ok(saw);

@@ -1,4 +1,4 @@
-//! Taking in what supervisors state.
+//! Applying the facts that supervisors report.
 
 use crate::link::{Fact, FactKind, UsageText};
 use crate::ops::attempts::end::store_evidence;
@@ -12,8 +12,8 @@ use adjutant_core::report::Claim;
 use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict};
 
 impl Ops {
-    /// Takes facts in: each once, in order, with its effect in the same transaction. Returns the
-    /// number of the last one taken.
+    /// Applies facts, each once and in order, with its effect in the same transaction. Returns the number of the last
+    /// one.
     ///
     /// # Errors
     /// A failure of the store.
@@ -43,8 +43,8 @@ impl Ops {
     }
 }
 
-/// Lets one fact take effect. What the rules refuse (a fact about a run that has ended otherwise)
-/// is on record in the attempt's own file and changes nothing.
+/// Applies one fact. A fact that the rules refuse (the run has already ended) stays in the attempt's file and changes
+/// nothing.
 pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<(), StoreError> {
     let retention = terms.retention;
     let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
@@ -56,7 +56,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::Started { pid, guard_pid: _, containment } => {
             tx.set_containment(run.id, id.n, &containment)?;
             if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
-                // What the new attempt was told with its prompt has been read.
+                // The answers in the new attempt's prompt have been delivered.
                 for request in untold_of(tx.connection(), run.id, TOLD_MAX)? {
                     if request.told == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
                         tx.settle(&request, RequestEvent::Retrieve)?;
@@ -161,7 +161,7 @@ fn usage_of(usage: UsageText) -> Usage {
     Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session }
 }
 
-/// Leaves the checkpoint that a run which used up its time did not leave itself.
+/// Writes a checkpoint for a run that used up its time and left none.
 fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
     let run = tx.run(id)?;
     let known = RunSnapshot {

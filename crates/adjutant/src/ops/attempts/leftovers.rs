@@ -1,31 +1,31 @@
-//! What an attempt has left on disk, read when its supervisor is gone. Its tree could have replaced any
-//! of it, so everything is opened as [`files`] does, and read up to a limit.
+//! Reading an attempt's files after its supervisor has died. The run's processes could have replaced any of them, so
+//! they are opened through [`files`] and read up to a limit.
 
 use crate::files;
 use crate::link::{AttemptDir, Fact};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Longest line of a facts file that is believed, in bytes.
+/// Maximum length of a line in a facts file, in bytes.
 const FACT_BYTES_MAX: u64 = 1024 * 1024;
-/// Most bytes of a facts file that are read: a month of statements about output.
+/// Maximum number of bytes read from a facts file: a month of output facts.
 const FACTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Most facts, and most bytes of them, that are taken in at once.
+/// Maximum number of facts, and of their bytes, in one batch.
 const BATCH_FACTS_MAX: usize = 256;
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The facts that a supervisor wrote down, read part by part.
+/// A supervisor's facts file, read in batches.
 #[derive(Debug)]
 pub(super) struct LeftFacts {
-    /// `None`: there are none, or no more.
+    /// `None`: no file, or everything is read.
     lines: Option<io::Take<BufReader<File>>>,
     line_no: u64,
-    /// Why what follows is not believed.
+    /// Why the rest of the file is ignored.
     pub problem: Option<String>,
 }
 
 impl LeftFacts {
-    /// Opens an attempt's facts. A file that cannot be used holds none.
+    /// Opens an attempt's facts. An unusable file counts as empty.
     ///
     /// # Errors
     /// It may be readable later.
@@ -46,11 +46,10 @@ impl LeftFacts {
         self.lines.is_none()
     }
 
-    /// Reads the next facts, without those up to number `after`. A torn last line was never
-    /// acknowledged and is left out.
+    /// Reads the next facts with numbers above `after`. A torn last line was never acknowledged and is ignored.
     ///
     /// # Errors
-    /// The disk does not give them.
+    /// The file cannot be read.
     pub fn next_batch(&mut self, after: u64) -> io::Result<Vec<Fact>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_FACTS_MAX && bytes < BATCH_BYTES_MAX {
@@ -76,25 +75,24 @@ impl LeftFacts {
     }
 }
 
-/// What an attempt's directory says about whether its agent was started.
+/// Whether an attempt's agent was started, according to its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StartStatus {
-    /// It was not, and will not be: the marker in place is ours.
+    /// It was not and never will be: the marker is the hub's.
     NotStarted,
     /// It may have been.
     MaybeStarted,
-    /// Something else lies where a file of ours should, so it may have been. The text names it.
+    /// Unknown, because a file was replaced by something else. The text names it.
     Unknown(String),
 }
 
-/// Makes sure that an attempt without processes never starts anything, and tells whether it never did.
+/// Makes sure that an attempt without processes never starts its agent, and returns whether it did.
 ///
-/// Whoever makes the marker decides: with ours in place a supervisor that comes late starts nothing. One
-/// that is empty is that of a hub which died over this, or of a supervisor that died before it started
-/// anything.
+/// Creating the marker decides: once the hub has created it, a late supervisor starts nothing. An empty marker is
+/// from a hub that died here, or from a supervisor that died before starting the agent.
 ///
 /// # Errors
-/// It may be found out later.
+/// A temporary failure: try again later.
 pub(super) fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
     let home = dir.home();
     let store_evidence = files::make_dirs(home, &dir.0).and_then(|()| match files::create_new(home, &dir.started_marker()) {
@@ -115,7 +113,7 @@ pub(super) fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
     }
 }
 
-/// Names a lock of an attempt that was exchanged for something else.
+/// Returns a lock file of an attempt that was replaced by something else.
 pub(super) fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
     let opened = [dir.guard_lock(), dir.supervisor_lock()].map(|lock| files::open(dir.home(), &lock));
     opened.into_iter().find_map(|opened| files::unusable(&opened.err()?).map(ToString::to_string))
@@ -156,7 +154,7 @@ mod tests {
         assert_eq!(all(&dir, 0), (vec![1, 2], None));
         assert_eq!(all(&dir, 1), (vec![2], None));
         std::fs::write(dir.facts(), format!("{}nonsense\n{}", line(1), line(2))).expect("written");
-        assert_eq!(all(&dir, 0), (vec![1], Some("line 2 is no fact".to_owned())));
+        assert_eq!(all(&dir, 0), (vec![1], Some("line 2 is not a fact".to_owned())));
         let many: String = (1..=1_000).map(line).collect();
         std::fs::write(dir.facts(), many).expect("written");
         assert_eq!(all(&dir, 0).0.len(), 1_000);

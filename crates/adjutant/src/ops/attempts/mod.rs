@@ -1,4 +1,4 @@
-//! Attempts as the hub drives them: claiming, launching, taking facts in, saying what is wanted.
+//! Attempts as the hub drives them: claiming, launching, applying facts, sending orders.
 
 mod end;
 mod facts;
@@ -37,7 +37,7 @@ impl std::fmt::Display for AttemptId {
     }
 }
 
-/// An attempt that is on record as begun and is now to be started.
+/// A recorded attempt that is ready to launch.
 #[derive(Debug)]
 pub struct Launch {
     pub id: AttemptId,
@@ -74,14 +74,14 @@ impl Ops {
         Ok(self.store.read(live_runs)?.into_iter().map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
     }
 
-    /// Tells whether an attempt is still to be started, as far as is known.
+    /// Tells whether an attempt is still starting. True if unknown.
     #[must_use]
     pub fn is_starting(&self, id: AttemptId) -> bool {
         let run = self.store.read(|connection| run_by_id(connection, id.run));
         run.map_or(true, |run| run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting))
     }
 
-    /// Tells whether nothing about an attempt is left to be decided.
+    /// Tells whether an attempt is settled.
     ///
     /// # Errors
     /// A failure of the store.

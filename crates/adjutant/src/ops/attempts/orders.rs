@@ -1,4 +1,4 @@
-//! What is wanted of an attempt.
+//! Orders for an attempt: what the hub wants from it.
 
 use crate::link::Orders;
 use crate::ops::attempts::AttemptId;
@@ -9,12 +9,11 @@ use sha2::{Digest, Sha256};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A supervisor is told whether its clock runs this long after something happened: a question that is
-/// answered at once costs it nothing.
+/// Delay before clock changes are sent to a supervisor, so that a question answered at once costs nothing.
 const CLOCK_SETTLES: Duration = Duration::from_millis(100);
 
 impl Ops {
-    /// Returns what is wanted of an attempt, as soon as it differs from what is known.
+    /// Returns an attempt's orders as soon as they differ from the known version.
     ///
     /// # Errors
     /// A failure of the store.
@@ -41,7 +40,7 @@ impl Ops {
                     () = anything.heard() => {}
                 }
             }
-            // At most the clock is wrong, and questions may be asked and answered in quick succession.
+            // Only the clock differs; questions may be asked and answered in quick succession.
             let look_again = deadline.min(Instant::now() + CLOCK_SETTLES);
             settled = tokio::time::timeout_at(look_again, pressing.heard()).await.is_err();
         }
@@ -67,7 +66,7 @@ impl Ops {
     }
 }
 
-/// Stands for everything that the orders say.
+/// Returns a hash of the orders.
 fn version(orders: &Orders) -> Result<i64, OpError> {
     let said = serde_json::to_vec(&Orders { version: 0, ..orders.clone() }).map_err(|error| OpError::Io(error.to_string()))?;
     let digest: [u8; 32] = Sha256::digest(&said).into();
@@ -75,7 +74,7 @@ fn version(orders: &Orders) -> Result<i64, OpError> {
     Ok(1 + i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
-/// Tells whether orders differ from the known ones only in whether the clock runs.
+/// Tells whether orders differ from the known version only in whether the clock runs.
 fn differs_in_clock_only(orders: &Orders, known: i64) -> Result<bool, OpError> {
     Ok(version(&Orders { waiting: !orders.waiting, ..orders.clone() })? == known)
 }

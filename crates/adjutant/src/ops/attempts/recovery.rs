@@ -1,4 +1,4 @@
-//! Settling attempts of which no process is left.
+//! Settling attempts whose processes are gone.
 
 use crate::link::{AcceptanceEvidence, AttemptEvidence, FactKind};
 use crate::ops::attempts::AttemptId;
@@ -9,14 +9,12 @@ use crate::ops::{OpError, Ops, Terms};
 use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of};
 use adjutant_core::RunEvent;
 
-/// After this many attempts of which nothing ever came to life, a run is given up. Far more than hubs
-/// that were killed while they began one can account for.
+/// A run fails after this many attempts that never started: far more than crashed hubs can explain.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
 
 impl Ops {
-    /// Settles an attempt of which no process is left: takes in what its supervisor wrote down and could not
-    /// deliver. If that is not how it ended, the run is lost, or begins anew when nothing of it ever came
-    /// to life.
+    /// Settles an attempt whose processes are gone, by applying the facts that its supervisor wrote but could not
+    /// deliver. Without a final fact the run is lost, or queued again if its agent never started.
     ///
     /// # Errors
     /// A failure of the store, or of the disk.
@@ -25,7 +23,7 @@ impl Ops {
         if self.is_settled(id)? { Ok(()) } else { self.settle_lost_attempt(id, facts_problem).await }
     }
 
-    /// Takes in what a supervisor wrote down. Returns what is wrong with it.
+    /// Applies the facts in a supervisor's file. Returns what is wrong with the file.
     async fn take_left_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
         let path = self.attempt_dir(id).facts();
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
@@ -44,7 +42,7 @@ impl Ops {
         }
     }
 
-    /// Settles an attempt that has no last word.
+    /// Settles an attempt without a final fact.
     async fn settle_lost_attempt(&self, id: AttemptId, facts_problem: Option<String>) -> Result<(), OpError> {
         let dir = self.attempt_dir(id);
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
@@ -83,8 +81,8 @@ impl Ops {
     }
 }
 
-/// Settles an attempt whose agent had ended when its supervisor died over looking at the rest: the
-/// agent's end counts, and what was not seen is not known.
+/// Settles an attempt whose supervisor died after the agent's end, while collecting evidence: the agent's end counts,
+/// and missing evidence is unknown.
 fn settle_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: Terms) -> Result<(), StoreError> {
     let (_, saw) = report_of(tx.connection(), id.run)?;
     let (_, accept) = acceptance_of(tx.connection(), id.run)?;
@@ -96,7 +94,7 @@ fn settle_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: T
     apply_fact(tx, id, end, terms)
 }
 
-/// Reads or writes on a thread that may wait for the disk.
+/// Runs file operations on a blocking thread.
 async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

@@ -1,4 +1,4 @@
-//! What a later attempt of a run is told beside its task, gathered from what is on record.
+//! Collecting from the store what a new attempt is told beside its task.
 
 use crate::store::{
     self, Message, Request, Run, StoreError, Tx, delivered_messages, is_attempt_between, last_stop, newest_of, queued_messages, unsettled_of,
@@ -12,7 +12,7 @@ pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError>
     if run.prompt_via == PromptVia::Stream { Ok(Vec::new()) } else { queued_messages(tx.connection(), run.id) }
 }
 
-/// What a new attempt of a run is told. `told` is what became of its requests and no attempt knows yet.
+/// Returns what a new attempt of a run is told. `told`: settled requests that no attempt knows of yet.
 pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
     let called_error = run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error"));
     let checkpoint_is_old = match run.checkpoint_attempt {
@@ -49,8 +49,7 @@ fn sent(message: Message) -> SentMessage {
     SentMessage { from: message.sender, text: message.text }
 }
 
-/// What became of requests; what was said along with those that were asked together stands with the
-/// first of them.
+/// Returns the outcomes of requests. The clarification of a group is kept with its first request only.
 fn settled_requests<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<SettledRequest> {
     let mut groups = HashSet::new();
     let told = |request: &Request| {
@@ -66,17 +65,17 @@ fn settled_requests<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<
     requests.into_iter().map(told).collect()
 }
 
-/// What earlier attempts were sent, whichever way they got it.
+/// Returns the messages that earlier attempts received.
 fn earlier_messages(tx: &Tx<'_>, run: &Run) -> Result<Recap, StoreError> {
-    // One more than is kept, so that it shows when there are more.
+    // One more than is kept, to detect that there are more.
     let limit = u32::try_from(EARLIER_MAX + 1).unwrap_or(u32::MAX);
     let got: Vec<SentMessage> = delivered_messages(tx.connection(), run.id, limit)?.into_iter().map(sent).collect();
     Ok(Recap::of_messages(&got))
 }
 
-/// What earlier attempts were told, but for what is told besides.
+/// Returns the outcomes that earlier attempts were told, without those told separately.
 fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request], unsettled: &[Request]) -> Result<Recap, StoreError> {
-    // One more than is kept, so that it shows when there are more.
+    // One more than is kept, to detect that there are more.
     let limit = u32::try_from(told.len() + unsettled.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
     let settled = newest_of(tx.connection(), run.id, false, limit)?;
     let is_told = |request: &Request| told.iter().chain(unsettled).any(|besides| besides.id == request.id);

@@ -1,4 +1,4 @@
-//! What a run says in blocks, and what comes of it.
+//! Applying the signals that a run prints as blocks.
 
 use crate::link::FoundText;
 use crate::ops::Terms;
@@ -8,7 +8,7 @@ use adjutant_core::report::Claim;
 use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
 use adjutant_core::{RequestId, RunId, Subject, limits};
 
-/// Lets what a run said in a block take effect. A block can ask; it can never decide anything.
+/// Applies a signal from a block. A block can ask; it can never decide anything.
 pub(super) fn apply_signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: Terms) -> Result<(), StoreError> {
     let (kind, tag, read) = read_signal(found, run.id);
     tx.as_signal(kind, Source::Block, |tx| effect(tx, run, &tag, read, terms))
@@ -41,7 +41,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         }
         Ok(Signal::Stop { cause, checkpoint }) => crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
         Ok(Signal::Approval { action, reason, preview, risk, options, default }) => {
-            // The request is opened all the same: without it nobody would decide.
+            // The request is still opened: otherwise nobody would decide.
             if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
                 tx.malformed_signal(run, &format!("{tag}: default {default} ignored: an undecided approval is denied"))?;
             }
@@ -86,8 +86,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
     }
 }
 
-/// Reads a block as it stood in the output. Returns its kind, where it can be told, and its tag for
-/// people, too.
+/// Parses a block. Returns its kind, if known, its tag for messages, and the signal or what is wrong with it.
 fn read_signal(found: &FoundText, own: RunId) -> (Option<SignalKind>, String, Result<Signal, String>) {
     let read = |found: Found| interpret(&found, own).map_err(|why| why.to_string());
     match found {

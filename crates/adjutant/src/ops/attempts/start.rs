@@ -14,13 +14,13 @@ use adjutant_core::tree::Rank;
 use adjutant_core::{Cause, HarnessKind, RunEvent};
 use std::path::PathBuf;
 
-/// Most answers that a new attempt is told with its prompt.
+/// Maximum number of answers in the prompt of a new attempt.
 pub(super) const TOLD_MAX: u32 = 10_000;
-/// So much more than a message holds is kept of an answer: what is cut then shows, whatever blanks it ends with.
+/// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends with blanks.
 const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
 
 impl Ops {
-    /// Begins the next queued run, when a place is free. On record when it returns.
+    /// Claims the next queued run when a slot is free. Recorded when it returns.
     ///
     /// # Errors
     /// A failure of the store or of the configuration.
@@ -38,14 +38,14 @@ impl Ops {
                     return Ok(None);
                 }
                 let Some(run) = next_queued(tx.connection())? else { return Ok(None) };
-                // What nobody waits for takes no place that was only lent.
+                // Optional runs do not use slots lent by held runs.
                 if run.rank == Rank::SPARE && counts.live >= live_runs_max {
                     return Ok(None);
                 }
                 let run = tx.claim(&run, &token_hash, retention)?;
                 let mut input = run_input(tx.connection(), run.id)?;
                 let preset = Preset::from_text(&input.agent.preset);
-                // In its own session it has its task and the statement before it.
+                // A resumed session already contains the task and the statement.
                 let session = run.session.clone().filter(|_| run.attempt.0 > 1 && preset.as_ref().is_some_and(|preset| preset.can.resume));
                 let mut since = None;
                 if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
@@ -66,7 +66,7 @@ impl Ops {
                     Some(since) => (compose_in_session(&since), Some(whole)),
                     None => (whole, None),
                 };
-                // More than a message may have, so that it shows when it is cut.
+                // More than a message may have, so that a cut is detected.
                 let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
                 Ok(Some((run, input, preset, session, prompt, prompt_anew, answer_bytes_max)))
             })
@@ -80,7 +80,7 @@ impl Ops {
         }
         let mut env = input.env.variables().clone();
         match self.store.credentials(&input.env).await {
-            // A turn of a chat keeps those of all vendors.
+            // Chat turns store the credentials of all vendors.
             Ok(credentials) => env.extend(crate::ops::programs::own_env(&input.agent, credentials)),
             Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without the dispatcher's credentials"),
         }

@@ -33,7 +33,7 @@ impl Ops {
         }
     }
 
-    /// Ends the runs that answer a message.
+    /// Cancels the runs that answer a message.
     ///
     /// # Errors
     /// Unknown, foreign, or somebody else's message.
@@ -56,7 +56,7 @@ impl Ops {
         self.answers(&chat, seq, None)
     }
 
-    /// What is brought to a reader as an answer is read, where nothing unread lies before it.
+    /// Marks answers as read when nothing unread precedes them.
     async fn note_read(&self, who: &Principal, chat: &Chat, answers: &Answers) -> Result<(), OpError> {
         let read_seq = self.store.read(|connection| member(connection, chat.id, &who.to_string()))?.map_or(0, |member| member.read_seq);
         let seqs: Vec<i64> = answers.answers.iter().map(|answer| answer.seq).filter(|seq| *seq > read_seq).collect();
@@ -73,7 +73,7 @@ impl Ops {
         Ok(())
     }
 
-    /// Reads the answers to a message, or what came of one turn.
+    /// Reads the answers to a message, or the result of one turn.
     fn answers(&self, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, OpError> {
         Ok(self.store.read(|connection| {
             let mut answers = Answers { turn: only, ..Answers::default() };
@@ -94,7 +94,7 @@ impl Ops {
     }
 }
 
-/// Ends the open turns of one message: their runs, or the turns themselves where none has begun.
+/// Cancels the open turns of a message: their runs, or the turns themselves if they have not started.
 pub(super) fn cancel(tx: &mut Tx<'_>, chat: &Chat, seq: i64, retention: Retention, by: &str) -> Result<(), StoreError> {
     for turn in turns_to_answer(tx.connection(), chat.id, seq)?.into_iter().filter(|turn| turn.state.is_open()) {
         match turn.run {

@@ -8,11 +8,11 @@ use crate::view::{ArchiveChat, ChatView};
 use adjutant_core::{Action, Denied, Principal};
 
 impl Ops {
-    /// Puts a chat away, or takes it back. Where the configuration wants a summary then, an agent is
-    /// asked for it; nothing here waits for that or fails with it.
+    /// Archives or restores a chat. If configured, a summary is requested when archiving; it can fail without
+    /// affecting the archive.
     ///
     /// # Errors
-    /// Unknown or foreign, of another owner; the caller is a run.
+    /// Unknown or foreign, or the caller is a run.
     pub async fn archive_chat(&self, caller: Caller, call: ArchiveChat) -> Result<ChatView, OpError> {
         Self::check(&caller.who, Action::Say)?;
         if matches!(caller.who, Principal::Run(_)) {

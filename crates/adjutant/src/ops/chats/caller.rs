@@ -1,11 +1,11 @@
-//! Where somebody stands towards chats: who they are, whose they are, what they may see.
+//! The caller's identity in chats: its name, its owner, and what it may see.
 
 use crate::config::Config;
 use crate::store::{Chat, Connection, Run, StoreError, chat_by_id, member, past_author, run_by_id, run_by_ref, turn_of_run};
 use adjutant_core::chat::{ChatId, Participant, Scope, Viewer, may_see};
 use adjutant_core::{AgentName, ClientName, Denied, Principal};
 
-/// Somebody who reads or writes.
+/// The caller of a use case about chats.
 #[derive(Debug, Clone)]
 pub(in crate::ops) struct ChatCaller {
     pub viewer: Viewer,
@@ -31,7 +31,7 @@ impl ChatCaller {
         Participant::Principal(self.viewer.who.clone())
     }
 
-    /// Finds a chat among those that exist for this caller.
+    /// Finds a chat that this caller may see.
     pub(in crate::ops) fn chat(&self, connection: &Connection, id: i64) -> Result<Chat, StoreError> {
         let not_found = || StoreError::from(Denied::not_found("chat", &id.to_string()));
         let chat = chat_by_id(connection, ChatId(id))?.ok_or_else(not_found)?;
@@ -40,7 +40,7 @@ impl ChatCaller {
 
     pub(in crate::ops) fn sees(&self, connection: &Connection, chat: &Chat) -> Result<bool, StoreError> {
         let takes_part = member(connection, chat.id, &self.viewer.who.to_string())?.is_some_and(|member| member.joined_at.is_some());
-        // An agent's run sits where its agent does.
+        // A run that answers in a chat takes part as its agent.
         let answers = match &self.run {
             Some(run) => turn_of_run(connection, run.id)?.is_some_and(|turn| turn.chat == chat.id),
             None => false,
@@ -48,7 +48,7 @@ impl ChatCaller {
         Ok(!chat.importing && may_see(&self.viewer, &chat.scope.owner, chat.audience(), takes_part || answers))
     }
 
-    /// Finds whom a name means: an agent, a run of the same owner (for the person: any), a person, a client.
+    /// Resolves a recipient: an agent, a run of the same owner (any run for the person), the person, or a client.
     pub(in crate::ops) fn addressee(&self, connection: &Connection, config: &Config, given: &str) -> Result<(Participant, String), StoreError> {
         let given = given.trim();
         let given = given.strip_prefix('@').unwrap_or(given);
@@ -87,7 +87,7 @@ impl ChatCaller {
         Ok((Participant::Principal(Principal::Run(run.id)), name))
     }
 
-    /// Finds whose words a name means: an addressee, or somebody who is there no more.
+    /// Resolves an author: a recipient, or a former participant.
     pub(in crate::ops) fn author(&self, connection: &Connection, config: &Config, given: &str) -> Result<Participant, StoreError> {
         let refused = match self.addressee(connection, config, given) {
             Ok((who, _)) => return Ok(who),
@@ -100,8 +100,7 @@ impl ChatCaller {
     }
 }
 
-/// Tells whether somebody could see a chat, if they took part in it. An agent answers wherever it is
-/// asked.
+/// Tells whether a participant could see a chat if it joined. An agent can answer in any chat.
 pub(super) fn can_see(connection: &Connection, who: &Participant, chat: &Chat) -> Result<bool, StoreError> {
     let Participant::Principal(principal) = who else { return Ok(true) };
     Ok(may_see(&ChatCaller::of(connection, principal)?.viewer, &chat.scope.owner, chat.audience(), true))
@@ -118,7 +117,7 @@ pub(super) fn check_can_see(connection: &Connection, field: &'static str, others
     Ok(())
 }
 
-/// Returns how a principal without a run is called: a client by the last part of its directory.
+/// Returns the display name of a principal without a run: for a client, the last part of its directory.
 pub(in crate::ops) fn name_of(who: &Principal) -> String {
     match who {
         Principal::Person => "person".to_owned(),

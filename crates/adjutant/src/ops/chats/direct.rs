@@ -11,7 +11,7 @@ pub(super) const BOARD: &str = "board";
 /// The board of the calling run's own tree.
 pub(super) const ROOT_BOARD: &str = "root-board";
 
-/// Finds or starts the direct chat with somebody.
+/// Finds or starts the direct chat with a participant.
 pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, to: &str) -> Result<Chat, StoreError> {
     let (other, name) = caller.addressee(tx.connection(), config, to)?;
     if other == caller.participant() {

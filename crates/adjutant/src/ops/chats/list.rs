@@ -9,15 +9,15 @@ use crate::view::{ChatFilter, ChatList, ListChats, Word};
 use adjutant_core::{Action, Denied, Principal};
 use tokio::time::Instant;
 
-/// Chats that are listed when the caller says no number.
+/// Default number of chats in a list.
 const LIST_DEFAULT: u32 = 20;
 const LIST_MAX: u32 = 1_000;
-/// Chats with something unread that are looked at to find one that its reader still sees.
+/// Maximum number of chats with unread entries that are checked for access.
 const MENTIONS_LOOK_MAX: u32 = 20;
 
 impl Ops {
-    /// Lists chats that the caller may see, the one with the newest entry first; with them, for a run, its
-    /// siblings. Waits, where the caller wants that, until something unread is for it.
+    /// Lists chats that the caller may see, newest entry first, and a run's siblings. Optionally waits until
+    /// something unread mentions the caller.
     ///
     /// # Errors
     /// An unknown status.
@@ -44,7 +44,7 @@ impl Ops {
         })?)
     }
 
-    /// Waits until something unread is for somebody, or the deadline.
+    /// Waits until something unread mentions the caller, or the deadline.
     async fn until_named(&self, who: &Principal, deadline: Instant) -> Result<(), OpError> {
         let name = who.to_string();
         let listener = self.store.bells().listen(topics_of(who));
@@ -59,7 +59,7 @@ impl Ops {
         let (mut is_named, before) = self.store.read(look)?;
         while !is_named && tokio::time::timeout_at(deadline, listener.heard()).await.is_ok() {
             let (unread, newest) = self.store.read(look)?;
-            // What a process was given meanwhile is read, and news all the same.
+            // A mention that was delivered to the process meanwhile is read, but still counts as news.
             is_named = unread || newest > before;
         }
         Ok(())

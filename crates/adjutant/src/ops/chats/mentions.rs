@@ -1,4 +1,4 @@
-//! What is for the caller and unread.
+//! Unread mentions of the caller.
 
 use super::caller::ChatCaller;
 use super::render;
@@ -11,7 +11,7 @@ const MENTIONS_DEFAULT: u32 = 20;
 const MENTIONS_MAX: u32 = 1_000;
 
 impl Ops {
-    /// Lists the chats in which something unread is for the caller.
+    /// Lists the chats with unread mentions of the caller.
     ///
     /// # Errors
     /// A failure of the store.
@@ -22,7 +22,7 @@ impl Ops {
     }
 }
 
-/// Reads the chats in which something unread is for a principal.
+/// Returns the chats with unread mentions of a principal.
 pub(in crate::ops) fn mentions_for(connection: &Connection, who: &Principal, limit: u32) -> Result<Mentions, StoreError> {
     let caller = ChatCaller::of(connection, who)?;
     let name = who.to_string();

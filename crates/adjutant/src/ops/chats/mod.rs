@@ -1,5 +1,4 @@
-//! Chats: starting, finding, reading them. Who speaks comes from the connection; what exists for
-//! whom is decided in the core.
+//! Chats. The author comes from the connection; access rules are in the core.
 
 mod answers;
 mod archive;

@@ -1,4 +1,4 @@
-//! Who waits for news of a chat right now. It is about connections, so it lives with them.
+//! Which participants are waiting for a chat right now. Kept in memory: it belongs to connections.
 
 use adjutant_core::chat::ChatId;
 use std::collections::HashMap;

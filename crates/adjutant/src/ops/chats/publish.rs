@@ -1,5 +1,4 @@
-//! Adding an entry with everything that follows from it, in one transaction: who is named, who has
-//! to answer, who is told.
+//! Adding an entry with its effects in one transaction: mentions, turns for agents, notifications of runs.
 
 use crate::config::Config;
 use crate::ops::chats::caller::{ChatCaller, can_see};
@@ -13,30 +12,30 @@ use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed
 use adjutant_core::quote::quote_field;
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
 
-/// Most characters of a message that a run is sent; the rest is in the chat.
+/// Maximum number of characters of a chat message that are sent to a run.
 const TOLD_CHARS_MAX: usize = 4_000;
-/// Most messages that wait for a run while more are sent to it.
+/// Maximum number of undelivered messages of a run.
 const QUEUED_MAX: usize = 100;
-/// Most answers that are open in one chat.
+/// Maximum number of pending answers in one chat.
 const CHAT_TURNS_MAX: u64 = 1_000;
-/// Most open answers that the runs in one tree have asked for.
+/// Maximum number of pending answers requested by the runs of one tree.
 const TREE_TURNS_MAX: u64 = 64;
 
-/// An entry and what it gives rise to.
+/// An entry to publish, with its context.
 #[derive(Debug)]
 pub(super) struct Publication<'a> {
     pub config: &'a Config,
     /// Resolves the names in the text.
     pub caller: &'a ChatCaller,
-    /// Who carries it: tells runs where a message comes from.
+    /// The sender, as runs see it.
     pub by: &'a Principal,
     pub chat: &'a Chat,
     pub entry: NewEntry,
-    /// Named beside the text.
+    /// Recipients beside those named in the text.
     pub to: Vec<(Participant, String)>,
-    /// The agent whose words these are.
+    /// The agent that wrote it.
     pub said_by_agent: Option<AgentName>,
-    /// Answers where nobody else would.
+    /// Answers if nobody else does.
     pub responder: Option<AgentName>,
     pub work_context: WorkContext,
 }
@@ -86,7 +85,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let agents: Vec<AgentName> = all.iter().filter_map(|member| agent_of(&member.who)).cloned().collect();
     let mut addressees: Vec<Addressee> =
         named.iter().map(|(who, _)| agent_of(who).map_or(Addressee::Other, |name| Addressee::Agent(name.clone()))).collect();
-    // A message that names somebody is for them, also where the name is wrong.
+    // A message that names somebody is for them even if the name is unknown.
     addressees.extend(is_unknown_named.then_some(Addressee::Other));
     let mut answering = addressed(&addressees, &agents, said_by_agent.as_ref());
     let is_open = chat.kind == ChatKind::Chat && answering.is_empty() && addressees.is_empty() && agents.is_empty();
@@ -102,7 +101,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
         let news: Vec<_> = other.filter(|one| !named.contains(one)).collect();
         named.extend(with_access(tx, chat, news, &mut notes)?);
     }
-    // A file says nothing about what agents may do here.
+    // An imported file cannot raise limits.
     let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
     let mut untold = Vec::new();
     for (who, name) in &named {
@@ -153,7 +152,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     Ok(Published { entry, answering, notes })
 }
 
-/// Returns how many more answers may be asked for.
+/// Returns how many more answers can be requested.
 fn free_turns(tx: &Tx<'_>, by: &Principal, chat: &Chat) -> Result<u64, StoreError> {
     let in_chat = CHAT_TURNS_MAX.saturating_sub(open_turns(tx.connection(), chat.id)?);
     let Principal::Run(run) = by else { return Ok(in_chat) };
@@ -208,7 +207,7 @@ fn resolve(
     Ok(can_see(tx.connection(), &who, chat)?.then_some((who, run.name)))
 }
 
-/// Keeps of those named who may see the chat: a run that was moved to another owner does not.
+/// Filters out participants without access to the chat, such as a run that was moved to another owner.
 fn with_access(
     tx: &Tx<'_>,
     chat: &Chat,
@@ -219,7 +218,7 @@ fn with_access(
     for (who, name) in named {
         match can_see(tx.connection(), &who, chat) {
             Ok(true) => kept.push((who, name)),
-            // Its run may be cleaned away.
+            // Its run may have been removed.
             Ok(false) | Err(StoreError::Denied(_)) => notes.push(format!("{name} no longer has access to this chat")),
             Err(error) => return Err(error),
         }
@@ -227,7 +226,7 @@ fn with_access(
     Ok(kept)
 }
 
-/// Sends a run the message that names it, as its parent's messages are sent. Returns why it cannot be told.
+/// Sends a run the message that names it. Returns why the run cannot be notified.
 fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<String>, StoreError> {
     let Principal::Run(id) = to else { return Ok(None) };
     let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
@@ -245,7 +244,7 @@ fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to:
     let from = shown_name(&entry.author, &entry.name, entry.label.as_deref());
     let text = quote_field(&format!("chat {} {:?}, message {}.{} from {from}", chat.id, chat.title, chat.id, entry.seq), &text);
     let message = RequestId::new(tx.now(), crate::ops::random());
-    // Who was sent the whole of an entry has read it, and the other way round.
+    // A run that was sent a whole entry has read it, and vice versa.
     let of = (left == 0).then_some(entry.id);
     tx.send_entry(&run, by, message, &text, of)?;
     Ok(None)

@@ -1,4 +1,4 @@
-//! Chats as the contract shows them.
+//! Views of chats.
 
 use super::caller::ChatCaller;
 use super::presence::Presence;
@@ -27,7 +27,7 @@ pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
     }
 }
 
-/// A chat as a line of a list.
+/// Returns a chat for a list.
 pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -> Result<ChatView, StoreError> {
     let who = caller.viewer.who.to_string();
     let own = member(connection, chat.id, &who)?;
@@ -56,7 +56,7 @@ pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -
     })
 }
 
-/// A chat that is looked at alone: with its participants and branches.
+/// Returns a chat with its participants and branches.
 pub(super) fn full(connection: &Connection, caller: &ChatCaller, presence: &Presence, chat: &Chat) -> Result<ChatView, StoreError> {
     let mut view = brief(connection, caller, chat)?;
     let open = turns_to_answer(connection, chat.id, 0)?;

@@ -1,4 +1,4 @@
-//! Saying something in a chat, or to somebody; editing and pinning; a board's entries.
+//! Posting messages, editing and pinning them, and writing board entries.
 
 use crate::config::Config;
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
@@ -13,14 +13,14 @@ use crate::view::{Said, Say};
 use adjutant_core::chat::{self, ChatKind, EntryKind, KEY_BYTES_MAX, check_edit};
 use adjutant_core::{Action, AgentName, Denied, Principal};
 
-/// Most characters of a board's entry in a refusal.
+/// Maximum number of characters of a board entry quoted in an error.
 const CURRENT_CHARS_MAX: usize = 2_000;
 
 impl Ops {
-    /// Says something. Durable when it returns; who has to answer does so by itself.
+    /// Posts a message. Durable when it returns; agents answer asynchronously.
     ///
     /// # Errors
-    /// Unknown or foreign chats and participants, an archived chat, a text that cannot be used.
+    /// Unknown or foreign chat or participant, an archived chat, or an unusable text.
     pub async fn say(&self, caller: Caller, mut call: Say) -> Result<Said, OpError> {
         Self::check(&caller.who, Action::Say)?;
         if let Some(message) = &call.message {
@@ -33,7 +33,7 @@ impl Ops {
             let caller = ChatCaller::of(tx.connection(), who)?;
             say(tx, &config, &caller, call, work_context)
         };
-        // The reply is its own receipt: what was said may be edited before it is asked for again.
+        // The reply is its own receipt, since the message may be edited before the call is repeated.
         let said = self.write_with_receipt(caller, say, Said::clone, |_, said| Ok(said)).await;
         self.settle_credentials(kept).await;
         said
@@ -114,7 +114,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     if let Some(seq) = reply_to {
         found(tx, &chat, seq)?;
     }
-    // A run that answers in a chat speaks as part of that turn, wherever it speaks.
+    // A run that answers in a chat posts as part of that turn, in any chat.
     let turn = match &caller.run {
         Some(run) => turn_of_run(tx.connection(), run.id)?,
         None => None,
@@ -158,7 +158,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     Ok(said(&published.entry, &published.answering, published.notes))
 }
 
-/// Writes what a board's entry says now, on one line, for whoever wanted to replace another version.
+/// Quotes the current text of a board entry on one line, for a conflict error.
 fn current(entry: &ChatEntry) -> String {
     let text: String = entry.text.chars().take(CURRENT_CHARS_MAX).collect();
     let cut = if text.len() < entry.text.len() { " (cut)" } else { "" };

@@ -9,16 +9,16 @@ use crate::view::{ChatPage, ShowChat};
 use adjutant_core::{Action, Principal};
 use tokio::time::Instant;
 
-/// Entries that are shown when the caller says no number.
+/// Default number of entries in a page.
 const SHOW_DEFAULT: u32 = 50;
 const SHOW_MAX: u32 = 1_000;
 /// Changed entries in one page.
 const CHANGED_MAX: u32 = 20;
-/// Text in one page, in bytes; one entry is shown whatever its size.
+/// Maximum text in one page, in bytes; a single larger entry is still shown.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl Ops {
-    /// Reads a chat, waiting for something new where there is nothing.
+    /// Reads a chat, waiting for new entries if there are none.
     ///
     /// # Errors
     /// Unknown or foreign.
@@ -51,12 +51,12 @@ impl Ops {
                 let changed = entries_changed(connection, chat.id, changes, CHANGED_MAX)?;
                 Ok::<_, StoreError>((entries, changed))
             })?;
-            // What the reader has not been shown before is no change to them.
+            // An entry that the reader has not seen is new, not changed.
             let shown_to = after.unwrap_or_else(|| entries.first().map_or(0, |entry| entry.seq - 1));
             let (mut changed, last) = changed;
             changed.retain(|entry| entry.seq <= shown_to);
             changes = last;
-            // A run that waits here would not hear what it is told elsewhere.
+            // End the wait when messages for the run arrive.
             let is_over = Instant::now() >= deadline || self.store.read(|connection| has_messages(connection, who))?;
             if !entries.is_empty() || !changed.is_empty() || is_over {
                 break (within_bytes(entries, after.is_none()), within_bytes(changed, false));
@@ -91,7 +91,7 @@ impl Ops {
         let (id, name, reader) = (chat.id, caller.name.clone(), caller.participant());
         let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
         if waited {
-            // Who waited for news gets it before the disk has the cursor.
+            // A waiting reader gets the page before the read position is durable.
             let mut page = self.store.read(|connection| page(connection, before(connection)?))?;
             self.store.write_later(mark);
             if page.more == 0 {
@@ -106,7 +106,7 @@ impl Ops {
     }
 }
 
-/// Keeps of a page what one reply carries, from its beginning or its end.
+/// Truncates a page to the size of one reply, keeping its beginning or its end.
 fn within_bytes(mut entries: Vec<ChatEntry>, from_end: bool) -> Vec<ChatEntry> {
     if from_end {
         entries.reverse();

@@ -14,7 +14,7 @@ impl Ops {
     /// Starts a chat. Durable when it returns.
     ///
     /// # Errors
-    /// A title, participant, template or branch that cannot be used.
+    /// An unusable title, participant, template or branch.
     pub async fn start_chat(&self, caller: Caller, call: StartChat) -> Result<ChatView, OpError> {
         Self::check(&caller.who, Action::StartChat)?;
         let title = chat::checked_title(&call.title)?;
@@ -98,8 +98,8 @@ fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat,
     Ok(chat)
 }
 
-/// Whose a chat is that somebody starts with these participants: a person's chat with a client or
-/// with runs belongs to their owner, so that they find it.
+/// Returns the scope of a new chat. A person's chat with a client or with runs belongs to their owner, so that they
+/// can find it.
 fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participant, String)]) -> Result<Scope, StoreError> {
     let mut scope = caller.viewer.scope.clone();
     if caller.viewer.who != Principal::Person {

@@ -1,4 +1,4 @@
-//! Figures about chats.
+//! Statistics about chats.
 
 use super::caller::ChatCaller;
 use crate::ops::{OpError, Ops};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Counts the calls about chats for as long as the hub lives.
+/// Counts calls about chats since the hub started.
 #[derive(Debug, Clone, Default)]
 pub struct Tally(Arc<Counts>);
 
@@ -29,7 +29,7 @@ impl Default for Counts {
 }
 
 impl Tally {
-    /// Counts one call by what came of it.
+    /// Counts one call by its result.
     pub fn count<T>(&self, result: Result<T, OpError>) -> Result<T, OpError> {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         match &result {
@@ -46,10 +46,10 @@ impl Tally {
 }
 
 impl Ops {
-    /// Reads figures about a chat, or (the person) about all.
+    /// Returns statistics about a chat, or, for the person, about all chats.
     ///
     /// # Errors
-    /// Unknown or foreign; a caller who is not the person names no chat.
+    /// Unknown or foreign, or a caller other than the person names no chat.
     pub fn chat_stats(&self, who: &Principal, call: &GetChatStats) -> Result<ChatStats, OpError> {
         Self::check(who, Action::ListChats)?;
         if call.chat_id.is_none() && *who != Principal::Person {

@@ -1,4 +1,4 @@
-//! Having chats summarised.
+//! Requesting summaries of chats.
 
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::work_context::WorkContext;
@@ -9,10 +9,10 @@ use adjutant_core::chat::ChatId;
 use adjutant_core::{Action, AgentName, Denied, Principal};
 
 impl Ops {
-    /// Has an agent summarise a chat. Durable when it returns; the summary becomes an entry.
+    /// Requests a summary of a chat from an agent. Durable when it returns; the summary becomes an entry.
     ///
     /// # Errors
-    /// Unknown or foreign, no agent to do it.
+    /// Unknown or foreign chat, or no agent for it.
     pub async fn summarise_chat(&self, caller: Caller, call: SummariseChat) -> Result<Answers, OpError> {
         Self::check(&caller.who, Action::Say)?;
         if matches!(caller.who, Principal::Run(_)) {
@@ -39,7 +39,7 @@ impl Ops {
     }
 }
 
-/// The turn in which an agent summarises a chat.
+/// Makes the turn in which an agent summarises a chat.
 pub(super) fn summary(chat: ChatId, agent: AgentName, work_context: WorkContext) -> NewTurn {
     let WorkContext { cwd, env } = work_context;
     NewTurn { chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }

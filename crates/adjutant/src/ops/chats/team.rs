@@ -1,4 +1,4 @@
-//! Who else works for the same owner: what a run sees of its siblings.
+//! The siblings of a run: other runs of the same owner.
 
 use super::caller::ChatCaller;
 use crate::store::{Connection, Run, StoreError, runs_newest, turn_of_run};
@@ -6,14 +6,14 @@ use crate::view::TeammateView;
 use adjutant_core::RunState;
 use adjutant_core::run;
 
-/// Siblings in one list.
+/// Maximum number of siblings in a list.
 const TEAM_MAX: usize = 20;
-/// Unfinished runs that are looked at for them, the newest.
+/// Number of newest unfinished runs that are searched for siblings.
 const LOOK_MAX: u32 = 100;
 const TASK_CHARS_MAX: usize = 80;
 
-/// Reads the siblings of a caller's run that have not finished, those at work first, and whether there are more.
-/// A run that answers in a chat is shown there, to those who see the chat.
+/// Returns the unfinished siblings of a caller's run, running ones first, and whether there are more. Runs that
+/// answer in chats are left out: they are shown in their chat.
 pub(super) fn of(connection: &Connection, caller: &ChatCaller) -> Result<(Vec<TeammateView>, bool), StoreError> {
     let Some(own) = &caller.run else { return Ok((Vec::new(), false)) };
     let page = runs_newest(connection, Some(&own.owner), false, LOOK_MAX)?;

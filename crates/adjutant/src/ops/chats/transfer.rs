@@ -1,4 +1,4 @@
-//! Carrying chats out of a home and into another.
+//! Exporting and importing chats.
 
 use super::caller::ChatCaller;
 use super::render;
@@ -36,12 +36,12 @@ fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
     }
 }
 
-/// Who wrote a revision, as a file says it.
+/// The author of a revision in an export file.
 fn written(author: &str) -> String {
     Participant::parse(author).map_or_else(|| author.to_owned(), |author| author.for_file())
 }
 
-/// Takes in an entry that was checked. Whom it names is from then on somebody from a file.
+/// Converts a checked entry. Its authors become participants from a file.
 fn read_in(entry: CarriedEntry) -> Result<Imported, Denied> {
     let CarriedEntry { seq, kind, author, name, label, text, at, reply_to, hops, pinned, key, edited_at, revisions } = entry;
     let wrong = |what: &str| Denied::invalid("entries", format!("entry {seq}: {what}"));
@@ -83,7 +83,7 @@ fn member_in(member: CarriedMember) -> Result<Member, Denied> {
 }
 
 impl Ops {
-    /// Reads a chat with everything that is kept of it, part by part.
+    /// Exports a chat in parts.
     ///
     /// # Errors
     /// Unknown or foreign.
@@ -123,7 +123,7 @@ impl Ops {
                 members: export
                     .members
                     .iter()
-                    // Who has only read an imported chat is known under the name that it brought.
+                    // A reader of an imported chat keeps the name from the file.
                     .filter(|member| {
                         let name = Participant::from_file(&member.who.to_string());
                         matches!(member.who, Participant::FromFile(_)) || !export.members.iter().any(|other| Some(&other.who) == name.as_ref())
@@ -144,11 +144,11 @@ impl Ops {
         })?)
     }
 
-    /// Makes a chat of what was exported, part by part. All of a part is taken or none, and nobody sees the
-    /// chat before the last one is in; who is named in it takes part as a mere name.
+    /// Imports a chat in parts. Each part is imported whole or not at all, and the chat is hidden until the last part
+    /// is in. Its participants are only names.
     ///
     /// # Errors
-    /// The caller is not the person, or a line cannot be used.
+    /// The caller is not the person, or a line is unusable.
     pub async fn import_chat(&self, caller: Caller, call: ImportChat) -> Result<ChatView, OpError> {
         if caller.who != Principal::Person {
             let who = if matches!(caller.who, Principal::Run(_)) { "a run" } else { "a client" };
@@ -182,7 +182,7 @@ impl Ops {
                     }
                     let started_by = Participant::from_file(&head.started_by).ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
                     let chat = tx.start_chat(&NewChat {
-                        // A direct chat or a board of another home is neither here.
+                        // A direct chat or board of another home becomes an ordinary chat.
                         kind: ChatKind::Chat,
                         title: chat::checked_title(&head.title)?,
                         scope: Scope { owner: Principal::Person, root: None },

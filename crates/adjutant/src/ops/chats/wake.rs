@@ -1,9 +1,9 @@
-//! What wakes somebody who waits for a message.
+//! Topics that wake a caller waiting for messages.
 
 use crate::store::{Connection, StoreError, Topic, queued_messages, run_by_id};
 use adjutant_core::{Principal, PromptVia};
 
-/// What wakes somebody who waits for a message.
+/// Topics that wake a caller waiting for messages.
 pub(super) fn topics_of(who: &Principal) -> Vec<Topic> {
     let mut topics = vec![Topic::Mention(who.to_string())];
     if let Principal::Run(run) = who {
@@ -12,7 +12,7 @@ pub(super) fn topics_of(who: &Principal) -> Vec<Topic> {
     topics
 }
 
-/// Tells whether messages wait for a run to make a call that brings them.
+/// Tells whether messages are queued for a run's next call.
 pub(super) fn has_messages(connection: &Connection, who: &Principal) -> Result<bool, StoreError> {
     let Principal::Run(run) = who else { return Ok(false) };
     let takes_calls = run_by_id(connection, *run)?.is_some_and(|run| run.prompt_via != PromptVia::Stream);

@@ -1,4 +1,4 @@
-//! Where answering runs work.
+//! Working directory and environment of answering runs.
 
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::{OpError, Ops};
@@ -7,7 +7,7 @@ use adjutant_core::Principal;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where an answering run would work.
+/// The working directory and environment of an answering run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkContext {
     pub cwd: String,
@@ -15,8 +15,8 @@ pub(super) struct WorkContext {
 }
 
 impl Ops {
-    /// Where a run would work that answers this: a run's words are answered where it works. The credentials are
-    /// to be settled once the turn is on record, or is not.
+    /// Returns where a run that answers this would work: for a run's message, in that run's directory. Settle the
+    /// credentials after the turn is recorded or refused.
     pub(super) fn work_context(&self, who: &Principal, cwd: &str, env: &BTreeMap<String, String>) -> Result<(WorkContext, KeptCredentials), OpError> {
         let fallback = || Ok::<_, OpError>(self.home.dir.display().to_string());
         match who {

@@ -1,17 +1,17 @@
-//! Why a run needs somebody.
+//! Why a run needs attention.
 
 use crate::store::Run;
 use crate::view::{AttentionKind, AttentionView};
 use adjutant_core::attention::{BadEnd, Need, RunPhase, Shortfall};
 use adjutant_core::{Outcome, RunState, StopReason};
 
-/// Says why a run needs somebody, in its own words where it left some.
+/// Returns why a run needs attention, in its own words if it left any.
 pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
     let is_new = !run.is_owner_notified;
     let need = run.need()?;
     Some(match need {
         Need::Resume(reason) => {
-            // What an earlier attempt left behind says nothing about this stop.
+            // A checkpoint of an earlier attempt does not explain this stop.
             let left = run.checkpoint.as_ref().filter(|_| run.checkpoint_attempt == Some(run.attempt));
             let said = left.map(|checkpoint| checkpoint.details.trim()).filter(|details| !details.is_empty());
             let details = said.or(run.detail.as_deref().map(str::trim)).unwrap_or_else(|| stop_text(reason));
@@ -46,7 +46,7 @@ fn end_text(run: &Run, end: BadEnd) -> String {
     }
 }
 
-/// Tells whether a stopped run resumes without anybody resuming it.
+/// Tells whether a stopped run resumes by itself.
 pub(in crate::ops) fn resumes_by_itself(run: &Run) -> bool {
     matches!(run.state, RunState::Stopped { .. }) && run.phase() == RunPhase::Underway
 }

@@ -1,4 +1,4 @@
-//! From what the store has to the contract's shapes: one mapping for every interface.
+//! Mapping store rows to the views of the contract: one for all interfaces.
 
 mod attention;
 mod event;

@@ -1,4 +1,4 @@
-//! A run's report, with what was seen of its work.
+//! A run's report with the evidence for it.
 
 use crate::link::{AcceptanceEvidence, AttemptEvidence};
 use crate::ops::evidence::{accepted, evidence, parse_evidence};
@@ -12,7 +12,7 @@ use adjutant_core::{Outcome, RunState};
 /// The original protocol's word for a run whose agent succeeded and whose acceptance command did not.
 const NOT_ACCEPTED: RunStatus = RunStatus::Error;
 
-/// Adds to a run's view what it reported, what was seen, and what the one makes of the other.
+/// Adds the report, the evidence and the resulting verdicts to a run's view.
 pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
     let (criteria, accept) = crate::store::acceptance_of(connection, run.id)?;
     let (report, saw) = report_of(connection, run.id)?;
@@ -24,13 +24,13 @@ pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut 
     view.changed_before_too = saw.as_ref().is_some_and(|saw| saw.changed.is_some() && !saw.changed_since_start);
     view.report = report.map(|report| report_view(report, run, saw.as_ref()));
     if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
-        // The agent claims success, and the dispatcher's own measure says otherwise.
+        // The agent claims success, but the acceptance command failed.
         view.status = NOT_ACCEPTED.into();
     }
     Ok(())
 }
 
-/// What can be chosen for a run that an error or a limit stopped.
+/// Returns the choices for a run that was stopped by an error or a limit.
 pub(in crate::ops) fn choice_views(run: &Run) -> Vec<ChoiceView> {
     let all = choices(run.state, run.checkpoint.as_ref());
     all.iter().map(|choice| ChoiceView { choice: (*choice).into(), about: choice.about().to_owned() }).collect()

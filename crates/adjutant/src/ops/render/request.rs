@@ -10,11 +10,10 @@ use adjutant_core::{Changes, Decision, RequestState, RequestStateKind, RunId, Su
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
-/// As much of a hash as nobody can bend by accident or by trying.
+/// Long enough that no collision can be found.
 const CONTENT_HASH_BYTES: usize = 16;
 
-/// Shows several requests: what was said along with those that were asked together stands with the
-/// first of them.
+/// Shows several requests. The clarification of a group is shown with its first request only.
 pub(in crate::ops) fn requests(all: &[Request]) -> Vec<RequestView> {
     let mut shown = HashSet::new();
     let view = |one: &Request| {
@@ -110,7 +109,7 @@ fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
     }
 }
 
-/// Stands for everything of a request that is decided about.
+/// Returns a hash of everything that a decision about a request covers.
 pub(in crate::ops) fn content_hash(request: &Request) -> String {
     let mut hash = Sha256::new();
     let mut part = |text: Option<&str>| {
@@ -122,7 +121,7 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
     part(Some(&request.question));
     part(request.context.as_deref());
     request.options.iter().for_each(|option| part(Some(option)));
-    // What a request did not have before there was such a thing counts for nothing.
+    // Fields added later are hashed only when present, so that old hashes stay valid.
     if let Some(id) = &request.own_id {
         part(Some(id));
     }
@@ -147,10 +146,10 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
     digest.iter().take(CONTENT_HASH_BYTES).flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-/// Most open delegations that are shown with what is in use.
+/// Maximum number of open delegations that are shown with current usage.
 const WITH_ROOM_MAX: usize = 50;
 
-/// Adds to open delegations what is in use of what their runs would take.
+/// Adds the current usage of the tree's limits to open delegations.
 pub(in crate::ops) fn add_room(connection: &Connection, config: &Config, views: &mut [RequestView]) -> Result<(), StoreError> {
     let mut counted = None;
     for view in views.iter_mut().filter(|view| view.status == RequestStateKind::Pending && view.delegation.is_some()).take(WITH_ROOM_MAX) {

@@ -14,9 +14,9 @@ use adjutant_core::run::RunStatus;
 use adjutant_core::signal::Checkpoint;
 use adjutant_core::{Exit, Failure, Outcome, Permissions, RunState, StopReason, Time, subagent};
 
-/// Most children that a run's view names.
+/// Maximum number of children named in a run's view.
 const CHILDREN_SHOWN_MAX: usize = 50;
-/// Most open requests that a run's view carries.
+/// Maximum number of open requests in a run's view.
 const PENDING_SHOWN_MAX: u32 = 200;
 
 pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
@@ -40,8 +40,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     Ok(view)
 }
 
-/// Says of a run that has just been queued that it is starting, when nothing holds it up: a free place is
-/// taken within milliseconds.
+/// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
 pub(in crate::ops) fn starts_at_once(connection: &Connection, live_runs_max: u64, view: &mut RunView) -> Result<(), StoreError> {
     let Some(place) = view.queue_place else { return Ok(()) };
     let counts = counts(connection)?;
@@ -52,7 +51,7 @@ pub(in crate::ops) fn starts_at_once(connection: &Connection, live_runs_max: u64
     Ok(())
 }
 
-/// The parts of a run's view that its row alone gives.
+/// Returns the parts of a run's view that need only its row.
 pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
     let time = |time: Option<Time>| time.map(rfc3339);
     let reason = match run.state {
@@ -161,7 +160,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
     }
 }
 
-/// What became of one that worked when the run ended was not seen.
+/// The state of a sub-agent that was running when the run ended is unknown.
 fn subagent(seen: SubagentView, is_live: bool) -> SubagentView {
     let state = seen.state.filter(|state| is_live || state != subagent::RUNNING);
     SubagentView { state, ..seen }

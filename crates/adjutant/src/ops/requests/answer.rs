@@ -56,7 +56,7 @@ impl Ops {
         Ok(self.store.read(|connection| answered_view(connection, &self.home, &requests))?)
     }
 
-    /// Reads one answer, as far as that needs no transaction.
+    /// Parses one answer, outside the transaction.
     fn parse_answer(&self, who: &Principal, one: AnswerOne) -> Result<ParsedAnswer, OpError> {
         let decision = parse_decision(&one)?;
         let child = self.child_of(who, &one, &decision)?;
@@ -64,7 +64,7 @@ impl Ops {
     }
 }
 
-/// One answer that is to be given, with the run that it would start.
+/// A parsed answer, with the child run that it would start.
 #[derive(Debug)]
 struct ParsedAnswer {
     decision: Decision,
@@ -73,7 +73,7 @@ struct ParsedAnswer {
 }
 
 impl ParsedAnswer {
-    /// Answers the request that is meant. `before`: those that the same call has answered.
+    /// Answers the request. `before`: requests that the same call has already answered.
     fn settle(self, tx: &mut Tx<'_>, who: &Principal, bells: &Bells, before: &[Request]) -> Result<Request, StoreError> {
         let Self { decision, child, one: AnswerOne { run, message_id, content_hash, .. } } = self;
         let request = match (message_id, run) {
@@ -95,7 +95,7 @@ impl ParsedAnswer {
         if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
             return Err(Denied::NotAsShown.into());
         }
-        // Whoever comes too late is told so, whatever they said.
+        // A late answer is refused as late, whatever it says.
         let decision = if request.state == RequestState::Pending { resolve_options(&request, decision)? } else { decision };
         if request.by_block {
             tx.may_refuse_late()?;
@@ -106,14 +106,14 @@ impl ParsedAnswer {
                 tx.may_refuse_late()?;
                 crate::ops::requests::delegations::decide(tx, who, &request, decision, child)?
             }
-            // An approval can be taken back until it was read, so nothing else reads it.
+            // An approval can be revoked until it is read, so only the run itself reads it.
             Subject::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
             Subject::Question | Subject::Approval { .. } => tx.settle(&request, given)?,
         })
     }
 }
 
-/// Says of a refusal which of several answers it is about, where there are several.
+/// Adds to a refusal which of several answers it concerns.
 fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
     match (error, which) {
         (StoreError::Denied(why), Some(which)) => Denied::one_of(which, why).into(),
@@ -121,7 +121,7 @@ fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
     }
 }
 
-/// Shows answered requests, and the runs concerned as they are now.
+/// Builds the reply: the answered requests, and their runs as they are now.
 fn answered_view(connection: &Connection, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
     let concerned: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
     let mut runs = Vec::with_capacity(concerned.len());
@@ -133,7 +133,7 @@ fn answered_view(connection: &Connection, home: &Home, requests: &[Request]) -> 
     Ok(Answered { requests: render::requests(requests), runs })
 }
 
-/// Returns a request as it was when it was answered, whether or not the answer was read since.
+/// Returns a request as it was when answered, even if the answer was read since.
 fn as_answered(request: Request) -> Request {
     let state = match request.state {
         RequestState::Retrieved { answer, .. } => RequestState::Answered(answer),
@@ -142,7 +142,7 @@ fn as_answered(request: Request) -> Request {
     Request { state, ..request }
 }
 
-/// Reads numbers as the options that they stand for.
+/// Replaces option numbers by the options.
 fn resolve_options(request: &Request, decision: Decision) -> Result<Decision, Denied> {
     Ok(match decision {
         Decision::Text(text) => Decision::Text(chosen("answer", &request.options, &text)?),
@@ -151,7 +151,7 @@ fn resolve_options(request: &Request, decision: Decision) -> Result<Decision, De
     })
 }
 
-/// Reads what somebody decides.
+/// Parses a decision.
 fn parse_decision(one: &AnswerOne) -> Result<Decision, Denied> {
     bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
     let reason = one.reason.clone().or_else(|| Some(one.answer.clone())).filter(|text| !text.trim().is_empty());

@@ -39,7 +39,7 @@ impl Ops {
     /// Opens several questions of the calling run as one group. Durable when it returns.
     ///
     /// # Errors
-    /// As for one; then none is asked.
+    /// As for `ask`; no question is opened then.
     pub async fn ask_together(&self, caller: Caller, call: AskTogether) -> Result<RequestList, OpError> {
         Self::check(&caller.who, Action::Ask)?;
         if call.questions.is_empty() || call.questions.len() > TOGETHER_MAX {
@@ -73,7 +73,7 @@ impl Ops {
         Ok(RequestList { requests, more: 0 })
     }
 
-    /// Takes back an open request of the calling run.
+    /// Withdraws an open request of the calling run.
     ///
     /// # Errors
     /// It is not the run's, or settled.

@@ -1,4 +1,4 @@
-//! Delegations: asking that somebody else does a task, and starting the run that does it.
+//! Delegations: requesting them, and starting the child run.
 
 use crate::clock;
 use crate::ops::checks::{bounded, checked_cwd, checked_expiry, checked_prompt};
@@ -12,10 +12,10 @@ use adjutant_core::{
 };
 use std::path::Path;
 
-/// The run that is to be started, worked out before the transaction that decides.
+/// The child run to start, prepared before the deciding transaction.
 #[derive(Debug)]
 pub(super) struct Child {
-    /// The delegation that it is for.
+    /// The delegation it belongs to.
     request: RequestId,
     new: NewRun,
     waits: bool,
@@ -66,7 +66,7 @@ pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decisi
     tx.start_delegated(&request, &new, held)
 }
 
-/// A run that waits for its child does nothing in their directory meanwhile.
+/// Refuses a directory that another run uses. A requester that waits for its child does not count.
 fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bool) -> Result<(), StoreError> {
     let others = taken_by(tx.connection(), &new.cwd, new.id)?;
     match others.iter().find(|other| !(waits && *other == requester)) {
@@ -114,9 +114,9 @@ impl Ops {
         Ok(view)
     }
 
-    /// Works out which run an approved delegation starts. What a request asks for never changes, so
-    /// this may be done before the deciding transaction. `None`: nothing is delegated, or there is
-    /// no such request, which the transaction says.
+    /// Prepares the child run of an approved delegation. A request never changes, so this can be done before the
+    /// deciding transaction. `None`: nothing is delegated, or there is no such request, which the transaction
+    /// refuses.
     pub(super) fn child_of(&self, who: &Principal, one: &AnswerOne, decision: &Decision) -> Result<Option<Child>, OpError> {
         let Decision::Approved { changes, .. } = decision else { return Ok(None) };
         let found = self.store.read(|connection| {
@@ -150,7 +150,7 @@ impl Ops {
                 entry.spec.clone()
             }
         };
-        // A run cannot give more than it has itself.
+        // A child never gets more permissions than its requester.
         let stated = agent.permissions;
         agent.permissions = stated.min(may);
         profiles::check(&agent, stated)?;

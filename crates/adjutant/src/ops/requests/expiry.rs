@@ -4,7 +4,7 @@ use crate::ops::Ops;
 use adjutant_core::limits;
 
 impl Ops {
-    /// How long a request stays open.
+    /// Returns how long a request stays open.
     pub(in crate::ops) fn expiry_ms(&self, wanted_s: Option<u64>) -> i64 {
         match wanted_s {
             Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000),
@@ -12,8 +12,7 @@ impl Ops {
         }
     }
 
-    /// The shortest deadline, in seconds, that a run may set for a decision about an approval or a
-    /// delegation.
+    /// Returns the shortest expiry, in seconds, that a run may set for an approval or a delegation.
     pub(super) fn decision_expiry_s_min(&self) -> i64 {
         (self.expiry_ms(None).min(limits::DECISION_EXPIRY_MS_MIN) / 1000).max(1)
     }

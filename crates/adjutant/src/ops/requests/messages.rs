@@ -1,16 +1,16 @@
-//! Messages that a run gets with its own calls, where its process reads none.
+//! Messages that a run receives with its own tool calls, when its process reads no input.
 
 use crate::ops::{OpError, Ops, render};
 use crate::store::{Connection, Key, StoreError, Tx, has_queued_messages, is_key_used, messages_by_id, queued_messages};
 use crate::view::MessageView;
 use adjutant_core::{Principal, PromptVia, RunId};
 
-/// What goes along with a run's own calls.
+/// Suffix of the idempotency key for messages delivered with a call.
 pub(super) const MESSAGES: &str = "messages";
 
 impl Ops {
-    /// Hands a run the messages that nobody could give its process, with one of its own calls.
-    /// The call repeated under its key gets the same ones: its reply may have been lost.
+    /// Delivers queued messages with one of the run's own calls. A repeated call under the same key gets the same
+    /// messages, since its reply may have been lost.
     pub(in crate::ops) async fn hand_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         let key = key.map(|key| key.beside(MESSAGES));
         if self.store.read(|connection| has_no_messages(connection, run, key.as_ref()))? {
@@ -19,7 +19,7 @@ impl Ops {
         Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
     }
 
-    /// The same for whoever calls; only a run has messages.
+    /// Like `hand_messages`, for any caller; only a run has messages.
     pub(in crate::ops) async fn messages_for(&self, who: &Principal, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         match who {
             Principal::Run(run) => self.hand_messages(*run, key).await,
@@ -28,7 +28,7 @@ impl Ops {
     }
 }
 
-/// Tells whether a run's call has no messages to bring along, and brought none before.
+/// Tells whether a run's call has no messages to deliver, and delivered none before.
 pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
     if has_queued_messages(connection, run)? {
         return Ok(false);
@@ -36,8 +36,7 @@ pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&
     Ok(!key.map_or(Ok(false), |key| is_key_used(connection, &Principal::Run(run), key))?)
 }
 
-/// Takes a run's messages for one of its own calls, where its process reads none. `key` is that of
-/// the messages beside the call.
+/// Takes a run's queued messages for one of its own calls. `key` is the key of the messages, not of the call.
 pub(super) fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
     if has_no_messages(tx.connection(), run, key)? {
         return Ok(Vec::new());

@@ -7,14 +7,14 @@ use crate::view::{ListRequests, ReadRequest, ReadTogether, RequestList, RequestV
 use adjutant_core::{Action, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunId};
 use tokio::time::Instant;
 
-/// Requests that are listed when the caller says no number.
+/// Default number of requests in a list.
 const LIST_DEFAULT: u32 = 100;
-/// Most requests that are listed at once.
+/// Maximum number of requests in a list.
 const LIST_MAX: u32 = 1000;
 
 impl Ops {
-    /// Reads one request, waiting until it is settled or the wait is over. The asker's read of an
-    /// answer marks it retrieved.
+    /// Reads one request, waiting until it is settled or the deadline. The asker's read of an answer marks it as
+    /// retrieved.
     ///
     /// # Errors
     /// Unknown or foreign.
@@ -22,7 +22,7 @@ impl Ops {
         let Caller { who, key } = caller;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let look = |connection: &Connection| lookup::request(connection, &who, Action::ReadAnswer, &call.message_id);
-        // An id names its bell; a short number has to be looked up first.
+        // An id gives its topic directly; a short number is looked up first.
         let id = match RequestId::parse(&call.message_id) {
             Ok(id) => id,
             Err(_) => self.store.read(look)?.id,
@@ -45,8 +45,8 @@ impl Ops {
         }
     }
 
-    /// Reads a group of the calling run's questions, waiting until none that blocks is open or the
-    /// wait is over. Only then its answers are marked retrieved, so whoever dies waiting has lost none.
+    /// Reads a group of the calling run's questions, waiting until no blocking one is open or the deadline. Answers
+    /// are marked as retrieved only then, so a caller that dies while waiting loses none.
     ///
     /// # Errors
     /// Unknown or foreign.
@@ -98,8 +98,8 @@ impl Ops {
         Ok(RequestList { requests, more })
     }
 
-    /// Reads a request for its asker. Whoever answers while the asker waits here marks the answer as
-    /// retrieved in the same transaction.
+    /// Reads a request for its asker. An answer that arrives during this wait is marked as retrieved by the answering
+    /// transaction.
     async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
         let who = Principal::Run(run);
         let key = key.map(|key| key.beside(MESSAGES));
@@ -112,10 +112,10 @@ impl Ops {
         };
         let (mut request, mut nothing_along) = self.store.read(look)?;
         if let Some(listener) = listener {
-            // With a delegation that it waits for, the asker has its answer when the other run has ended.
+            // A blocking delegation is ready when its child run has ended.
             while !request.is_ready() {
                 if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
-                    // An answer that is being committed may count on this wait: it is taken along.
+                    // An answer being committed may rely on this listener, so read it in a transaction.
                     drop(listener);
                     return self.take_answer(who, key, id).await;
                 }
@@ -136,8 +136,7 @@ impl Ops {
         Ok(render::request(&request))
     }
 
-    /// Reads a request for its asker, in one transaction: an answer is marked retrieved, and what
-    /// the run was told meanwhile comes along.
+    /// Reads a request for its asker in one transaction: marks an answer as retrieved, and takes queued messages.
     async fn take_answer(&self, who: Principal, key: Option<Key>, id: RequestId) -> Result<RequestView, OpError> {
         let (request, messages) = self
             .store
@@ -151,7 +150,7 @@ impl Ops {
     }
 }
 
-/// Takes what became of a request, for its asker.
+/// Reads a request for its asker and marks its outcome as retrieved.
 fn retrieve(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, StoreError> {
     let request = lookup::request(tx.connection(), who, Action::ReadAnswer, &id.to_string())?;
     match request.state {

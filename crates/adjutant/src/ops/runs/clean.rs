@@ -9,7 +9,7 @@ use adjutant_core::{Action, Principal, RunId};
 use std::collections::BTreeSet;
 
 impl Ops {
-    /// Removes finished runs that ended long enough ago, with their files.
+    /// Removes finished runs that are old enough, with their files.
     ///
     /// # Errors
     /// The caller may not, or a failure of the store.
@@ -26,7 +26,7 @@ impl Ops {
             }
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
             if !dry_run {
-                // Files first: what is left over when we die in between is found by the next clean.
+                // Files first: after a crash in between, the next clean finds the rest.
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 let removed = tokio::task::spawn_blocking(move || crate::ops::runs::clean::remove_files(&home, &runs)).await;
                 removed.map_err(|error| OpError::Io(error.to_string()))?;
@@ -36,7 +36,7 @@ impl Ops {
     }
 }
 
-/// Removes the files of runs. What cannot be removed is told in the log and left.
+/// Removes the files of runs. Files that cannot be removed are logged and left.
 pub(super) fn remove_files(home: &Home, runs: &[RunId]) {
     let runs: BTreeSet<String> = runs.iter().map(RunId::to_string).collect();
     match std::fs::read_dir(home.logs_dir()) {

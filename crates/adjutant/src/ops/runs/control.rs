@@ -30,7 +30,7 @@ impl Ops {
         .await
     }
 
-    /// Stops a run's attempt, to go on later.
+    /// Stops a run's attempt so that it can be resumed later.
     ///
     /// # Errors
     /// Unknown, foreign, finished or stopped already.
@@ -68,7 +68,7 @@ impl Ops {
                 return Err(Denied::invalid("choice", "this run was not stopped by an error or a limit: omit choice").into());
             }
             if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
-                // Without time it would be stopped again at once: who resumes it grants its limit anew.
+                // Resuming grants the time limit again; otherwise the run would be stopped at once.
                 tx.forget_active_time(run.id)?;
             }
             tx.set_credentials(run.id, credentials.as_deref())?;
@@ -81,7 +81,7 @@ impl Ops {
         resumed
     }
 
-    /// Keeps a message for a live run.
+    /// Queues a message for a run that has not finished.
     ///
     /// # Errors
     /// Unknown, foreign, finished, or the text is unusable.
@@ -103,10 +103,10 @@ impl Ops {
         .await
     }
 
-    /// Gives runs, with everything under them, to another client or to the person.
+    /// Reassigns runs, with everything below them, to another client or to the person.
     ///
     /// # Errors
-    /// Unknown, or no usable name.
+    /// Unknown run, or an unusable client name.
     pub async fn adopt(&self, caller: Caller, call: Adopt) -> Result<RunList, OpError> {
         Self::check(&caller.who, Action::Adopt)?;
         let owner = if call.client.is_empty() { Principal::Person } else { Principal::Client(ClientName::parse(&call.client)?) };

@@ -12,7 +12,7 @@ use adjutant_core::{Action, AgentName, Denied, Principal, RunEvent, RunId, RunNa
 use std::collections::BTreeMap;
 
 impl Ops {
-    /// Queues a run. Durable when it returns; the hub starts it as soon as a place is free.
+    /// Queues a run. Durable when it returns; the hub starts it as soon as a slot is free.
     ///
     /// # Errors
     /// The agent, its program, the directory, the name or the prompt is unusable.
@@ -44,7 +44,7 @@ impl Ops {
             Some(preset) => self.look_at_directory(&cwd, &preset).await?,
             None => None,
         };
-        // Who says so for this run has looked at it; the configuration alone holds for what was trusted.
+        // The flag of this run counts as a review; the configuration alone needs earlier trust.
         if let Some(found) = found.as_ref().filter(|_| !call.trust_repo) {
             self.check_trusted(&cwd, found)?;
         }
@@ -91,10 +91,10 @@ impl Ops {
         dispatched
     }
 
-    /// Makes a new run of one that has ended. A stopped one is given up with it.
+    /// Dispatches a finished or stopped run again as a new run. A stopped one is finished by this.
     ///
     /// # Errors
-    /// Unknown, foreign, or still under way.
+    /// Unknown, foreign, or still live.
     pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
@@ -112,7 +112,7 @@ impl Ops {
                 }
             };
             if old.owner == *who {
-                // Who retries it knows how it ended.
+                // An owner who retries a run knows how it ended.
                 tx.set_notified(who, &[(old.id, old.last_seq)])?;
             }
             if refuse_shared {
@@ -149,8 +149,8 @@ impl Ops {
         retried
     }
 
-    /// Keeps the credentials that somebody gives for a run's next attempt: those of its agent, which has to
-    /// be one that can be held to the run's profile. A run that is not there has none; that is told later.
+    /// Stores the credentials for a run's next attempt, after checking that its agent still supports the run's
+    /// profile. An unknown run has none; it is refused later.
     pub(super) async fn credentials_for(
         &self,
         who: &Principal,
@@ -171,7 +171,7 @@ impl Ops {
         Ok(self.store.keep_credentials(own).await?)
     }
 
-    /// Lets go of kept credentials that nothing refers to. What fails is done by the next sweep.
+    /// Releases stored credentials that nothing refers to. The next sweep repeats what fails.
     pub(in crate::ops) async fn settle_credentials(&self, kept: KeptCredentials) {
         if let Err(error) = self.store.settle_credentials(kept).await {
             tracing::warn!(%error, "stored credentials cannot be released yet");
@@ -179,12 +179,12 @@ impl Ops {
     }
 }
 
-/// Whose the runs of a principal are.
+/// Returns the owner of the runs that a principal dispatches.
 fn owner_of(who: &Principal) -> Principal {
     who.clone()
 }
 
-/// Refuses a directory that another run works in, or is queued to.
+/// Refuses a directory that another queued or live run uses.
 fn refuse_shared_directory(connection: &Connection, cwd: &str, except: RunId) -> Result<(), StoreError> {
     match taken_by(connection, cwd, except)?.first() {
         None => Ok(()),

@@ -6,14 +6,14 @@ use crate::store::{beside, newest_of, runs_newest, signals_of, unread_of};
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
 
-/// Runs that are listed when the caller says no number.
+/// Default number of runs in a list.
 const LIST_DEFAULT: u32 = 200;
 const LIST_MAX: u32 = 10_000;
-/// Most answered, unread requests that a run's look at itself shows.
+/// Maximum number of answered, unread requests that a run sees of itself.
 const UNREAD_SHOWN_MAX: u32 = 20;
-/// Most events of its signals that a run is shown with, the newest.
+/// Maximum number of signal events shown with a run, the newest.
 const SIGNALS_SHOWN_MAX: u32 = 10;
-/// Most settled requests that a run is shown with, the newest.
+/// Maximum number of settled requests shown with a run, the newest.
 const SETTLED_SHOWN_MAX: u32 = 20;
 
 impl Ops {
@@ -32,8 +32,7 @@ impl Ops {
         })?)
     }
 
-    /// Looks at one run. A run that looks at itself gets its messages along, and sees which of its
-    /// requests were answered and not read yet.
+    /// Returns one run. A run that asks for itself also gets its messages and its answered, unread requests.
     ///
     /// # Errors
     /// Unknown or foreign.

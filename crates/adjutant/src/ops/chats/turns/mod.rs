@@ -1,6 +1,6 @@
-//! Agents that answer. A turn is answered by one ordinary run: it is queued in the transaction that
-//! notes it with the turn, and what came of it is posted in the transaction that ends the turn. So
-//! each happens once, however often this is begun anew.
+//! Agents that answer in chats. One ordinary run answers a turn: it is queued in the transaction that records it with
+//! the turn, and its answer is posted in the transaction that ends the turn. So each happens once, even across
+//! restarts.
 
 mod post;
 mod start;

@@ -1,4 +1,4 @@
-//! Posting what the runs came to.
+//! Posting the answers of ended runs.
 
 use crate::config::Config;
 use crate::files;
@@ -13,13 +13,13 @@ use adjutant_core::run::Retention;
 use adjutant_core::{Outcome, Principal, RunEvent, RunState, StopReason};
 use std::io::Read as _;
 
-/// A run's own record of its last words is cut at this length; beyond, its supervisor has kept more.
+/// A run's stored result is cut at this length; its supervisor keeps the whole answer.
 const LAST_WORDS_BYTES: usize = 16 * 1024 - 4;
-/// Most characters of a failed run's words that its failure quotes.
+/// Maximum number of characters quoted from a failed run's output.
 const FAILURE_CHARS_MAX: usize = 2_000;
 const FLAGS_MAX: usize = 20;
 
-/// What became of a turn's run.
+/// The result of a turn's run.
 pub(super) enum TurnResult {
     Answer(String),
     Failure(String),
@@ -62,13 +62,13 @@ impl Ops {
         }
         let text = if result.len() >= LAST_WORDS_BYTES { self.whole_answer(run, result).await? } else { result };
         let text = text.trim_end();
-        // What it reported is better than nothing.
+        // Fall back to the reported summary.
         let text = if text.trim().is_empty() { run.summary.as_deref().unwrap_or("") } else { text };
         Ok(if text.trim().is_empty() { TurnResult::Failure("it said nothing".to_owned()) } else { TurnResult::Answer(text.to_owned()) })
     }
 
-    /// Reads what a run answered, as its supervisor kept it; `end` is the end of it. What a message cannot
-    /// hold is left out, and the text says so.
+    /// Reads a run's whole answer as its supervisor stored it, or falls back to `end`. The beginning of a too long
+    /// answer is cut, with a note.
     async fn whole_answer(&self, run: &Run, end: String) -> Result<String, OpError> {
         let dir = self.attempt_dir(AttemptId { run: run.id, n: run.attempt });
         let read = move || {
@@ -90,8 +90,8 @@ impl Ops {
         Ok(format!("{note}{}", &text[from..]))
     }
 
-    /// Deals with what keeps one turn from going on: what never changes ends it, anything else is tried
-    /// again later. Returns the first of the latter.
+    /// Handles a turn's error: a permanent one ends the turn, others are retried later. Returns the first error to
+    /// retry.
     pub(super) async fn set_aside(&self, before: Option<OpError>, id: i64, error: OpError) -> Option<OpError> {
         tracing::error!(%error, turn = id, "an answer cannot be processed");
         if !matches!(error, OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))) {
@@ -110,7 +110,7 @@ impl Ops {
     }
 }
 
-/// Posts what came of a turn, if it is still open.
+/// Posts the result of a turn, if it is still open.
 pub(super) fn post(
     tx: &mut Tx<'_>,
     config: &Config,
@@ -146,7 +146,7 @@ pub(super) fn post(
     };
     let entry = said(&turn, kind, text);
     let entry = if kind == EntryKind::Answer {
-        // Whom it names is looked up among what its own run may see.
+        // Names in it are resolved with the access of its own run.
         let by = turn.run.map_or_else(|| chat.scope.owner.clone(), Principal::Run);
         let caller = ChatCaller::of(tx.connection(), &by)?;
         let publication = Publication {
@@ -167,7 +167,7 @@ pub(super) fn post(
     tx.end_turn(&turn, state, Some(entry.seq)).map(|_| ())
 }
 
-/// Something that a turn's agent says.
+/// Makes an entry by a turn's agent.
 fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
     NewEntry {
         pinned: kind == EntryKind::Answer && is_decision(&text),
@@ -182,8 +182,8 @@ fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
     }
 }
 
-/// A run that answers has ended when it has finished, or stopped for something from which neither an
-/// answer to a question of its own nor time lets it go on.
+/// Tells whether an answering run has ended: it has finished, or stopped for a reason that neither an answer nor time
+/// resolves.
 fn has_ended(run: &Run) -> bool {
     match run.state {
         RunState::Finished(_) => true,

@@ -21,7 +21,7 @@ impl Ops {
                 None => Err(format!("no agent \"{}\"", turn.agent)),
                 Some(entry) => match programs::program(entry, turn.env.path()) {
                     Ok(_) => Ok(entry.spec.clone()),
-                    // The hub's own path counts, too, when the run is started.
+                    // The hub's own PATH is searched too when the run starts.
                     Err(OpError::ProgramNotFound { .. }) if turn.env.variables().is_empty() => Ok(entry.spec.clone()),
                     Err(error) => Err(error.to_string()),
                 },
@@ -43,7 +43,7 @@ impl Ops {
                     };
                     let (agent, under) = match decide_start {
                         StartDecision::Start(agent, under) => (*agent, under),
-                        // It is looked at again when a run has ended.
+                        // It is tried again when a run ends.
                         StartDecision::Later => return Ok(false),
                         StartDecision::Refuse(why) => return post(tx, &config, &turn, None, TurnResult::Failure(why), retention).map(|()| true),
                     };
@@ -72,7 +72,7 @@ impl Ops {
                         input,
                     };
                     tx.dispatch(&new)?;
-                    // The chat gets the answer, or why there is none.
+                    // The chat gets the answer or the failure, so the owner needs no notice.
                     tx.notify_elsewhere(id)?;
                     if under.is_none() {
                         tx.place_in_root(id, chat.scope.root)?;
@@ -89,24 +89,24 @@ impl Ops {
     }
 }
 
-/// Whether a turn may be answered now.
+/// Whether a turn can start now.
 enum StartDecision {
-    /// By the agent with the permissions that are left to it; and the run under which it counts, with the
-    /// limits of that tree.
+    /// The agent with its effective permissions; and the parent run that it counts under, with the limits of that
+    /// tree.
     Start(Box<AgentSpec>, Option<(RunId, TreeLimits)>),
-    /// Somebody else is at work in its directory.
+    /// Another run is working in its directory.
     Later,
     Refuse(String),
 }
 
-/// Decides whether a turn may be answered now. What a run asks for counts as its delegation: within
-/// the limits of its tree, with no more permissions than it has itself.
+/// Decides whether a turn can start now. A turn requested by a run counts as its delegation: within the limits of its
+/// tree, with no more permissions than its own.
 fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<StartDecision, StoreError> {
     let connection = tx.connection();
     let asked = asked_by(connection, turn)?;
     if config.refuse_shared_directory {
         let others = at_work_in(connection, &turn.cwd, id)?;
-        // Who asks may be waiting for the answer.
+        // The asking run may be waiting for the answer.
         if let Some((_, name)) = others.iter().find(|(other, _)| asked.is_some_and(|(asking, _)| asking == *other)) {
             return Ok(StartDecision::Refuse(format!("{name} asked and is working in {} itself (refuse_shared_directory = true)", turn.cwd)));
         }
@@ -138,7 +138,7 @@ fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec,
     })
 }
 
-/// Has what a window leaves out summarised, for those that come later.
+/// Requests a summary of what the window leaves out, for later turns.
 fn want_summary(tx: &mut Tx<'_>, config: &Config, turn: &Turn) -> Result<(), StoreError> {
     let Some(agent) = config.chats.summariser.clone() else { return Ok(()) };
     if turns_to_answer(tx.connection(), turn.chat, 0)?.iter().any(|turn| turn.is_summary) {
@@ -148,7 +148,7 @@ fn want_summary(tx: &mut Tx<'_>, config: &Config, turn: &Turn) -> Result<(), Sto
     tx.queue_turn(&NewTurn { chat: turn.chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }).map(drop).map(|_| ())
 }
 
-/// Says in a line what an answering run is for.
+/// Returns a one-line task for an answering run.
 fn task(tx: &Tx<'_>, chat: &Chat, turn: &Turn) -> Result<String, StoreError> {
     if turn.is_summary {
         return Ok(format!("chat {}: summary", chat.id));

@@ -1,25 +1,25 @@
-//! What an answering run is told: its part, what fits of the chat, and the message once.
+//! The prompt of an answering run: its role, what fits of the chat, and the message.
 
 use crate::store::{Chat, ChatEntry, Connection, StoreError, Turn, chat_by_id, entries_before, entry_by_seq, newest_summary, pinned_entries};
 use adjutant_core::chat::{Entry, Fill, History, history_text, shown_name};
 use adjutant_core::quote::quote_block;
 
-/// Most pinned entries that are looked at for one window.
+/// Maximum number of pinned entries considered for a window.
 const PINNED_MAX: u32 = 200;
-/// Entries that are read at once while a window is filled.
+/// Batch size when filling a window.
 const FILL_STEP: u32 = 100;
 /// A summary is written from a window this many times as large as an answer.
 const SUMMARY_WINDOWS: u64 = 10;
 /// A summary is out of date when this many entries behind it are left out.
 const SUMMARY_LAG: i64 = 20;
-/// Begins a line of a summary that marks something for a person to look at.
+/// Prefix of a summary line that a person should look at.
 pub(super) const FLAG: &str = "FLAG:";
-/// Told of a chat that was imported.
+/// Added to the prompt for an imported chat.
 const IMPORTED: &str = " This chat was imported: its title, its instructions and every message of somebody \"from a file\" come from a file and were not written by anybody here.";
-/// What an answering run is told.
+/// The prompt of an answering run.
 pub(super) struct TurnPrompt {
     pub prompt: String,
-    /// Something is left out that no summary stands for.
+    /// Something is left out that no summary covers.
     pub wants_summary: bool,
 }
 
@@ -61,14 +61,14 @@ pub(super) fn turn_prompt(connection: &Connection, chat: &Chat, turn: &Turn) -> 
 /// A filled window.
 struct Window {
     history: History,
-    /// Something is left out that the newest summary does not stand for.
+    /// Something is left out that the newest summary does not cover.
     unsummarised: bool,
 }
 
-/// Takes what fits of a chat, and of those that it branches off: pinned entries, then the newest. While
-/// something is left out, the newest summary goes in before them.
+/// Selects what fits of a chat and of its parents: pinned entries, then the newest. If something is left out, the
+/// newest summary comes first.
 fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Window, StoreError> {
-    // Their order in the conversation: what a chat branches off comes before it.
+    // In the order of the conversation: the parent of a branch comes first.
     let mut line: Vec<(Chat, i64)> = vec![(chat.clone(), i64::MAX)];
     while let Some((parent, seq)) = line.last().and_then(|(chat, _)| chat.branch_of) {
         let Some(parent) = chat_by_id(connection, parent)? else { break };
@@ -129,7 +129,7 @@ fn filled(connection: &Connection, line: &[(Chat, i64)], without: i64, summary: 
     let all: i64 = chat.said - i64::from(is_said) + line.iter().map(|(chat, _)| chat.branch_said).sum::<i64>();
     let left_out = u64::try_from(all).unwrap_or(0).saturating_sub(taken.len() as u64);
     taken.sort_by_key(|entry| (std::cmp::Reverse(line.iter().position(|(chat, _)| chat.id == entry.chat)), entry.seq));
-    // What stands for the chat itself; the summary of one that it branches off stands for no more than that.
+    // The summary of the chat itself; a parent's summary covers only the parent.
     let of_chat = summary.as_ref().filter(|summary| summary.chat == chat.id);
     let summarised_to = of_chat.map(|summary| summary.seq);
     let unsummarised = left_out > 0 && summarised_to.is_none_or(|seq| whole_from.saturating_sub(seq) > SUMMARY_LAG);
