@@ -55,7 +55,7 @@ impl Caller {
     }
 
     /// Waits with the caller: progress at once and every 10 s where the client wants it, until the
-    /// wait is over or the client has gone. A wait that is given up changes nothing at its object.
+    /// wait is over or the client has gone. Giving up a wait changes nothing.
     ///
     /// # Errors
     /// The client cancelled the call or closed its connection.

@@ -154,16 +154,16 @@ pub(super) fn no_initialize() -> ErrorData {
 
 /// Refuses a handshake that cannot be read.
 pub(super) fn broken_initialize() -> ErrorData {
-    let told =
+    let message =
         "initialize: params need protocolVersion (a string such as \"2025-11-25\"), capabilities (an object) and clientInfo (name and version)";
-    ErrorData::invalid_params(told, None)
+    ErrorData::invalid_params(message, None)
 }
 
-/// Refuses a request on a connection that nothing has begun.
-pub(super) fn not_begun() -> ErrorData {
-    let told = "this connection has not begun: call initialize first; a request of 2026-07-28 carries _meta with \
+/// Refuses a request on a connection that was not initialized.
+pub(super) fn not_initialized() -> ErrorData {
+    let message = "this connection has not begun: call initialize first; a request of 2026-07-28 carries _meta with \
                 io.modelcontextprotocol/protocolVersion, clientInfo and clientCapabilities instead";
-    ErrorData::invalid_params(told, None)
+    ErrorData::invalid_params(message, None)
 }
 
 impl ServerHandler for Server {

@@ -21,9 +21,9 @@ const CHECKS_MAX: usize = 1_024;
 /// Whose tools are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// An agent that hands out tasks.
+    /// An agent that delegates tasks.
     Parent,
-    /// An agent that was given one.
+    /// An agent that works on one.
     Worker,
 }
 

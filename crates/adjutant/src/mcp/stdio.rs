@@ -188,7 +188,7 @@ fn opening(request: &ClientRequest) -> Opening {
         ClientRequest::CustomRequest(custom) if custom.method == "initialize" => {
             Opening::Refused(if is_modern { server::no_initialize() } else { server::broken_initialize() })
         }
-        _ if version.is_none() => Opening::Refused(server::not_begun()),
+        _ if version.is_none() => Opening::Refused(server::not_initialized()),
         _ => {
             let is_known = version.is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
             let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();

@@ -69,7 +69,7 @@ pub struct AgentView {
     /// What is known about it is from its documentation: it was never started in a test.
     #[serde(default)]
     pub documented_only: bool,
-    /// Whether somebody seems to be signed in. Nothing where that cannot be told.
+    /// Whether a user seems to be signed in; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sign_in: Option<SignInView>,
     /// Nothing for a program of which nothing is known.

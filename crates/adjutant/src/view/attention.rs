@@ -1,4 +1,4 @@
-//! What needs somebody, and what owners of runs were notified of.
+//! What needs attention, and what owners of runs were notified of.
 
 use super::{Call, MentionView, RequestView, RunView, Waited, Word};
 use adjutant_core::attention::Need;
@@ -48,7 +48,7 @@ impl AttentionList {
     }
 }
 
-/// What a run needs of somebody.
+/// What kind of attention a run needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionKind {
     /// It has to be resumed or cancelled.
@@ -59,7 +59,7 @@ pub enum AttentionKind {
 
 words!(AttentionKind { Stopped = "stopped", Ended = "ended" });
 
-/// Why a run needs somebody.
+/// Why a run needs attention.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionView {
     pub kind: Word<AttentionKind>,

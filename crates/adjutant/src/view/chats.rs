@@ -25,7 +25,7 @@ pub struct StartChat {
     pub private: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// What the agents that answer in it are told beside the history.
+    /// Instructions to the agents that answer in it, besides the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// Goes on from a point of another chat: `3` (its end) or `3.17`.
@@ -44,7 +44,7 @@ pub enum ChatFilter {
 
 words!(ChatFilter { Active = "active", Archived = "archived", All = "all" });
 
-/// Whether a chat is put away.
+/// Whether a chat is archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatStatus {
     Active,
@@ -279,7 +279,7 @@ pub struct Answers {
     pub turn: Option<i64>,
 }
 
-/// Puts a chat away, or takes it back. Runs do not: others are still in it.
+/// Archives a chat, or restores it. Runs cannot.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveChat {

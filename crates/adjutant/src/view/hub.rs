@@ -3,8 +3,7 @@
 use super::{Call, RunList};
 use serde::{Deserialize, Serialize};
 
-/// Moves runs (with everything under them) to another client, so that a parent which came back
-/// under another name finds them.
+/// Reassigns runs and their descendants to another client, for a parent that reconnects under a new name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adopt {
@@ -70,8 +69,7 @@ pub struct WebhookList {
     pub webhooks: Vec<WebhookView>,
 }
 
-/// Has webhooks told again what failed too often, and at once what waits for its next try. Only for
-/// the person.
+/// Retries failed deliveries of webhooks now, those that were given up included. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryWebhooks {
@@ -87,12 +85,12 @@ pub struct WebhooksRetried {
     pub deliveries: u64,
 }
 
-/// How things stand with one webhook.
+/// The state of one webhook.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WebhookView {
     /// The beginning of its address.
     pub place: String,
-    /// What it is told.
+    /// The events that it receives.
     #[serde(default)]
     pub events: Vec<String>,
     pub waiting: i64,
@@ -122,14 +120,13 @@ impl WebhookView {
     }
 }
 
-/// Ends the hub. Runs go on; the next command starts a hub again.
+/// Stops the hub. Runs continue; the next command starts a hub.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopHub {}
 call!(StopHub = "stop", writes false -> HubView);
 
-/// Asks the hub to hand over to another binary: it stops taking calls, lets go of the home and
-/// becomes `exe`.
+/// Replaces the hub by another binary: it stops taking calls, releases the home and executes `exe`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOver {

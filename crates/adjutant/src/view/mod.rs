@@ -94,7 +94,7 @@ pub mod codes {
     pub const CLOSING: &str = "closing";
     /// The home's disk is full; nothing was changed.
     pub const STORAGE_FULL: &str = "storage_full";
-    /// The store failed; what became of the call is unknown until it is repeated with its key.
+    /// The store failed; the outcome of the call is unknown until it is repeated with its key.
     pub const STORAGE: &str = "storage";
     /// Nobody answered within the patience of this wait.
     pub const STALLED: &str = "stalled";

@@ -6,7 +6,7 @@ use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
 use serde::{Deserialize, Serialize};
 
-/// Asks whoever is responsible for the calling run. Committed before it returns.
+/// Asks the owner of the calling run a question. Committed before it returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
@@ -18,10 +18,10 @@ pub struct Ask {
     pub context: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// Becomes the answer when nobody gave one by the deadline.
+    /// Becomes the answer at the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// The run cannot go on without the answer.
+    /// The run cannot continue without the answer.
     #[serde(default = "yes")]
     pub blocking: bool,
     /// Deadline, in seconds from now. 24 hours when left out.
@@ -65,8 +65,8 @@ fn yes() -> bool {
     true
 }
 
-/// Asks for leave to do something. Committed before it returns; [`ReadRequest`] waits for the
-/// decision. Nothing else than what is shown here is approved by a yes.
+/// Asks for approval of an action. Committed before it returns; [`ReadRequest`] waits for the decision.
+/// An approval covers exactly what is shown here.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestApproval {
@@ -80,13 +80,13 @@ pub struct RequestApproval {
     /// Why it is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Ways to say yes; the one that was chosen comes back as the decision's `reason`.
+    /// Options of an approval; the chosen one is returned as the decision's `reason`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// `deny` is what happens anyway when nobody has decided by the deadline; `approve` is refused.
+    /// `deny` is the default anyway; `approve` is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DecisionWord>,
-    /// The run cannot go on without the decision.
+    /// The run cannot continue without the decision.
     #[serde(default = "yes")]
     pub blocking: bool,
     /// Deadline, in seconds from now, at least 60. 24 hours when left out.
@@ -95,12 +95,12 @@ pub struct RequestApproval {
 }
 call!(RequestApproval = "request-approval", writes true -> RequestView);
 
-/// Asks that somebody else does a task. Committed before it returns; [`ReadRequest`] waits for the
-/// decision, and where the run waits for the task, for its end.
+/// Asks to delegate a task to another agent. Committed before it returns; [`ReadRequest`] waits for the
+/// decision and, if the run waits for the task, for its end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delegate {
-    /// What is to be done, for an agent that sees nothing else.
+    /// The task, for an agent that sees nothing else.
     pub task: String,
     /// The caller's own agent when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +119,7 @@ pub struct Delegate {
     /// What the other agent has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_required: Option<String>,
-    /// How the two are to keep out of each other's way.
+    /// How the two runs avoid conflicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub struct Delegate {
 }
 call!(Delegate = "delegate", writes true -> RequestView);
 
-/// What a delegation says beside its task, and what it was approved with instead.
+/// A delegation's fields besides its task, and the changes it was approved with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelegationView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,7 +157,7 @@ pub struct DelegationView {
 /// What is in use of what a delegated run would take, each with its limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomView {
-    /// Runs at work that have a place of their own, of all runs.
+    /// Live runs that occupy a slot, of all owners.
     pub live: u64,
     pub live_max: u64,
     pub queued: u64,
@@ -205,8 +205,7 @@ pub struct ReadRequest {
 }
 call!(ReadRequest = "request", writes true -> RequestView);
 
-/// Takes back an open request of the calling run: what it asked for is not what it would do any more. Nobody can answer
-/// it then.
+/// Withdraws an open request of the calling run. It can no longer be answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WithdrawRequest {
@@ -273,15 +272,15 @@ pub struct AnswerOne {
     /// Why not; needed for a no. With a yes: a note, for instance which of the options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What a delegation is approved with instead.
+    /// Changes that a delegation is approved with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangesView>,
-    /// The request's `content_hash` as it was shown to whoever decided: another content is refused.
+    /// The `content_hash` of the request that was decided about: any other is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
 }
 
-/// How a delegated task is to be done otherwise than it was asked for.
+/// Changes to a delegated task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangesView {
@@ -310,7 +309,7 @@ pub struct RequestView {
     pub run_id: String,
     pub run_name: String,
     pub kind: Word<RequestKind>,
-    /// The question, the action that needs leave, or the task for somebody else.
+    /// The question, the action to approve, or the task to delegate.
     pub question: String,
     /// What the run itself calls a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]

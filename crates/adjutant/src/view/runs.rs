@@ -21,7 +21,7 @@ pub struct Dispatch {
     /// Active time after which the attempt is stopped, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// What success means, in words: told to the run, and shown beside its report.
+    /// Success criteria in words: part of the prompt, and shown beside the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criteria: Option<String>,
     /// The acceptance command, a program and its arguments, run in the run's directory when its agent
@@ -83,7 +83,7 @@ pub struct Cancel {
 }
 call!(Cancel = "cancel", writes true -> RunView);
 
-/// Makes a new run of an ended one, with `retry_of` pointing back.
+/// Starts a new run from an ended one; its `retry_of` names that one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -97,7 +97,7 @@ pub struct Retry {
 }
 call!(Retry = "retry", writes true -> RunView);
 
-/// Stops a run's attempt, to go on later.
+/// Stops a run's attempt, to be resumed later.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
@@ -105,8 +105,8 @@ pub struct Pause {
 }
 call!(Pause = "pause", writes true -> RunView);
 
-/// Begins a new attempt of a stopped run. It is told what it left behind, what was decided since,
-/// and what is said here.
+/// Starts a new attempt of a stopped run. Its prompt has the checkpoint, what was decided since, and the
+/// fields of this call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
@@ -196,7 +196,7 @@ pub struct SetStatus {
     pub summary: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
-    /// When it thinks that it will be done.
+    /// When it expects to be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -212,7 +212,7 @@ pub struct SetStatus {
 }
 call!(SetStatus = "status", writes true -> RunView);
 
-/// By a run about itself: it cannot go on (or stops for good), and this is what it leaves behind.
+/// Stops the calling run, which cannot continue (or is done), with a checkpoint.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopWork {
@@ -277,21 +277,21 @@ pub struct RunView {
     /// Why its agent failed, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Word<Cause>>,
-    /// Why it needs somebody, if so.
+    /// Why it needs attention, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionView>,
-    /// It is stopped and resumes without anybody resuming it: with an answer, the end of a child run, or
+    /// It is stopped and resumes by itself: with an answer, the end of a child run, or
     /// at `resumes_at`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes_by_itself: bool,
-    /// When a run goes on by itself that a limit of its model has stopped.
+    /// When a run that its model's rate limit has stopped resumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes_at: Option<String>,
-    /// Since when a run at work has written nothing and called nobody, where that is longer than its
-    /// agent's `stall` allows.
+    /// Since when a running run has neither written output nor made a call, if that exceeds its agent's
+    /// `stall`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<String>,
-    /// That the CLI of a run at work repeats a call to its model that has kept failing for 10 s or longer.
+    /// The CLI retries a call to its model that has failed for 10 s or longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrying: Option<RetryingView>,
     /// Sub-agents that its CLI has started by itself, as far as its stream tells of them.
@@ -339,7 +339,7 @@ pub struct RunView {
     pub percent: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// When it thinks that it will be done, in its own words.
+    /// When it expects to be done, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<String>,
     /// What success means, in the dispatcher's words.
@@ -348,7 +348,7 @@ pub struct RunView {
     /// Its completion report, held against what was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<ReportView>,
-    /// What came of the acceptance command.
+    /// The result of the acceptance command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<AcceptanceView>,
     /// The files that changed in its directory, by git, while its attempts ran.
@@ -374,7 +374,7 @@ pub struct RunView {
     /// What looked like signals of the run and had no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_signals: Option<IgnoredView>,
-    /// What a stopped run left behind.
+    /// The checkpoint of a stopped run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointView>,
     /// Every open request, oldest first; for a run that looks at itself also those that were
@@ -402,7 +402,7 @@ pub struct RunView {
     /// A descendant kept the output open after the end.
     #[serde(default)]
     pub output_left_open: bool,
-    /// Time spent at work so far, waiting excluded.
+    /// Active time so far, without waiting.
     #[serde(default)]
     pub active_ms: u64,
     /// The `active_ms` at which it was to be done, by the newest estimate.
@@ -470,7 +470,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// That a run's CLI repeats a call to its model that keeps failing.
+/// A call to its model that a run's CLI retries.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetryingView {
     /// Why the calls fail, as in `cause` of a run that failed.
@@ -502,7 +502,7 @@ impl std::fmt::Display for UsageView {
     }
 }
 
-/// What a run left behind so that a later attempt can continue.
+/// What a later attempt needs to continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointView {
     /// `adjutant` where the run left none and this was put together from what was known.
@@ -564,7 +564,7 @@ pub struct ReportView {
     pub checked: Vec<FindingView>,
 }
 
-/// What became of one field of a report.
+/// The verdict about one field of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FindingView {
     pub field: String,
@@ -584,7 +584,7 @@ pub struct DeliverableView {
     pub sha256: Option<String>,
 }
 
-/// What came of the acceptance command.
+/// The result of the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AcceptanceView {
     pub command: Vec<String>,

@@ -13,7 +13,7 @@ pub enum WaitUntil {
     Attention,
     /// Any of the runs has finished or stopped.
     Any,
-    /// Each of the runs has finished, or needs somebody to go on.
+    /// Each of the runs has finished or needs attention.
     All,
 }
 

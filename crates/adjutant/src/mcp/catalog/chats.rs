@@ -93,7 +93,7 @@ pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
     run: |session, caller, args| Box::pin(chats::send_message(session, caller, args)),
 };
 
-/// The chats as a worker's list has them: it is told less about them, and can do the same.
+// A worker's tools do the same with shorter descriptions.
 pub(in crate::mcp) const START_CHAT_OF_WORKER: ToolRow = ToolRow {
     about: "Opens a lasting conversation. An agent among the participants answers every message.",
     params: &[

@@ -28,7 +28,7 @@ pub fn is_of_chats(row: &ToolRow) -> bool {
     [START_CHAT, LIST_CHATS, SHOW_CHAT, SEND_MESSAGE].iter().any(|tool| tool.name == row.name)
 }
 
-/// Finds a tool by its own name or another that it goes by.
+/// Finds a tool by its name or an alias.
 #[must_use]
 pub fn find(role: Role, name: &str) -> Option<&'static ToolRow> {
     let own = |name: &str| tools(role).iter().find(|row| row.name == name);

@@ -94,7 +94,7 @@ async fn archive(session: &Session, args: &Args, archived: bool) -> ToolResult {
     reply(shown.next(if archived { "list_chats status=archived still finds it" } else { "send_chat_message or show_chat" }))
 }
 
-/// Refuses what the original tools could be told and ours cannot.
+/// Refuses arguments of the original tools that have no effect here.
 fn check_original(args: &Args) -> Result<(), Refusal> {
     if args.truth("include_history") == Some(false) {
         let why = "`includeHistory` cannot be false: who answers in a chat is given its history";

@@ -61,43 +61,43 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
     let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
     let cursor = Cursor::after(from, waited.cursor, *outcome == WaitOutcome::Timeout).to_string();
-    let (needs_told, stopped_told, ended_told, working_told) = (first(needs), first(stopped), first(ended), first(working));
+    let (needs_shown, stopped_shown, ended_shown, working_shown) = (first(needs), first(stopped), first(ended), first(working));
     let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
     let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
     let brief = |runs: &[RunView]| runs.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>();
     let all = [
-        ("needs", needs_told.iter().map(show::request_brief).collect()),
-        ("stopped", brief(stopped_told)),
-        ("ended", brief(ended_told)),
-        ("working", brief(working_told)),
+        ("needs", needs_shown.iter().map(show::request_brief).collect()),
+        ("stopped", brief(stopped_shown)),
+        ("ended", brief(ended_shown)),
+        ("working", brief(working_shown)),
     ];
     let mut shown = Shown::new(json!({"outcome": outcome}));
-    for (name, told) in all {
-        if !told.is_empty() {
-            shown = shown.with(name, told);
+    for (name, runs) in all {
+        if !runs.is_empty() {
+            shown = shown.with(name, runs);
         }
     }
     shown = shown.with("cursor", cursor.as_str());
-    shown = also(shown.lines(needs_told.iter().map(show::request_line)), "needs_more", "more questions", numbers);
-    shown = also(shown.lines(stopped_told.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
+    shown = also(shown.lines(needs_shown.iter().map(show::request_line)), "needs_more", "more questions", numbers);
+    shown = also(shown.lines(stopped_shown.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
     if *stopped_more > 0 {
         shown = shown.line(format!("… and {stopped_more} others are stopped: get_pending_questions lists them"));
     }
-    let told = ended_told.iter().map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
-    shown = also(shown.lines(told), "ended_more", "more have ended", names(ended));
+    let ended_lines = ended_shown.iter().map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
+    shown = also(shown.lines(ended_lines), "ended_more", "more have ended", names(ended));
     if *ended_more > 0 {
         shown = shown.line(format!("… and {ended_more} others have ended: check_subagent_status lists them"));
     }
     if !working.is_empty() {
-        let some: Vec<String> = working_told.iter().map(show::run_line).collect();
+        let some: Vec<String> = working_shown.iter().map(show::run_line).collect();
         shown = shown.line(format!("{} still working: {}", working.len(), some.join("; ")));
     }
     shown = also(shown, "working_more", "more are working", names(working));
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
     let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
-    // A stop that was told before comes after what has happened since.
+    // What has happened since comes before a stop that the client knows.
     let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && underway.is_empty()));
-    let paused = ended_told.iter().find(|run| run.state == RunStateKind::Stopped);
+    let paused = ended_shown.iter().find(|run| run.state == RunStateKind::Stopped);
     let next = match (outcome.known(), to_resume.or(paused)) {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
         (_, Some(run)) => format!("{}; then {again}", resume_hint(run)),
@@ -109,13 +109,13 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
             shown = shown.line("nothing to report yet");
             again
         }
-        _ if ended.is_empty() && working_told.iter().any(|run| run.retrying.is_some()) => {
+        _ if ended.is_empty() && working_shown.iter().any(|run| run.retrying.is_some()) => {
             format!("its model fails: wait on, or cancel the run (steer_subagent) and use another agent; {again}")
         }
-        _ if ended.is_empty() && working_told.iter().any(|run| run.silent_since.is_some()) => {
+        _ if ended.is_empty() && working_shown.iter().any(|run| run.silent_since.is_some()) => {
             format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }
-        _ if ended.is_empty() && working_told.iter().any(|run| run.overdue_since.is_some()) => {
+        _ if ended.is_empty() && working_shown.iter().any(|run| run.overdue_since.is_some()) => {
             format!("look how far the overdue run is (check_subagent_status, get_subagent_logs); {again}")
         }
         _ if underway.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
@@ -133,8 +133,8 @@ fn also(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
     if names.is_empty() {
         return shown;
     }
-    let told = format!("… {} {what}: {}", names.len(), line(&names.join(", "), 2_000));
-    shown.line(told).with(field, names)
+    let more = format!("… {} {what}: {}", names.len(), line(&names.join(", "), 2_000));
+    shown.line(more).with(field, names)
 }
 
 #[cfg(test)]

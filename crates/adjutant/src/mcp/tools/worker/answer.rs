@@ -27,7 +27,7 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
         return checked(session, caller, &request);
     }
     let patience = Duration::from_millis(request.patience_ms);
-    // Patience is for silence: a run that is at work on what was delegated is none.
+    // The reply timeout does not count while the child run works.
     let left = if request.held { caller.cap } else { patience.saturating_sub(session.first_check(&request.message_id).elapsed()) };
     // The original of this name was made for polling.
     let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };

@@ -131,8 +131,7 @@ pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller,
     put(session, caller, &args, &ask, wait, messages).await
 }
 
-/// Commits a request that somebody else does a task, then waits for the decision; where the run
-/// waits for the task, for its end, too.
+/// Commits a delegation, then waits for the decision and, if the run waits for the task, for its end.
 pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, args: Args) -> ToolResult {
     let asked_s = args.count("wait_s")?;
     let messages = session.check_own_run(args.text("run_id")).await?;

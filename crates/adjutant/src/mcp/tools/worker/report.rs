@@ -13,7 +13,7 @@ use crate::view::{GetRun, ReadRequest, ReportedStatus, SetStatus, StopWork, Word
 use adjutant_core::RequestStateKind;
 use serde_json::json;
 
-/// Most answers that one look at itself hands over; the rest comes with the next.
+/// Most answers that one check delivers; the rest come with the next.
 const ANSWERS_MAX: usize = 10;
 
 pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
@@ -23,7 +23,7 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &C
     if session.compat() {
         shown = shown.with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str());
     }
-    // Looking is reading: answers that are there are handed over, as they would be by check_answer.
+    // Checking reads answers as check_answer does.
     let mut answers = Vec::new();
     for request in run.pending.iter().filter(|request| request.status == RequestStateKind::Answered).take(ANSWERS_MAX) {
         let request = session.client().call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await?;
