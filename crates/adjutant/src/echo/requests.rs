@@ -1,6 +1,6 @@
 //! What the echo agent asks for: the tool calls, and the same as blocks of its own words.
 
-use super::script::{Handout, Leave, Question, ToolCall};
+use super::script::{ApprovalRequest, DelegationRequest, Question, ToolCall};
 use serde_json::{Map, Value, json};
 
 /// The call that asks a question.
@@ -19,35 +19,35 @@ pub fn ask(question: &Question) -> ToolCall {
     ToolCall { name: "ask_parent".to_string(), arguments: Value::Object(arguments) }
 }
 
-/// The call that asks for leave.
-pub fn approve(leave: &Leave) -> ToolCall {
-    let mut arguments = shown(leave);
-    if let Some(expires_s) = leave.expires_s {
+/// The call that asks for approval.
+pub fn approve(approval: &ApprovalRequest) -> ToolCall {
+    let mut arguments = shown(approval);
+    if let Some(expires_s) = approval.expires_s {
         arguments.insert("expires_s".into(), json!(expires_s));
     }
-    if leave.nowait {
+    if approval.nowait {
         arguments.insert("wait_s".into(), json!(0));
     }
     ToolCall { name: "request_approval".to_string(), arguments: Value::Object(arguments) }
 }
 
-/// The block that asks for leave.
-pub fn approve_block(run: &str, leave: &Leave) -> String {
-    block("APPROVAL_NEEDED", run, &shown(leave))
+/// The block that asks for approval.
+pub fn approve_block(run: &str, approval: &ApprovalRequest) -> String {
+    block("APPROVAL_NEEDED", run, &shown(approval))
 }
 
 /// The call that has somebody else do something.
-pub fn delegate(handout: &Handout) -> ToolCall {
-    let mut arguments = task(handout);
-    if handout.nowait {
+pub fn delegate(delegation: &DelegationRequest) -> ToolCall {
+    let mut arguments = task(delegation);
+    if delegation.nowait {
         arguments.insert("wait_s".into(), json!(0));
     }
     ToolCall { name: "delegate_work".to_string(), arguments: Value::Object(arguments) }
 }
 
 /// The block that does.
-pub fn delegate_block(run: &str, handout: &Handout) -> String {
-    block("DELEGATE_WORK", run, &task(handout))
+pub fn delegate_block(run: &str, delegation: &DelegationRequest) -> String {
+    block("DELEGATE_WORK", run, &task(delegation))
 }
 
 /// A block with these fields.
@@ -55,21 +55,21 @@ pub fn any_block(run: &str, said: &ToolCall) -> String {
     block(&said.name, run, &said.arguments.as_object().cloned().unwrap_or_default())
 }
 
-fn task(handout: &Handout) -> Map<String, Value> {
+fn task(delegation: &DelegationRequest) -> Map<String, Value> {
     let mut fields = Map::new();
-    fields.insert("new_task_description".into(), json!(handout.task));
-    for (name, value) in &handout.fields {
+    fields.insert("new_task_description".into(), json!(delegation.task));
+    for (name, value) in &delegation.fields {
         fields.insert((*name).into(), json!(value));
     }
     fields
 }
 
-fn shown(leave: &Leave) -> Map<String, Value> {
+fn shown(approval: &ApprovalRequest) -> Map<String, Value> {
     let mut fields = Map::new();
-    fields.insert("action".into(), json!(leave.action));
-    text(&mut fields, "preview", leave.preview.as_ref());
-    text(&mut fields, "risk", leave.risk.as_ref());
-    options(&mut fields, &leave.options);
+    fields.insert("action".into(), json!(approval.action));
+    text(&mut fields, "preview", approval.preview.as_ref());
+    text(&mut fields, "risk", approval.risk.as_ref());
+    options(&mut fields, &approval.options);
     fields
 }
 

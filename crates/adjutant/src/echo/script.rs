@@ -11,12 +11,12 @@ pub enum Command {
     Ask(Question),
     /// The same, through `adj mcp` on standard input and output.
     AskStdio(Question),
-    /// Asks for leave, by tool or (where it is so said) in a block of its own words.
-    Approve(Leave),
-    ApproveBlock(Leave),
+    /// Asks for approval, by tool or (where it is so said) in a block of its own words.
+    Approve(ApprovalRequest),
+    ApproveBlock(ApprovalRequest),
     /// Has somebody else do something, in the same two ways.
-    Delegate(Handout),
-    DelegateBlock(Handout),
+    Delegate(DelegationRequest),
+    DelegateBlock(DelegationRequest),
     /// Any other block of its own words: its tag, and its fields as arguments.
     Block(ToolCall),
     /// Several questions at once.
@@ -117,7 +117,7 @@ pub struct Question {
 
 /// What an approval is about.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Leave {
+pub struct ApprovalRequest {
     pub action: String,
     pub preview: Option<String>,
     pub risk: Option<String>,
@@ -128,7 +128,7 @@ pub struct Leave {
 
 /// What a delegation is about.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Handout {
+pub struct DelegationRequest {
     pub task: String,
     /// The protocol's fields and their values.
     pub fields: Vec<(&'static str, String)>,
@@ -157,10 +157,10 @@ pub fn parse(line: &str) -> Result<Command, String> {
         },
         "ask" => question(rest).map(Command::Ask).ok_or_else(|| wrong(ASK)),
         "ask-stdio" => question(rest).map(Command::AskStdio).ok_or_else(|| wrong(ASK)),
-        "approve" => leave(rest).map(Command::Approve).ok_or_else(|| wrong(APPROVE)),
-        "approve-block" => leave(rest).map(Command::ApproveBlock).ok_or_else(|| wrong(APPROVE)),
-        "delegate" => handout(rest).map(Command::Delegate).ok_or_else(|| wrong(DELEGATE)),
-        "delegate-block" => handout(rest).map(Command::DelegateBlock).ok_or_else(|| wrong(DELEGATE)),
+        "approve" => approval_request(rest).map(Command::Approve).ok_or_else(|| wrong(APPROVE)),
+        "approve-block" => approval_request(rest).map(Command::ApproveBlock).ok_or_else(|| wrong(APPROVE)),
+        "delegate" => delegation_request(rest).map(Command::Delegate).ok_or_else(|| wrong(DELEGATE)),
+        "delegate-block" => delegation_request(rest).map(Command::DelegateBlock).ok_or_else(|| wrong(DELEGATE)),
         "block" => tool_call(rest).map(Command::Block).ok_or_else(|| wrong("block TAG [JSON]")),
         "asks" => {
             let mut words = rest.splitn(2, ' ');
@@ -245,33 +245,33 @@ fn question(text: &str) -> Option<Question> {
 }
 
 /// Reads `"ACTION" [preview: x] …` in the same way.
-fn leave(text: &str) -> Option<Leave> {
+fn approval_request(text: &str) -> Option<ApprovalRequest> {
     let (action, parts) = described(text, &["preview:", "risk:", "options:", "expires:", "nowait"])?;
-    let mut leave = Leave { action, ..Leave::default() };
+    let mut approval = ApprovalRequest { action, ..ApprovalRequest::default() };
     for (key, value) in parts {
         match key {
-            "preview:" => leave.preview = Some(unescape(&value)),
-            "risk:" => leave.risk = Some(value),
-            "options:" => leave.options = alternatives(&value),
-            "expires:" => leave.expires_s = Some(seconds(&value)?),
-            _ => leave.nowait = true,
+            "preview:" => approval.preview = Some(unescape(&value)),
+            "risk:" => approval.risk = Some(value),
+            "options:" => approval.options = alternatives(&value),
+            "expires:" => approval.expires_s = Some(seconds(&value)?),
+            _ => approval.nowait = true,
         }
     }
-    Some(leave)
+    Some(approval)
 }
 
 const DELEGATE: &str =
     r#"delegate "TASK" [blocks|optional] [agent: x] [directory: x] [priority: P0] [reason: x] [context: x] [coordination: x] [nowait]"#;
 
 /// Reads `"TASK" [blocks] [agent: x] …` in the same way.
-fn handout(text: &str) -> Option<Handout> {
+fn delegation_request(text: &str) -> Option<DelegationRequest> {
     let keys = ["blocks", "optional", "agent:", "directory:", "priority:", "reason:", "context:", "coordination:", "nowait"];
     let (task, parts) = described(text, &keys)?;
-    let mut handout = Handout { task, ..Handout::default() };
+    let mut delegation = DelegationRequest { task, ..DelegationRequest::default() };
     for (key, value) in parts {
         let (name, value) = match key {
             "nowait" => {
-                handout.nowait = true;
+                delegation.nowait = true;
                 continue;
             }
             "blocks" => ("independence", "blocks_current_work".to_string()),
@@ -283,9 +283,9 @@ fn handout(text: &str) -> Option<Handout> {
             "coordination:" => ("coordination", unescape(&value)),
             _ => ("delegation_reason", unescape(&value)),
         };
-        handout.fields.push((name, value));
+        delegation.fields.push((name, value));
     }
-    Some(handout)
+    Some(delegation)
 }
 
 fn alternatives(text: &str) -> Vec<String> {
@@ -387,12 +387,12 @@ mod tests {
 
     #[test]
     fn an_approval_carries_what_it_shows() {
-        let expected = Leave {
+        let expected = ApprovalRequest {
             action: "drop it".to_string(),
             preview: Some("- a\n+ b".to_string()),
             risk: Some("high".to_string()),
             expires_s: Some(5),
-            ..Leave::default()
+            ..ApprovalRequest::default()
         };
         assert_eq!(parse(r#"approve "drop it" [preview: - a\n+ b] [risk: high] [expires: 5s]"#), Ok(Command::Approve(expected)));
         assert!(parse("approve drop").is_err() && parse(r#"approve "x" why"#).is_err());

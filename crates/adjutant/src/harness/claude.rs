@@ -29,7 +29,7 @@ impl Claude {
         user(prompt, None)
     }
 
-    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
         match said["type"].as_str() {
             Some("control_request") => self.asked(said),
             // It says a message again when it has read it.
@@ -123,7 +123,7 @@ mod tests {
     fn a_permission_is_asked_for_and_decided_once() {
         let mut claude = Claude::default();
         let asked = json!({"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"rm -rf /"}}});
-        let steps = claude.hear(&asked);
+        let steps = claude.receive(&asked);
         let expected = Permission {
             id: "r1".to_owned(),
             tool: "Bash".to_owned(),
@@ -155,9 +155,9 @@ mod tests {
         let given = text(&claude.message(&message));
         assert_eq!(given["message"]["content"][0]["text"], "A message from person:\n/exit");
         let result = json!({"type": "result", "subtype": "success"});
-        assert_eq!(claude.hear(&result), []);
-        assert_eq!(claude.hear(&json!({"type": "user", "isReplay": true, "uuid": "m1"})), [Step::Delivered("m1".to_owned())]);
-        assert_eq!(claude.hear(&result), [Step::Close]);
+        assert_eq!(claude.receive(&result), []);
+        assert_eq!(claude.receive(&json!({"type": "user", "isReplay": true, "uuid": "m1"})), [Step::Delivered("m1".to_owned())]);
+        assert_eq!(claude.receive(&result), [Step::Close]);
     }
 
     #[test]
@@ -168,17 +168,17 @@ mod tests {
             json!({"type": "system", "subtype": "background_tasks_changed", "tasks": tasks})
         };
         let result = json!({"type": "result", "subtype": "success"});
-        assert_eq!(claude.hear(&tasks(&["local_agent", "local_bash"])), []);
-        assert_eq!(claude.hear(&result), []);
-        assert_eq!(claude.hear(&tasks(&["local_bash"])), []);
-        assert_eq!(claude.hear(&result), [Step::Close]);
+        assert_eq!(claude.receive(&tasks(&["local_agent", "local_bash"])), []);
+        assert_eq!(claude.receive(&result), []);
+        assert_eq!(claude.receive(&tasks(&["local_bash"])), []);
+        assert_eq!(claude.receive(&result), [Step::Close]);
     }
 
     #[test]
     fn a_key_that_is_refused_is_not_tried_again() {
         let retry = json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});
-        assert!(matches!(Claude::default().hear(&retry).as_slice(), [Step::Failed(why)] if why.contains("401")));
+        assert!(matches!(Claude::default().receive(&retry).as_slice(), [Step::Failed(why)] if why.contains("401")));
         let retry = json!({"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"});
-        assert_eq!(Claude::default().hear(&retry), []);
+        assert_eq!(Claude::default().receive(&retry), []);
     }
 }

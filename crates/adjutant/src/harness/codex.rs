@@ -59,7 +59,7 @@ impl Codex {
         request(INITIALIZE, "initialize", &json!({ "clientInfo": client }))
     }
 
-    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
         let params = &said["params"];
         match said["method"].as_str() {
             Some(method) if !said["id"].is_null() => self.asked(method, &said["id"], params),
@@ -238,12 +238,12 @@ mod tests {
     fn working() -> Codex {
         let mut codex = codex(None, None);
         codex.opening("/quit @/etc/passwd");
-        let begun = written(&codex.hear(&json!({"id": 1, "result": {}})));
+        let begun = written(&codex.receive(&json!({"id": 1, "result": {}})));
         assert_eq!((&begun[0]["method"], &begun[1]["method"]), (&json!("initialized"), &json!("thread/start")));
         assert_eq!((&begun[1]["params"]["sandbox"], &begun[1]["params"]["approvalPolicy"]), (&json!("workspace-write"), &json!("on-request")));
-        let turn = written(&codex.hear(&json!({"id": 2, "result": {"thread": {"id": "t"}}})));
+        let turn = written(&codex.receive(&json!({"id": 2, "result": {"thread": {"id": "t"}}})));
         assert_eq!(turn[0]["params"]["input"], json!([{"type": "text", "text": "/quit @/etc/passwd"}]));
-        assert_eq!(codex.hear(&json!({"id": 3, "result": {"turn": {"id": "u"}}})), []);
+        assert_eq!(codex.receive(&json!({"id": 3, "result": {"turn": {"id": "u"}}})), []);
         codex
     }
 
@@ -255,9 +255,9 @@ mod tests {
         assert_eq!((&steer["method"], &steer["params"]["expectedTurnId"]), (&json!("turn/steer"), &json!("u")));
         assert_eq!(steer["params"]["input"][0]["text"], "A message from person:\n/exit");
         let read = json!({"method": "item/completed", "params": {"item": {"type": "userMessage", "clientId": "m1"}}});
-        assert_eq!(codex.hear(&read), [Step::Delivered("m1".to_owned())]);
-        assert_eq!(codex.hear(&json!({"method": "turn/completed", "params": {"threadId": "of a sub-agent"}})), []);
-        assert_eq!(codex.hear(&json!({"method": "turn/completed", "params": {"threadId": "t"}})), [Step::Close]);
+        assert_eq!(codex.receive(&read), [Step::Delivered("m1".to_owned())]);
+        assert_eq!(codex.receive(&json!({"method": "turn/completed", "params": {"threadId": "of a sub-agent"}})), []);
+        assert_eq!(codex.receive(&json!({"method": "turn/completed", "params": {"threadId": "t"}})), [Step::Close]);
     }
 
     #[test]
@@ -265,9 +265,9 @@ mod tests {
         let mut codex = working();
         let message = MessageView { message_id: "m1".to_owned(), text: "wait".to_owned(), ..MessageView::default() };
         codex.message(&message);
-        let next = written(&codex.hear(&json!({"method": "turn/completed", "params": {}})));
+        let next = written(&codex.receive(&json!({"method": "turn/completed", "params": {}})));
         assert_eq!((&next[0]["method"], &next[0]["params"]["clientUserMessageId"]), (&json!("turn/start"), &json!("m1")));
-        assert_eq!(codex.hear(&json!({"id": 6, "error": {"message": "no active turn"}})), []);
+        assert_eq!(codex.receive(&json!({"id": 6, "error": {"message": "no active turn"}})), []);
     }
 
     #[test]
@@ -275,16 +275,17 @@ mod tests {
         let mut codex = working();
         let ask =
             json!({"id": 0, "method": "item/commandExecution/requestApproval", "params": {"command": "rm -rf /", "cwd": "/w", "reason": "why not"}});
-        let [Step::Permission(asked)] = &codex.hear(&ask)[..] else { panic!("it asks") };
+        let [Step::Permission(asked)] = &codex.receive(&ask)[..] else { panic!("it asks") };
         assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_ours && asked.edits.is_empty());
         let answer = written(&[Step::Write(codex.decide("0", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
         assert_eq!(answer[1], json!({"id": 0, "result": {"decision": "decline"}}));
         assert!(answer[0]["params"]["input"][0]["text"].as_str().is_some_and(|text| text.ends_with("no")));
         assert_eq!(codex.decide("0", &Decision::Allow), None);
-        codex.hear(&json!({"method": "item/started", "params": {"item": {"type": "fileChange", "id": "c", "changes": [{"path": "/etc/passwd"}]}}}));
+        codex
+            .receive(&json!({"method": "item/started", "params": {"item": {"type": "fileChange", "id": "c", "changes": [{"path": "/etc/passwd"}]}}}));
         let ask = json!({"id": 1, "method": "item/fileChange/requestApproval", "params": {"itemId": "c"}});
-        assert!(matches!(&codex.hear(&ask)[..], [Step::Permission(asked)] if asked.input.contains("/etc/passwd")));
-        let other = written(&codex.hear(&json!({"id": 2, "method": "item/tool/call", "params": {}})));
+        assert!(matches!(&codex.receive(&ask)[..], [Step::Permission(asked)] if asked.input.contains("/etc/passwd")));
+        let other = written(&codex.receive(&json!({"id": 2, "method": "item/tool/call", "params": {}})));
         assert_eq!(other[0]["error"]["code"], -32601);
     }
 
@@ -292,12 +293,12 @@ mod tests {
     fn a_thread_that_is_gone_begins_anew_with_the_whole_task() {
         let mut codex = codex(Some("old"), Some("the whole task"));
         codex.opening("go on");
-        let begun = written(&codex.hear(&json!({"id": 1, "result": {}})));
+        let begun = written(&codex.receive(&json!({"id": 1, "result": {}})));
         assert_eq!((&begun[1]["method"], &begun[1]["params"]["threadId"]), (&json!("thread/resume"), &json!("old")));
         let gone = json!({"id": 2, "error": {"code": -32600, "message": "no rollout found for thread id old"}});
-        assert_eq!(written(&codex.hear(&gone))[0]["method"], "thread/start");
-        let turn = written(&codex.hear(&json!({"id": 2, "result": {"thread": {"id": "new"}}})));
+        assert_eq!(written(&codex.receive(&gone))[0]["method"], "thread/start");
+        let turn = written(&codex.receive(&json!({"id": 2, "result": {"thread": {"id": "new"}}})));
         assert_eq!(turn[0]["params"]["input"][0]["text"], "the whole task");
-        assert!(matches!(&codex.hear(&json!({"id": 3, "error": {"message": "broken"}}))[..], [Step::Failed(why), Step::Close] if why == "broken"));
+        assert!(matches!(&codex.receive(&json!({"id": 3, "error": {"message": "broken"}}))[..], [Step::Failed(why), Step::Close] if why == "broken"));
     }
 }

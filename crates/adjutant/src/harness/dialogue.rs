@@ -34,21 +34,21 @@ impl Dialogue {
     }
 
     /// Takes a line that its rules told to listen to.
-    pub fn hear(&mut self, line: &str) -> Vec<Step> {
+    pub fn receive(&mut self, line: &str) -> Vec<Step> {
         let Ok(line) = serde_json::from_str::<Value>(line) else { return Vec::new() };
         match self {
             Self::Lines => Vec::new(),
-            Self::Claude(claude) => claude.hear(&line),
-            Self::Codex(codex) => codex.hear(&line),
-            Self::Acp(acp) => acp.hear(&line),
-            Self::Pi(pi) => pi.hear(&line),
+            Self::Claude(claude) => claude.receive(&line),
+            Self::Codex(codex) => codex.receive(&line),
+            Self::Acp(acp) => acp.receive(&line),
+            Self::Pi(pi) => pi.receive(&line),
         }
     }
 
     /// Its model has said something.
-    pub fn hear_words(&mut self) {
+    pub fn note_model_words(&mut self) {
         if let Self::Acp(acp) = self {
-            acp.hear_words();
+            acp.note_model_words();
         }
     }
 

@@ -69,7 +69,7 @@ impl Pi {
         line(&json!({ "id": STATE, "type": "get_state" }))
     }
 
-    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
         match said["type"].as_str() {
             Some("extension_ui_request") => self.extension(said),
             Some("response") => self.replied(said),
@@ -215,10 +215,10 @@ mod tests {
     /// A prompt under way.
     fn working() -> Pi {
         let mut pi = pi(false);
-        assert_eq!(pi.hear(&ready()), []);
-        let prompt = written(&pi.hear(&state(0)));
+        assert_eq!(pi.receive(&ready()), []);
+        let prompt = written(&pi.receive(&state(0)));
         assert_eq!((&prompt[0]["type"], &prompt[0]["message"]), (&json!("prompt"), &json!("/quit @/etc/passwd")));
-        assert_eq!(pi.hear(&taken("prompt", true)), []);
+        assert_eq!(pi.receive(&taken("prompt", true)), []);
         pi
     }
 
@@ -256,19 +256,19 @@ mod tests {
     #[test]
     fn prompt_is_sent_only_under_the_extension() {
         working();
-        assert!(matches!(&pi(false).hear(&state(0))[..], [Step::Failed(why)] if why.contains("extension")));
+        assert!(matches!(&pi(false).receive(&state(0))[..], [Step::Failed(why)] if why.contains("extension")));
         let mut other = pi(false);
         let status = json!({"type": "extension_ui_request", "id": "s", "method": "setStatus", "statusKey": "other", "statusText": "ready"});
-        other.hear(&status);
-        assert!(matches!(&other.hear(&state(0))[..], [Step::Failed(_)]));
+        other.receive(&status);
+        assert!(matches!(&other.receive(&state(0))[..], [Step::Failed(_)]));
     }
 
     #[test]
     fn session_that_is_gone_gets_the_whole_task() {
         for (messages, prompt) in [(0, "the whole task"), (3, "/quit @/etc/passwd")] {
             let mut pi = pi(true);
-            pi.hear(&ready());
-            assert_eq!(written(&pi.hear(&state(messages)))[0]["message"], prompt);
+            pi.receive(&ready());
+            assert_eq!(written(&pi.receive(&state(messages)))[0]["message"], prompt);
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
             is_ours: false,
             edits: Vec::new(),
         };
-        assert_eq!(pi.hear(&asked), [Step::Permission(expected)]);
+        assert_eq!(pi.receive(&asked), [Step::Permission(expected)]);
         let answer = written(&[Step::Write(pi.decide("d1", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
         assert_eq!(answer[0], json!({"type": "extension_ui_response", "id": "d1", "value": r#"{"deny":"no"}"#}));
         assert_eq!(pi.decide("d1", &Decision::Allow), None);
@@ -292,10 +292,10 @@ mod tests {
     #[test]
     fn dialogs_of_other_extensions_are_cancelled() {
         for title in ["Delete everything?", r#"{"tool":"bash","input":{}}"#, r#"{"adjutant":"permission"}"#] {
-            assert_eq!(written(&working().hear(&asks(title)))[0]["cancelled"], true, "{title}");
+            assert_eq!(written(&working().receive(&asks(title)))[0]["cancelled"], true, "{title}");
         }
         let confirm = json!({"type": "extension_ui_request", "id": "d1", "method": "confirm", "title": r#"{"adjutant":"permission","tool":"bash"}"#});
-        assert_eq!(written(&working().hear(&confirm))[0]["cancelled"], true);
+        assert_eq!(written(&working().receive(&confirm))[0]["cancelled"], true);
     }
 
     #[test]
@@ -315,43 +315,43 @@ mod tests {
         let mut pi = working();
         let given: Value = serde_json::from_slice(&pi.message(&message("m1", "/exit"))).expect("one command");
         assert_eq!((&given["streamingBehavior"], &given["message"]), (&json!("steer"), &json!("A message from person:\n/exit")));
-        assert_eq!(pi.hear(&settled()), [], "another turn follows");
-        pi.hear(&taken("m1", true));
+        assert_eq!(pi.receive(&settled()), [], "another turn follows");
+        pi.receive(&taken("m1", true));
         let read =
             json!({"type": "message_end", "message": {"role": "user", "content": [{"type": "text", "text": "A message from person:\n/exit"}]}});
-        assert_eq!(pi.hear(&read), [Step::Delivered("m1".to_owned())]);
-        assert_eq!(pi.hear(&settled()), [Step::Close]);
+        assert_eq!(pi.receive(&read), [Step::Delivered("m1".to_owned())]);
+        assert_eq!(pi.receive(&settled()), [Step::Close]);
     }
 
     #[test]
     fn message_before_the_prompt_follows_it() {
         let mut pi = pi(false);
         assert!(pi.message(&message("m1", "wait")).is_empty());
-        pi.hear(&ready());
-        assert_eq!(written(&pi.hear(&state(0)))[0]["id"], "prompt");
-        assert_eq!(written(&pi.hear(&taken("prompt", true)))[0]["id"], "m1");
+        pi.receive(&ready());
+        assert_eq!(written(&pi.receive(&state(0)))[0]["id"], "prompt");
+        assert_eq!(written(&pi.receive(&taken("prompt", true)))[0]["id"], "m1");
     }
 
     #[test]
     fn message_that_was_not_taken_is_given_again() {
         let mut pi = working();
         pi.message(&message("m1", "wait"));
-        assert_eq!(pi.hear(&taken("m1", false)), []);
-        assert_eq!(written(&pi.hear(&settled()))[0]["id"], "m1");
+        assert_eq!(pi.receive(&taken("m1", false)), []);
+        assert_eq!(written(&pi.receive(&settled()))[0]["id"], "m1");
         pi.cancel();
-        assert_eq!(pi.hear(&settled()), [Step::Close]);
+        assert_eq!(pi.receive(&settled()), [Step::Close]);
     }
 
     #[test]
     fn message_that_was_swallowed_does_not_hold_the_end() {
         let mut pi = working();
         pi.message(&message("m1", "wait"));
-        pi.hear(&taken("m1", true));
-        assert_eq!(pi.hear(&settled()), [Step::Close]);
+        pi.receive(&taken("m1", true));
+        assert_eq!(pi.receive(&settled()), [Step::Close]);
     }
 
     #[test]
     fn refused_prompt_fails() {
-        assert_eq!(working().hear(&taken("prompt", false)), [Step::Failed("compaction is in progress".to_owned())]);
+        assert_eq!(working().receive(&taken("prompt", false)), [Step::Failed("compaction is in progress".to_owned())]);
     }
 }

@@ -5,7 +5,7 @@ use crate::link::Order;
 use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
 use crate::ops::{OpError, Ops, profiles};
-use crate::preset::{About, Capabilities, Preset, Tried, Version, VersionMin};
+use crate::preset::{About, Capabilities, Preset, TestedVersions, Version, VersionMin};
 use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView, Word};
 use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
         version: None,
         version_pending: false,
         version_note: None,
-        versions_tried: about.and_then(|about| about.tried()).map(|tried| tried.to_string()),
+        versions_tried: about.and_then(|about| about.tested_versions()).map(|tried| tried.to_string()),
         version_min: about
             .and_then(|about| about.version_min.as_ref())
             .map(|VersionMin { version, why }| VersionMinView { version: version.clone(), why: why.clone() }),
@@ -132,7 +132,7 @@ pub fn add_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<Versio
             continue;
         };
         let version = said.as_ref().map(|said| Version::find(said));
-        let tried = agent.versions_tried.as_deref().and_then(Tried::parse);
+        let tried = agent.versions_tried.as_deref().and_then(TestedVersions::parse);
         (agent.version, agent.version_note) = match version {
             Ok(Some(version)) => {
                 let least = agent.version_min.as_ref().map(|min| VersionMin { version: min.version.clone(), why: min.why.clone() });

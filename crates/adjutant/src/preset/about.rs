@@ -1,6 +1,6 @@
 //! What people want to know about a CLI, and what it can do here.
 
-use super::{Tried, Version};
+use super::{TestedVersions, Version};
 use serde::{Deserialize, Serialize};
 
 /// What it can do here.
@@ -101,8 +101,8 @@ impl VersionMin {
 impl About {
     /// The versions that were tried. `None`: none was.
     #[must_use]
-    pub fn tried(&self) -> Option<Tried> {
-        Tried::parse(&self.versions_tried)
+    pub fn tested_versions(&self) -> Option<TestedVersions> {
+        TestedVersions::parse(&self.versions_tried)
     }
 
     /// What does not work, or not as one would think, versions that are not started included.

@@ -21,7 +21,7 @@ pub use profile::{Profile, Profiles};
 pub use promise::{Act, Exception, Fate, Promise};
 pub use registry::{Registered, Registry, registry};
 pub use stream::{End, Ends, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
-pub use version::{Tried, Version};
+pub use version::{TestedVersions, Version};
 
 use adjutant_core::{Permissions, words};
 use built_in::ACP_STREAM;
@@ -286,7 +286,7 @@ mod tests {
             let About { versions_tried, version_min, version_args, sign_in_files, tools, directory, resumes, .. } = &preset.about;
             let can_be_held_to = |min: &VersionMin| Version::find(&min.version).is_some() && !min.why.is_empty() && !version_args.is_empty();
             assert!(version_min.as_ref().is_none_or(can_be_held_to), "{name}: {version_min:?}");
-            assert!(versions_tried.is_empty() || preset.about.tried().is_some(), "{name}: {versions_tried}");
+            assert!(versions_tried.is_empty() || preset.about.tested_versions().is_some(), "{name}: {versions_tried}");
             assert!(
                 sign_in_files.iter().all(|file| file.starts_with("~/") || file.starts_with('$') && file.contains('/')),
                 "{name}: {sign_in_files:?}"
@@ -300,7 +300,7 @@ mod tests {
         for preset in all() {
             let Profiles { read, edit, full } = &preset.permissions;
             for (name, profile) in [("read", read), ("edit", edit), ("full", full)] {
-                let is_tried = preset.about.tried().is_some();
+                let is_tried = preset.about.tested_versions().is_some();
                 assert!(is_tried || name == "full" || profile.unsupported.is_some(), "{}: nobody has seen that {name} holds", preset.name);
                 assert!(
                     profile.unsupported.is_some() == profile.about.is_empty(),
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_version_is_too_old_only_below_the_least_that_is_needed() {
         let claude = builtin("claude").expect("it is there").about;
-        let (min, tried) = (claude.version_min.as_ref().expect("it has one"), claude.tried().expect("it was tried"));
+        let (min, tried) = (claude.version_min.as_ref().expect("it has one"), claude.tested_versions().expect("it was tried"));
         let problem = |version: &str| min.problem(&Version::find(version).expect("a version"));
         assert!(problem("2.1.99").is_some_and(|why| why.starts_with("too old to be started, 2.1.299 is needed: it would read")));
         assert_eq!((problem("2.1.299"), problem("3.0"), min.problem(&tried.lowest)), (None, None, None));

@@ -103,7 +103,7 @@ impl Preset {
     #[must_use]
     pub fn has_row(&self) -> bool {
         let promises = [Permissions::Read, Permissions::Edit].into_iter().any(|profile| self.promised(profile, Act::ShellWrite).is_some());
-        promises && self.about.tried().is_some()
+        promises && self.about.tested_versions().is_some()
     }
 
     /// Returns what a profile promises of an act. `None`: no run is started with that profile.

@@ -34,12 +34,12 @@ impl fmt::Display for Version {
 
 /// The versions that were tried: the lowest and the highest of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tried {
+pub struct TestedVersions {
     pub lowest: Version,
     pub highest: Version,
 }
 
-impl Tried {
+impl TestedVersions {
     /// Reads `1.2.3`, or `1.2.3 to 1.4.0`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -61,7 +61,7 @@ impl Tried {
     }
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for TestedVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.lowest == self.highest { write!(f, "{}", self.lowest) } else { write!(f, "{} to {}", self.lowest, self.highest) }
     }
@@ -86,14 +86,14 @@ mod tests {
 
     #[test]
     fn a_version_outside_of_what_was_tried_gets_a_note() {
-        let tried = Tried::parse("0.160.0 to 0.169.0").expect("a range");
+        let tried = TestedVersions::parse("0.160.0 to 0.169.0").expect("a range");
         let note = |version: &str| tried.note(&Version::find(version).expect("a version"));
         assert_eq!(note("0.169.0"), None);
         assert_eq!(note("0.160"), Some("older than what was tried (0.160.0 to 0.169.0)".to_owned()));
         assert_eq!(note("0.165.9"), None);
         assert_eq!(note("0.169.1"), Some("newer than what was tried (0.160.0 to 0.169.0)".to_owned()));
         assert_eq!(note("1.0"), Some("newer than what was tried (0.160.0 to 0.169.0)".to_owned()));
-        assert_eq!(Tried::parse("1.0.0").expect("one version").to_string(), "1.0.0");
-        assert_eq!((Tried::parse(""), Tried::parse("2.0 to 1.0")), (None, None));
+        assert_eq!(TestedVersions::parse("1.0.0").expect("one version").to_string(), "1.0.0");
+        assert_eq!((TestedVersions::parse(""), TestedVersions::parse("2.0 to 1.0")), (None, None));
     }
 }

@@ -481,11 +481,11 @@ impl Attempt {
             }
             Heard::Told(Told::Words) => {
                 if let Some(dialogue) = &mut self.dialogue {
-                    dialogue.hear_words();
+                    dialogue.note_model_words();
                 }
             }
             Heard::Told(Told::Line(line)) => {
-                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.hear(&line)).unwrap_or_default();
+                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.receive(&line)).unwrap_or_default();
                 steps.into_iter().for_each(|step| self.take_step(step));
             }
         }

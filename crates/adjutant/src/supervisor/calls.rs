@@ -52,7 +52,7 @@ impl Calls {
         let is_due = match state {
             CallState::Pending => call.written.is_some(),
             // It may say what it does only with its next message.
-            CallState::Begun => !call.input.is_empty(),
+            CallState::Running => !call.input.is_empty(),
             CallState::Over => true,
         };
         let news = (is_due && call.written.as_deref() != Some(&line)).then(|| line.clone());
@@ -80,7 +80,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use CallState::{Begun, Over, Pending};
+    use CallState::{Over, Pending, Running};
 
     fn lines(said: &[(&str, &str, &str, CallState)]) -> Vec<String> {
         let mut calls = Calls::default();
@@ -90,11 +90,14 @@ mod tests {
     #[test]
     fn call_has_one_line_with_its_real_input() {
         // As opencode, Qwen Code and Kimi Code say it.
-        let opencode =
-            [("a", "bash", "{\"cwd\":\"/w\"}", Pending), ("a", "bash", "{\"command\":\"ls\"}", Begun), ("a", "lists", "{\"command\":\"ls\"}", Over)];
+        let opencode = [
+            ("a", "bash", "{\"cwd\":\"/w\"}", Pending),
+            ("a", "bash", "{\"command\":\"ls\"}", Running),
+            ("a", "lists", "{\"command\":\"ls\"}", Over),
+        ];
         assert_eq!(lines(&opencode), ["bash {\"command\":\"ls\"}"]);
         assert_eq!(
-            lines(&[("a", "Shell", "{}", Begun), ("a", "", "{\"command\":\"ls\"}", Begun), ("a", "", "", Over)]),
+            lines(&[("a", "Shell", "{}", Running), ("a", "", "{\"command\":\"ls\"}", Running), ("a", "", "", Over)]),
             ["Shell {\"command\":\"ls\"}"]
         );
         assert_eq!(lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Over)]), ["Bash"], "nothing is known of it");
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn changed_call_gets_another_line() {
-        assert_eq!(lines(&[("a", "sh", "1", Begun), ("a", "", "1", Begun), ("a", "", "2", Pending), ("a", "", "2", Over)]), ["sh 1", "sh 2"]);
+        assert_eq!(lines(&[("a", "sh", "1", Running), ("a", "", "1", Running), ("a", "", "2", Pending), ("a", "", "2", Over)]), ["sh 1", "sh 2"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::calls::Calls;
 use crate::harness::StreamOf;
-use crate::harness::stream::{Rules, Said, Usage};
+use crate::harness::stream::{Rules, StreamEvent, Usage};
 use crate::preset::{End, StderrRetry, Stream};
 use crate::text;
 use adjutant_core::Cause;
@@ -221,7 +221,7 @@ impl Reader {
             // Nothing of an earlier attempt is said anew.
             let mut listen = false;
             let is_known = rules.read(&line, &mut |said| match said {
-                Said::Listen | Said::Session(_) => listen |= self.take(said, part, told),
+                StreamEvent::Listen | StreamEvent::Session(_) => listen |= self.take(said, part, told),
                 _ => {}
             });
             if !is_known {
@@ -255,31 +255,33 @@ impl Reader {
     }
 
     /// Takes one thing that was said. `true`: the dialogue has to see the line.
-    fn take(&mut self, said: Said<'_>, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) -> bool {
+    fn take(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) -> bool {
         match said {
-            Said::Listen => return true,
-            Said::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
-            Said::Subagent { told, begins } => self.subagents.take(told, begins),
+            StreamEvent::Listen => return true,
+            StreamEvent::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
+            StreamEvent::Subagent { told, begins } => self.subagents.take(told, begins),
             said if self.speaker.is_some() => self.take_of_subagent(said, part),
-            Said::Session(id) if id == self.session => {}
+            StreamEvent::Session(id) if id == self.session => {}
             // It becomes an argument of the next attempt: what is no id is nobody's session.
-            Said::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
+            StreamEvent::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
                 tracing::warn!(id = %id.chars().take(80).collect::<String>().escape_debug(), "no session");
             }
-            Said::Session(id) => {
+            StreamEvent::Session(id) => {
                 self.sessions += 1;
                 self.session = id.into_owned();
                 told.push(Told::Session(self.session.clone()));
             }
-            Said::Text(text) | Said::Delta { text, .. } if self.stream.is_retry_note(&text) => self.retry(text.trim(), None, part, told),
-            Said::Text(text) | Said::Delta { text, .. } if self.message.is_empty() && self.stream.is_remark(&text) => {
+            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.stream.is_retry_note(&text) => {
+                self.retry(text.trim(), None, part, told)
+            }
+            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.message.is_empty() && self.stream.is_remark(&text) => {
                 self.go_on(part, told);
                 self.end_message(part);
                 note(part, &mut self.within_line, text.trim());
                 self.remark = self.tail(text.trim()).to_owned();
             }
-            Said::Retry { words, cause } => self.retry(&words, cause, part, told),
-            Said::Call { id, name, input, state } => {
+            StreamEvent::Retry { words, cause } => self.retry(&words, cause, part, told),
+            StreamEvent::Call { id, name, input, state } => {
                 self.summary.has_acted = true;
                 if let Some(call) = self.calls.hear(&id, &name, &input, state) {
                     self.go_on(part, told);
@@ -287,15 +289,15 @@ impl Reader {
                     note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
                 }
             }
-            Said::Step(step) if *step == *self.step => {}
-            Said::Step(step) => {
+            StreamEvent::Step(step) if *step == *self.step => {}
+            StreamEvent::Step(step) => {
                 self.go_on(part, told);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
                 self.step = step.into_owned();
             }
-            Said::Cost(cost) => self.cost_usd = Some(cost),
-            Said::Text(text) => {
+            StreamEvent::Cost(cost) => self.cost_usd = Some(cost),
+            StreamEvent::Text(text) => {
                 self.go_on(part, told);
                 self.flush_calls(part);
                 self.tell_words(&text, told);
@@ -303,7 +305,7 @@ impl Reader {
                 self.say(&text, part);
                 self.end_message(part);
             }
-            Said::Delta { of, text } => {
+            StreamEvent::Delta { of, text } => {
                 self.go_on(part, told);
                 self.flush_calls(part);
                 self.tell_words(&text, told);
@@ -313,25 +315,25 @@ impl Reader {
                 }
                 self.say(&text, part);
             }
-            Said::Tool { name, input } => {
+            StreamEvent::Tool { name, input } => {
                 self.summary.has_acted = true;
                 self.go_on(part, told);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
             }
-            Said::Output(output) => {
+            StreamEvent::Output(output) => {
                 self.go_on(part, told);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
             }
-            Said::Error(error) => {
+            StreamEvent::Error(error) => {
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
                 self.summary.error = text::head(&error, ERROR_BYTES_MAX).to_owned();
             }
-            Said::Result(result) => self.summary.result = self.tail(&result).to_owned(),
-            Said::Again(seconds) => self.summary.again_at_s = self.summary.again_at_s.max(Some(seconds)),
-            Said::Usage(usage) => {
+            StreamEvent::Result(result) => self.summary.result = self.tail(&result).to_owned(),
+            StreamEvent::Again(seconds) => self.summary.again_at_s = self.summary.again_at_s.max(Some(seconds)),
+            StreamEvent::Usage(usage) => {
                 let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
                 self.summary.usage = Some(Usage {
                     input_tokens: before.input_tokens + usage.input_tokens,
@@ -345,7 +347,7 @@ impl Reader {
                     cost_is_total: usage.cost_is_total,
                 });
             }
-            Said::End(end) => {
+            StreamEvent::End(end) => {
                 // Some state each try that fails as an end, and go on.
                 if end == End::Success {
                     self.go_on(part, told);
@@ -358,20 +360,20 @@ impl Reader {
     }
 
     /// Takes what a sub-agent of the CLI's own says: it stands in the log, and is nothing that the run says.
-    fn take_of_subagent(&mut self, said: Said<'_>, part: &mut impl FnMut(Part<'_>)) {
+    fn take_of_subagent(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>)) {
         let id = self.speaker.clone().unwrap_or_default();
         let text = match said {
-            Said::Text(text) | Said::Result(text) => text.into_owned(),
-            Said::Tool { name, input } | Said::Call { name, input, .. } => format!("→ {name} {}", shorten(&input)),
-            Said::Output(output) => format!("← {}", shorten(output.trim_end())),
-            Said::Error(error) => format!("! {}", shorten(&error)),
-            Said::Usage(usage) => {
+            StreamEvent::Text(text) | StreamEvent::Result(text) => text.into_owned(),
+            StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => format!("→ {name} {}", shorten(&input)),
+            StreamEvent::Output(output) => format!("← {}", shorten(output.trim_end())),
+            StreamEvent::Error(error) => format!("! {}", shorten(&error)),
+            StreamEvent::Usage(usage) => {
                 let tokens = Some(usage.input_tokens.saturating_add(usage.output_tokens));
                 return self.subagents.take(Subagent { id, tokens, ..Subagent::default() }, false);
             }
             // Its pieces come again as a whole, and how it ends is said of it in other lines.
-            Said::Delta { .. } | Said::Session(_) | Said::Retry { .. } | Said::Again(_) | Said::End(_) => return,
-            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } | Said::Step(_) | Said::Cost(_) => return,
+            StreamEvent::Delta { .. } | StreamEvent::Session(_) | StreamEvent::Retry { .. } | StreamEvent::Again(_) | StreamEvent::End(_) => return,
+            StreamEvent::Listen | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => return,
         };
         self.end_message(part);
         let known = self.subagents.find(&id);

@@ -55,7 +55,7 @@ fn a_program_is_asked_for_its_version_once_and_again_when_it_has_changed() {
     script("9.9.9");
     let agent = here.agent("claude");
     assert_eq!(agent["version"], "9.9.9", "{agent}");
-    let tried = preset::builtin("claude").and_then(|preset| preset.about.tried()).expect("it was tried");
+    let tried = preset::builtin("claude").and_then(|preset| preset.about.tested_versions()).expect("it was tried");
     assert_eq!(agent["version_note"], format!("newer than what was tried ({tried})"), "{agent}");
     assert_eq!(std::fs::read_to_string(&asked).expect("it was asked"), "--version\n");
     // Its own environment, without the keys of others and what the dispatcher has besides; not the caller's directory.

@@ -39,7 +39,7 @@ impl Acp {
     /// Takes an `elicitation/create` request.
     pub(super) fn elicit(&mut self, id: &Value, params: &Value) -> Vec<Step> {
         let key = id.to_string();
-        if let Some(before) = self.elicited.remove(&key) {
+        if let Some(before) = self.elicitations.remove(&key) {
             // Nobody can tell which of them an answer is for.
             let note = "! two elicitations with one id: both are cancelled".to_owned();
             return vec![Step::Withdraw(key), Step::Note(note), Step::Write(before.cancelled().repeat(2))];
@@ -55,20 +55,20 @@ impl Acp {
             }
         };
         let questions = form.questions();
-        self.elicited.insert(key.clone(), PendingElicitation { id: id.clone(), form, tries: 1 });
+        self.elicitations.insert(key.clone(), PendingElicitation { id: id.clone(), form, tries: 1 });
         vec![Step::Elicit(Elicitation { id: key, questions })]
     }
 
     /// Takes the answers to the open questions of an elicitation. `None`: nobody answered.
     pub(in crate::harness) fn answer(&mut self, id: &str, answers: Option<&[String]>) -> Vec<Step> {
-        let Some(mut pending) = self.elicited.remove(id) else { return Vec::new() };
+        let Some(mut pending) = self.elicitations.remove(id) else { return Vec::new() };
         let result = match answers.map(|answers| pending.form.answer(answers)) {
             None => json!({ "action": "cancel" }),
             Some(Reply::Accepted(content)) => json!({ "action": "accept", "content": content }),
             Some(Reply::Declined) => json!({ "action": "decline" }),
             Some(Reply::Again(questions)) if pending.tries < TRIES_MAX => {
                 pending.tries += 1;
-                self.elicited.insert(id.to_owned(), pending);
+                self.elicitations.insert(id.to_owned(), pending);
                 return vec![Step::Elicit(Elicitation { id: id.to_owned(), questions })];
             }
             Some(Reply::Again(_)) => {

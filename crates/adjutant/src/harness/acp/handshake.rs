@@ -63,10 +63,10 @@ impl Capabilities {
 /// Says how to sign in, one text for each way that the agent offers.
 pub(super) fn sign_in(initialized: &Value) -> Vec<String> {
     let methods = initialized["authMethods"].as_array().map(Vec::as_slice).unwrap_or_default();
-    methods.iter().take(SIGN_IN_MAX).filter_map(way).collect()
+    methods.iter().take(SIGN_IN_MAX).filter_map(sign_in_method).collect()
 }
 
-fn way(method: &Value) -> Option<String> {
+fn sign_in_method(method: &Value) -> Option<String> {
     let text = |field: &str| method[field].as_str().map(short).filter(|text| !text.is_empty());
     let name = text("name").or_else(|| text("id"))?;
     let arguments: Vec<String> = method["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(short).collect();
@@ -129,7 +129,7 @@ impl Handshake {
     }
 
     /// Takes a line of its standard output.
-    pub fn hear(&mut self, line: &str) -> Next {
+    pub fn receive(&mut self, line: &str) -> Next {
         // What is no message is a remark: some greet before they speak the protocol.
         let Ok(said) = serde_json::from_str::<Value>(line) else { return Next::Listen };
         let expected = if self.has_initialized { 3 } else { 1 };
@@ -143,7 +143,7 @@ impl Handshake {
         }
         let result = &said["result"];
         if self.has_initialized {
-            return self.begun(result);
+            return self.take_session(result);
         }
         if let Err(why) = check_version(result) {
             return Next::Failed(why);
@@ -164,7 +164,7 @@ impl Handshake {
         Next::Write(request(3, "session/new", &json!({ "cwd": self.cwd, "mcpServers": [] })))
     }
 
-    fn begun(&mut self, result: &Value) -> Next {
+    fn take_session(&mut self, result: &Value) -> Next {
         if result["sessionId"].as_str().is_none_or(str::is_empty) {
             return Next::Failed("it began a session and gave it no id".to_owned());
         }
@@ -190,8 +190,8 @@ fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn hear(handshake: &mut Handshake, said: Value) -> Next {
-        handshake.hear(&said.to_string())
+    fn receive(handshake: &mut Handshake, said: Value) -> Next {
+        handshake.receive(&said.to_string())
     }
 
     #[test]
@@ -199,16 +199,16 @@ mod tests {
         let (mut handshake, opening) = Handshake::new("/tmp/x");
         let opening: Value = serde_json::from_slice(&opening).expect("JSON");
         assert_eq!((&opening["method"], &opening["params"]["protocolVersion"]), (&json!("initialize"), &json!(1)));
-        assert_eq!(handshake.hear("Welcome to my agent"), Next::Listen);
+        assert_eq!(handshake.receive("Welcome to my agent"), Next::Listen);
         let initialized = json!({"id": 1, "result": {
             "protocolVersion": 1, "agentInfo": {"name": "my-agent", "version": "1.2\n3"},
             "agentCapabilities": {"loadSession": true, "mcpCapabilities": {"http": true}, "sessionCapabilities": {"resume": {}}},
             "authMethods": [{"id": "login", "name": "Log in", "description": "with a browser"}, {"id": "t", "type": "terminal", "name": "Terminal", "args": ["--login"]}]}});
-        let Next::Write(new) = hear(&mut handshake, initialized) else { panic!("a session is next") };
+        let Next::Write(new) = receive(&mut handshake, initialized) else { panic!("a session is next") };
         assert_eq!(serde_json::from_slice::<Value>(&new).expect("JSON")["params"]["cwd"], "/tmp/x");
-        assert_eq!(hear(&mut handshake, json!({"method": "session/update", "params": {}})), Next::Listen);
+        assert_eq!(receive(&mut handshake, json!({"method": "session/update", "params": {}})), Next::Listen);
         let modes = json!({"currentModeId": "auto", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "auto", "name": "Auto"}]});
-        assert_eq!(hear(&mut handshake, json!({"id": 3, "result": {"sessionId": "s", "modes": modes}})), Next::Done);
+        assert_eq!(receive(&mut handshake, json!({"id": 3, "result": {"sessionId": "s", "modes": modes}})), Next::Done);
         let offer = handshake.into_offer();
         assert_eq!((offer.name.as_deref(), offer.version.as_deref()), (Some("my-agent"), Some("1.2 3")));
         assert_eq!((offer.http, offer.sse, offer.loads, offer.resumes), (true, false, true, true));
@@ -222,7 +222,7 @@ mod tests {
     fn another_version_and_a_missing_sign_in_are_failures() {
         let failed = |said: &[Value]| {
             let (mut handshake, _) = Handshake::new("/");
-            match said.iter().map(|said| hear(&mut handshake, said.clone())).last() {
+            match said.iter().map(|said| receive(&mut handshake, said.clone())).last() {
                 Some(Next::Failed(why)) => why,
                 other => panic!("{other:?}"),
             }

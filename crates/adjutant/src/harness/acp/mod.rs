@@ -21,7 +21,7 @@ use adjutant_core::{Permissions, quote};
 use call::Call;
 use elicitation::PendingElicitation;
 use modes::{Change, Setting};
-use permission::Asked;
+use permission::PendingPermission;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// The notification that a request's answer is not wanted any more.
 const CANCEL_REQUEST: &str = "$/cancel_request";
 /// How often an agent that gives its turn up over a denial is told to go on.
-const GO_ONS_MAX: u32 = 16;
+const CONTINUATIONS_MAX: u32 = 16;
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ pub struct Begin {
 
 /// What the last request of ours was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum Stage {
     Initialize,
     Authenticate,
     Session,
@@ -76,7 +76,7 @@ enum At {
     Over,
 }
 
-impl At {
+impl Stage {
     fn id(self) -> u64 {
         match self {
             Self::Initialize => 1,
@@ -101,7 +101,7 @@ struct AllowedCall {
 #[derive(Debug)]
 pub struct Acp {
     begin: Begin,
-    at: At,
+    at: Stage,
     prompt: String,
     session: String,
     http: bool,
@@ -114,16 +114,16 @@ pub struct Acp {
     /// What is still to be set before the prompt.
     changes: VecDeque<Change>,
     /// Permissions that it waits for.
-    asked: BTreeMap<String, Asked>,
+    permissions: BTreeMap<String, PendingPermission>,
     /// Elicitations that it waits for.
-    elicited: BTreeMap<String, PendingElicitation>,
+    elicitations: BTreeMap<String, PendingElicitation>,
     /// It was asked to stop its turn.
     is_cancelled: bool,
     /// Calls that were allowed and are not over, as they were then, the oldest first.
     allowed: VecDeque<AllowedCall>,
     /// Why it was denied something, as long as it has said and begun nothing since.
     denied: Option<String>,
-    go_ons: u32,
+    continuations: u32,
     /// Its newest tool calls by their ids, as far as they were reported.
     calls: BTreeMap<String, Call>,
     /// Their ids, the oldest first.
@@ -135,7 +135,7 @@ impl Acp {
     pub fn new(begin: Begin) -> Self {
         Self {
             begin,
-            at: At::Initialize,
+            at: Stage::Initialize,
             prompt: String::new(),
             session: String::new(),
             http: false,
@@ -144,9 +144,9 @@ impl Acp {
             settings: Vec::new(),
             changes: VecDeque::new(),
             denied: None,
-            go_ons: 0,
-            asked: BTreeMap::new(),
-            elicited: BTreeMap::new(),
+            continuations: 0,
+            permissions: BTreeMap::new(),
+            elicitations: BTreeMap::new(),
             is_cancelled: false,
             allowed: VecDeque::new(),
             calls: BTreeMap::new(),
@@ -158,27 +158,27 @@ impl Acp {
     /// remarks about the mode.
     #[must_use]
     pub fn answers_after(&self) -> u64 {
-        if self.begin.mode.is_some() { At::Mode.id() } else { At::Session.id() }
+        if self.begin.mode.is_some() { Stage::Mode.id() } else { Stage::Session.id() }
     }
 
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
         prompt.clone_into(&mut self.prompt);
-        request(At::Initialize, "initialize", &handshake::initialize_params())
+        request(Stage::Initialize, "initialize", &handshake::initialize_params())
     }
 
     /// Tells whether it has not come to its prompt yet.
     #[must_use]
     pub fn is_opening(&self) -> bool {
-        !matches!(self.at, At::Prompt | At::Over)
+        !matches!(self.at, Stage::Prompt | Stage::Over)
     }
 
-    pub(super) fn hear(&mut self, said: &Value) -> Vec<Step> {
+    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
         if let Some(method) = said["method"].as_str() {
             if method == "session/update" {
                 if said["params"]["update"]["sessionUpdate"] == "tool_call" {
                     self.denied = None;
                 }
-                return self.updated(&said["params"]["update"]);
+                return self.take_update(&said["params"]["update"]);
             }
             if method == CANCEL_REQUEST {
                 return self.take_back(&said["params"]["requestId"]);
@@ -190,16 +190,16 @@ impl Acp {
         }
         if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
             if self.is_cancelled && error["code"] == REQUEST_CANCELLED {
-                self.at = At::Over;
+                self.at = Stage::Over;
                 return vec![Step::Close];
             }
-            if self.at == At::Mode {
-                return self.mode_refused(error);
+            if self.at == Stage::Mode {
+                return self.take_mode_refusal(error);
             }
-            if self.at == At::Session
+            if self.at == Stage::Session
                 && let Some(anew) = self.begin.session.as_ref().and(self.begin.anew.take())
             {
-                return self.begin_anew(anew);
+                return self.restart_session(anew);
             }
             let why = match error["code"].as_i64() {
                 Some(AUTH_REQUIRED) => self.with_sign_in(describe(error)),
@@ -207,12 +207,12 @@ impl Acp {
             };
             return self.fail(why);
         }
-        self.goes_on(&said["result"])
+        self.take_result(&said["result"])
     }
 
-    fn goes_on(&mut self, result: &Value) -> Vec<Step> {
+    fn take_result(&mut self, result: &Value) -> Vec<Step> {
         match self.at {
-            At::Initialize => {
+            Stage::Initialize => {
                 if let Err(why) = handshake::check_version(result) {
                     return self.fail(why);
                 }
@@ -229,14 +229,14 @@ impl Acp {
                 }
                 match self.begin.authenticate.clone() {
                     Some(method) => {
-                        self.at = At::Authenticate;
+                        self.at = Stage::Authenticate;
                         vec![Step::Write(request(self.at, "authenticate", &json!({ "methodId": method })))]
                     }
-                    None => vec![Step::Write(self.begin_session())],
+                    None => vec![Step::Write(self.start_session())],
                 }
             }
-            At::Authenticate => vec![Step::Write(self.begin_session())],
-            At::Session => {
+            Stage::Authenticate => vec![Step::Write(self.start_session())],
+            Stage::Session => {
                 if let Some(id) = result["sessionId"].as_str().or(self.begin.session.as_deref()) {
                     self.session = id.to_owned();
                 }
@@ -254,7 +254,7 @@ impl Acp {
                 };
                 vec![Step::Write(self.next_change())]
             }
-            At::Mode => {
+            Stage::Mode => {
                 // Where it says how it is set now, that counts.
                 let now = modes::settings(result);
                 if self.begin.mode.is_none() && !now.is_empty() {
@@ -269,19 +269,19 @@ impl Acp {
                 }
                 vec![Step::Write(self.next_change())]
             }
-            At::Prompt => match self.denied.take().filter(|_| self.go_ons < GO_ONS_MAX) {
+            Stage::Prompt => match self.denied.take().filter(|_| self.continuations < CONTINUATIONS_MAX) {
                 // Some give their turn up over a denial, without telling their model why.
                 Some(why) => {
-                    self.go_ons += 1;
+                    self.continuations += 1;
                     self.prompt = after_denial(&why);
                     vec![Step::Write(self.send_prompt())]
                 }
                 None => {
-                    self.at = At::Over;
+                    self.at = Stage::Over;
                     vec![Step::Close]
                 }
             },
-            At::Over => Vec::new(),
+            Stage::Over => Vec::new(),
         }
     }
 
@@ -296,13 +296,13 @@ impl Acp {
     /// Sets what is to be set next, or says the prompt.
     fn next_change(&mut self) -> Vec<u8> {
         let Some(Change { method, mut params }) = self.changes.pop_front() else { return self.send_prompt() };
-        self.at = At::Mode;
+        self.at = Stage::Mode;
         params["sessionId"] = self.session.as_str().into();
         request(self.at, method, &params)
     }
 
     /// It works in its own mode then, if that is not known to work without asking.
-    fn mode_refused(&mut self, error: &Value) -> Vec<Step> {
+    fn take_mode_refusal(&mut self, error: &Value) -> Vec<Step> {
         match self.is_unasking() {
             Some(mode) => self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking: {}", describe(error))),
             None => vec![Step::Write(self.next_change())],
@@ -314,24 +314,24 @@ impl Acp {
     }
 
     fn fail(&mut self, why: String) -> Vec<Step> {
-        self.at = At::Over;
+        self.at = Stage::Over;
         vec![Step::Failed(why), Step::Close]
     }
 
     /// Its model speaks: it goes on after whatever was decided.
-    pub(super) fn hear_words(&mut self) {
+    pub(super) fn note_model_words(&mut self) {
         self.denied = None;
     }
 
     /// The session is gone: the whole task is told, in a new one.
-    fn begin_anew(&mut self, prompt: String) -> Vec<Step> {
+    fn restart_session(&mut self, prompt: String) -> Vec<Step> {
         self.begin.session = None;
         self.prompt = prompt;
-        vec![Step::Write(self.begin_session())]
+        vec![Step::Write(self.start_session())]
     }
 
-    fn begin_session(&mut self) -> Vec<u8> {
-        self.at = At::Session;
+    fn start_session(&mut self) -> Vec<u8> {
+        self.at = Stage::Session;
         let Begin { cwd, session, mcp_url, mcp_token, mcp_command, .. } = &self.begin;
         let server = match mcp_command.split_first() {
             Some((program, args)) if !self.http => json!({ "name": "adj", "command": program, "args": args, "env": [] }),
@@ -351,7 +351,7 @@ impl Acp {
     }
 
     fn send_prompt(&mut self) -> Vec<u8> {
-        self.at = At::Prompt;
+        self.at = Stage::Prompt;
         let prompt = std::mem::take(&mut self.prompt);
         request(self.at, "session/prompt", &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }))
     }
@@ -372,7 +372,7 @@ impl Acp {
     /// Takes back a request of the agent's that it does not want an answer to any more.
     fn take_back(&mut self, id: &Value) -> Vec<Step> {
         let key = id.to_string();
-        let id = match (self.asked.remove(&key), self.elicited.remove(&key)) {
+        let id = match (self.permissions.remove(&key), self.elicitations.remove(&key)) {
             (Some(asked), _) => asked.id,
             (None, Some(elicited)) => elicited.into_id(),
             (None, None) => return Vec::new(),
@@ -384,21 +384,21 @@ impl Acp {
     /// Asks the agent to stop its turn. Before its session there is nothing to be said.
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
         self.denied = None;
-        self.go_ons = GO_ONS_MAX;
+        self.continuations = CONTINUATIONS_MAX;
         self.is_cancelled = true;
         if self.session.is_empty() {
             return None;
         }
         let mut bytes = line(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }));
-        if self.at != At::Over {
+        if self.at != Stage::Over {
             // Agents that know requests to be cancelled one by one answer this one at once.
             let params = json!({ "requestId": self.at.id() });
             bytes.extend(line(&json!({ "jsonrpc": "2.0", "method": CANCEL_REQUEST, "params": params })));
         }
-        for elicited in std::mem::take(&mut self.elicited).into_values() {
+        for elicited in std::mem::take(&mut self.elicitations).into_values() {
             bytes.extend(elicited.cancelled());
         }
-        for Asked { id, .. } in std::mem::take(&mut self.asked).into_values() {
+        for PendingPermission { id, .. } in std::mem::take(&mut self.permissions).into_values() {
             bytes.extend(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } })));
         }
         Some(bytes)
@@ -419,7 +419,7 @@ fn describe(error: &Value) -> String {
     }
 }
 
-fn request(at: At, method: &str, params: &Value) -> Vec<u8> {
+fn request(at: Stage, method: &str, params: &Value) -> Vec<u8> {
     line(&json!({ "jsonrpc": "2.0", "id": at.id(), "method": method, "params": params }))
 }
 

@@ -207,9 +207,9 @@ fn option_setting(option: &Value) -> Option<Setting> {
         let current = usize::from(option["currentValue"] == true);
         return Some(Setting { by: By::Switch(id.to_owned()), is_mode: false, current: Some(current), choices: vec![off, on] });
     }
-    let is_about_leave =
+    let is_about_approval =
         || about().iter().any(|word| ["mode", "permission", "permissions", "approval", "approvals", "sandbox", "autonomy"].contains(&word.as_str()));
-    if !is_mode && !is_about_leave() {
+    if !is_mode && !is_about_approval() {
         return None;
     }
     let list = option["options"].as_array()?;

@@ -12,7 +12,7 @@ pub(super) const CHANGES_MAX: u32 = 8;
 
 /// A permission that it waits for.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct PendingPermission {
     /// As it gave it.
     pub(super) id: Value,
     pub(super) options: Value,
@@ -29,7 +29,7 @@ impl Acp {
     /// Takes a `session/request_permission` request.
     pub(super) fn ask_permission(&mut self, id: &Value, params: &Value) -> Vec<Step> {
         let (call, options) = (&params["toolCall"], &params["options"]);
-        if self.asked.remove(&id.to_string()).is_some() {
+        if self.permissions.remove(&id.to_string()).is_some() {
             // Nobody can tell which of them an answer is for.
             let refused = line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } }));
             let note = "! two permission requests with one id: both are refused".to_owned();
@@ -41,8 +41,8 @@ impl Acp {
         let tool = call.name();
         let is_ours = self.is_own_call(&call);
         let edits = self.edits(&call);
-        let asked = Asked { id: id.clone(), options: options.clone(), is_ours, call_id, call: call.clone(), changes: 0 };
-        self.asked.insert(id.to_string(), asked);
+        let asked = PendingPermission { id: id.clone(), options: options.clone(), is_ours, call_id, call: call.clone(), changes: 0 };
+        self.permissions.insert(id.to_string(), asked);
         if !self.is_whole(&call, is_ours) || is_choice(options) {
             let why = if is_choice(options) {
                 "ask your parent with ask_parent"
@@ -55,10 +55,10 @@ impl Acp {
     }
 
     /// A call that waits for a permission has changed: what was shown of it is asked for no more.
-    pub(super) fn ask_again(&mut self, id: &str, call: &Call) -> Vec<Step> {
+    pub(super) fn renew_permission(&mut self, id: &str, call: &Call) -> Vec<Step> {
         let is_ours = self.is_own_call(call);
         let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_ours));
-        let Some(asked) = self.asked.get_mut(id) else { return Vec::new() };
+        let Some(asked) = self.permissions.get_mut(id) else { return Vec::new() };
         asked.changes += 1;
         if asked.changes > CHANGES_MAX || !is_whole {
             let note = format!("! {} changed too often, or without showing its input, while it waited for approval: refused", call.name());
@@ -100,7 +100,7 @@ impl Acp {
     }
 
     pub(in crate::harness) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let Asked { id, options, is_ours, call_id, call, changes: _ } = self.asked.remove(id)?;
+        let PendingPermission { id, options, is_ours, call_id, call, changes: _ } = self.permissions.remove(id)?;
         if let (Decision::Allow, Some(call_id), false) = (decision, call_id, self.begin.permissions == Permissions::Full) {
             if self.allowed.len() == CALLS_KEPT_MAX {
                 self.allowed.pop_front();

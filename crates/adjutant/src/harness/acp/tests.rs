@@ -35,25 +35,25 @@ fn a_session_begins_with_our_server_and_its_mode() {
     assert_eq!(acp.answers_after(), 4);
     let opening: Value = serde_json::from_slice(&acp.opening("/quit @/etc/passwd")).expect("JSON");
     assert_eq!(opening["params"]["protocolVersion"], 1);
-    let new = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": {"http": true}}}})));
+    let new = written(&acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": {"http": true}}}})));
     assert_eq!((&new["method"], &new["params"]["mcpServers"][0]["type"]), (&json!("session/new"), &json!("http")));
-    let mode = written(&acp.hear(&json!({"id": 3, "result": {"sessionId": "s", "modes": {"availableModes": [{"id": "yolo"}]}}})));
+    let mode = written(&acp.receive(&json!({"id": 3, "result": {"sessionId": "s", "modes": {"availableModes": [{"id": "yolo"}]}}})));
     assert_eq!(mode["params"], json!({"sessionId": "s", "modeId": "yolo"}));
-    let prompt = written(&acp.hear(&json!({"id": 4, "result": {}})));
+    let prompt = written(&acp.receive(&json!({"id": 4, "result": {}})));
     assert_eq!(prompt["params"]["prompt"], json!([{"type": "text", "text": "/quit @/etc/passwd"}]));
-    assert_eq!(acp.hear(&json!({"id": 5, "result": {"stopReason": "end_turn"}})), [Step::Close]);
+    assert_eq!(acp.receive(&json!({"id": 5, "result": {"stopReason": "end_turn"}})), [Step::Close]);
 }
 
 #[test]
 fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
     let mut acp = Acp::new(begin(None));
     acp.opening("x");
-    let new = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}})));
+    let new = written(&acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1}})));
     assert_eq!(new["params"]["mcpServers"][0], json!({"name": "adj", "command": "/adj", "args": ["mcp"], "env": []}));
     let mut acp = Acp::new(begin(Some("old")));
     acp.opening("x");
     assert!(
-        matches!(acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}})).as_slice(), [Step::Failed(why), Step::Close] if why.contains("session not found"))
+        matches!(acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1}})).as_slice(), [Step::Failed(why), Step::Close] if why.contains("session not found"))
     );
 }
 
@@ -61,11 +61,11 @@ fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
 fn a_session_that_is_gone_begins_anew_with_the_whole_task() {
     let mut acp = Acp::new(Begin { anew: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
     acp.opening("go on");
-    let load = written(&acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}})));
+    let load = written(&acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}})));
     assert_eq!((&load["method"], &load["params"]["sessionId"]), (&json!("session/load"), &json!("old")));
-    let new = written(&acp.hear(&json!({"id": 3, "error": {"code": -32603, "message": "Internal error"}})));
+    let new = written(&acp.receive(&json!({"id": 3, "error": {"code": -32603, "message": "Internal error"}})));
     assert_eq!(new["method"], "session/new");
-    let prompt = written(&acp.hear(&json!({"id": 3, "result": {"sessionId": "new"}})));
+    let prompt = written(&acp.receive(&json!({"id": 3, "result": {"sessionId": "new"}})));
     assert_eq!((&prompt["params"]["sessionId"], &prompt["params"]["prompt"][0]["text"]), (&json!("new"), &json!("the whole task")));
 }
 
@@ -75,7 +75,7 @@ fn a_permission_is_answered_with_one_of_its_options() {
     let options =
         json!([{"optionId": "a", "kind": "allow_always"}, {"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
     let ask = |id: u64, title: &str, kind: &str| json!({"id": id, "method": "session/request_permission", "params": {"toolCall": {"title": title, "kind": kind, "rawInput": {"command": "ls"}}, "options": options}});
-    let steps = acp.hear(&ask(0, "ls", "execute"));
+    let steps = acp.receive(&ask(0, "ls", "execute"));
     let expected =
         Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false, edits: Vec::new() };
     assert_eq!(steps, [Step::Permission(expected)]);
@@ -88,36 +88,36 @@ fn turn_given_up_over_a_denial_goes_on_with_the_reason() {
     let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
     let asked = |acp: &mut Acp| {
         let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "x"}});
-        acp.hear(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}));
+        acp.receive(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}));
         acp.decide("0", &Decision::Deny("not here\n# Task".to_owned())).expect("it was asked")
     };
     let end = json!({"id": 5, "result": {"stopReason": "end_turn"}});
     let mut acp = Acp::new(begin(None));
     acp.opening("x");
-    acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}}));
-    acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
-    acp.hear(&json!({"id": 4, "result": {}}));
+    acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1}}));
+    acp.receive(&json!({"id": 3, "result": {"sessionId": "s"}}));
+    acp.receive(&json!({"id": 4, "result": {}}));
     asked(&mut acp);
-    let again = written(&acp.hear(&end));
+    let again = written(&acp.receive(&end));
     let text = again["params"]["prompt"][0]["text"].as_str().expect("a text");
     assert!(again["method"] == "session/prompt" && text.contains("not here") && !text.contains("\n# Task"), "{text}");
     // One that has heard of it ends when it ends.
     asked(&mut acp);
-    acp.hear_words();
-    assert_eq!(acp.hear(&end), [Step::Close]);
+    acp.note_model_words();
+    assert_eq!(acp.receive(&end), [Step::Close]);
 }
 
 #[test]
 fn turn_of_a_cancelled_run_is_not_gone_on_with() {
     let mut acp = Acp::new(begin(None));
     acp.opening("x");
-    acp.hear(&json!({"id": 1, "result": {"protocolVersion": 1}}));
-    acp.hear(&json!({"id": 3, "result": {"sessionId": "s"}}));
-    acp.hear(&json!({"id": 4, "result": {}}));
-    acp.hear(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "x"}, "options": []}}));
+    acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1}}));
+    acp.receive(&json!({"id": 3, "result": {"sessionId": "s"}}));
+    acp.receive(&json!({"id": 4, "result": {}}));
+    acp.receive(&json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "x"}, "options": []}}));
     acp.decide("0", &Decision::Deny("no".to_owned()));
     acp.cancel();
-    assert_eq!(acp.hear(&json!({"id": 5, "result": {"stopReason": "cancelled"}})), [Step::Close]);
+    assert_eq!(acp.receive(&json!({"id": 5, "result": {"stopReason": "cancelled"}})), [Step::Close]);
 }
 
 #[test]
@@ -126,13 +126,13 @@ fn question_to_a_person_is_not_answered_by_an_approval() {
     let options =
         json!([{"optionId": "red", "kind": "allow_once"}, {"optionId": "blue", "kind": "allow_once"}, {"optionId": "skip", "kind": "reject_once"}]);
     let asked = json!({"id": 0, "method": "session/request_permission", "params": {"toolCall": {"title": "AskUser"}, "options": options}});
-    assert_eq!(written(&acp.hear(&asked))["result"]["outcome"], json!({"outcome": "selected", "optionId": "skip"}));
+    assert_eq!(written(&acp.receive(&asked))["result"]["outcome"], json!({"outcome": "selected", "optionId": "skip"}));
 }
 
 fn permission(acp: &mut Acp, call: Value) -> Permission {
     let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
-    let steps = acp.hear(&asked);
-    acp.asked.clear();
+    let steps = acp.receive(&asked);
+    acp.permissions.clear();
     match steps.as_slice() {
         [Step::Permission(asked)] => asked.clone(),
         steps => panic!("{steps:?}"),
@@ -144,12 +144,12 @@ fn reported(acp: &mut Acp, update: Value) {
 }
 
 fn hear_update(acp: &mut Acp, update: &Value) -> Vec<Step> {
-    acp.hear(&json!({"method": "session/update", "params": {"update": update}}))
+    acp.receive(&json!({"method": "session/update", "params": {"update": update}}))
 }
 
 fn ask_for(acp: &mut Acp, id: u64, call: &Value) -> Vec<Step> {
     let options = json!([{"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
-    acp.hear(&json!({"id": id, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}))
+    acp.receive(&json!({"id": id, "method": "session/request_permission", "params": {"toolCall": call, "options": options}}))
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn requests_that_are_doubled_or_taken_back_are_refused() {
     assert_eq!((id.as_str(), String::from_utf8_lossy(bytes).matches("cancelled").count()), ("7", 2), "two answers");
     assert!(acp.decide("7", &Decision::Allow).is_none());
     ask_for(&mut acp, 8, &call("ls"));
-    let back = acp.hear(&json!({"method": "$/cancel_request", "params": {"requestId": 8}}));
+    let back = acp.receive(&json!({"method": "$/cancel_request", "params": {"requestId": 8}}));
     assert!(matches!(back.as_slice(), [Step::Withdraw(id), Step::Write(_)] if id == "8"), "{back:?}");
     assert!(acp.decide("8", &Decision::Allow).is_none());
 }
@@ -252,7 +252,7 @@ fn input_that_comes_in_the_content_counts_until_it_comes_by_itself() {
     let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
     let cut = json!({"toolCallId": "g", "title": "Bash", "content": text("Running: ls; rm…")});
     let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": cut, "options": options}});
-    assert_eq!(written(&acp.hear(&asked))["result"]["outcome"]["optionId"], "n");
+    assert_eq!(written(&acp.receive(&asked))["result"]["outcome"]["optionId"], "n");
     // An agent that is not known for it says nothing by such a text.
     let mut other = Acp::new(begin(None));
     reported(&mut other, json!({"toolCallId": "a", "kind": "edit", "status": "pending", "content": text("{\"path\": \"a.txt\"}")}));
@@ -285,8 +285,8 @@ fn an_edit_is_one_within_the_runs_directory() {
     let mut is_edit = |title: &str, kind: &str, path: Value| {
         let call = json!({"title": title, "kind": kind, "rawInput": {"path": path}});
         let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});
-        let steps = acp.hear(&asked);
-        acp.asked.clear();
+        let steps = acp.receive(&asked);
+        acp.permissions.clear();
         matches!(steps.as_slice(), [Step::Permission(asked)] if !asked.edits.is_empty())
     };
     assert!(is_edit("write · a.txt", "other", json!("a.txt")));
@@ -302,6 +302,6 @@ fn an_edit_is_one_within_the_runs_directory() {
 fn an_error_of_the_model_is_the_runs_failure() {
     let mut acp = Acp::new(begin(None));
     acp.opening("x");
-    let steps = acp.hear(&json!({"id": 1, "error": {"code": -32000, "message": "Authentication required"}}));
+    let steps = acp.receive(&json!({"id": 1, "error": {"code": -32000, "message": "Authentication required"}}));
     assert_eq!(steps, [Step::Failed("Authentication required (code -32000)".to_owned()), Step::Close]);
 }

@@ -1,15 +1,15 @@
 //! What an ACP agent reports while it works: its tool calls, and the mode that it is in.
 
 use super::call::Call;
-use super::permission::Asked;
-use super::{Acp, At, CALLS_KEPT_MAX, UNSUPPORTED, modes};
+use super::permission::PendingPermission;
+use super::{Acp, CALLS_KEPT_MAX, Stage, UNSUPPORTED, modes};
 use crate::harness::step::{Changed, Step};
 use adjutant_core::Permissions;
 use serde_json::Value;
 
 impl Acp {
     /// Takes in what it reports, and looks whether a call is still the one that was asked for, or allowed.
-    pub(super) fn updated(&mut self, update: &Value) -> Vec<Step> {
+    pub(super) fn take_update(&mut self, update: &Value) -> Vec<Step> {
         if let Some(mode) = self.unasking_mode_of(update) {
             let cancel = self.cancel().map(Step::Write);
             let failed = self.fail(format!("{UNSUPPORTED}: it changed to {mode:?}, which works without asking"));
@@ -20,9 +20,9 @@ impl Acp {
             return Vec::new();
         };
         let call = self.report(update);
-        let is_changed = |asked: &Asked| asked.call_id.as_deref() == Some(call_id) && asked.call.is_shown_otherwise(&call);
-        let changed: Vec<String> = self.asked.iter().filter(|(_, asked)| is_changed(asked)).map(|(id, _)| id.clone()).collect();
-        let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.ask_again(&id, &call)).collect();
+        let is_changed = |asked: &PendingPermission| asked.call_id.as_deref() == Some(call_id) && asked.call.is_shown_otherwise(&call);
+        let changed: Vec<String> = self.permissions.iter().filter(|(_, asked)| is_changed(asked)).map(|(id, _)| id.clone()).collect();
+        let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.renew_permission(&id, &call)).collect();
         let is_ours = self.is_own_call(&call);
         if let Some(allowed) = self.allowed.iter_mut().find(|allowed| allowed.call_id == call_id)
             && if allowed.is_ours { !is_ours } else { allowed.call.does_otherwise(&call) }
@@ -40,7 +40,7 @@ impl Acp {
     /// Names the mode that the agent says it changed to by itself while it works, if that one does not ask and the
     /// profile does not permit it. A preset's own mode is the one that its profile was tried with.
     fn unasking_mode_of(&self, update: &Value) -> Option<String> {
-        if self.at != At::Prompt || self.begin.permissions == Permissions::Full {
+        if self.at != Stage::Prompt || self.begin.permissions == Permissions::Full {
             return None;
         }
         let mode = match update["sessionUpdate"].as_str()? {

@@ -16,7 +16,7 @@ pub const SHOWN_BYTES_MAX: usize = 4 * 1024;
 
 /// One thing that a line says.
 #[derive(Debug, PartialEq)]
-pub enum Said<'a> {
+pub enum StreamEvent<'a> {
     /// The session's id.
     Session(Cow<'a, str>),
     /// A whole message of the agent, in its own words.
@@ -48,7 +48,7 @@ pub enum Said<'a> {
     Result(Cow<'a, str>),
     /// Something went wrong.
     Error(Cow<'a, str>),
-    /// The session or sub-agent that the line belongs to. Said before everything else.
+    /// The session or sub-agent that the line belongs to. StreamEvent before everything else.
     Speaker(Cow<'a, str>),
     /// Something of a sub-agent of the CLI's own.
     Subagent {
@@ -75,7 +75,7 @@ pub enum CallState {
     /// More may be said of it before it begins.
     Pending,
     /// It is asked for, or has begun.
-    Begun,
+    Running,
     Over,
 }
 
@@ -113,7 +113,7 @@ impl Rules {
     }
 
     /// Says what a line means. `false`: it is no JSON object.
-    pub fn read(&self, line: &str, said: &mut impl FnMut(Said<'_>)) -> bool {
+    pub fn read(&self, line: &str, said: &mut impl FnMut(StreamEvent<'_>)) -> bool {
         let line = line.trim();
         if !line.starts_with('{') {
             return false;
@@ -129,7 +129,7 @@ impl Rules {
             }
             // Nobody wants to know whose a line is that means nothing.
             if let Some(id) = speaker.take().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
-                said(Said::Speaker(id));
+                said(StreamEvent::Speaker(id));
             }
             match &rule.each {
                 None => rule.apply(&line, &line, said),

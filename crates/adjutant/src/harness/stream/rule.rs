@@ -1,7 +1,7 @@
 //! A preset's rules, ready to be used.
 
 use super::node::Node;
-use super::{CallState, SHOWN_BYTES_MAX, Said, Usage};
+use super::{CallState, SHOWN_BYTES_MAX, StreamEvent, Usage};
 use crate::preset::{End, Rule, SubagentPaths, UsagePaths};
 use adjutant_core::Cause;
 use adjutant_core::subagent::{RUNNING, Subagent};
@@ -98,38 +98,38 @@ impl Prepared {
         }
     }
 
-    pub(super) fn apply<'a>(&self, at: &Node<'a>, line: &Node<'a>, said: &mut impl FnMut(Said<'_>)) {
+    pub(super) fn apply<'a>(&self, at: &Node<'a>, line: &Node<'a>, said: &mut impl FnMut(StreamEvent<'_>)) {
         let find = |path: &Option<Path>, bytes_max| path.as_ref()?.find(at, line)?.text(bytes_max);
         let whole = |path: &Option<Path>| find(path, usize::MAX);
         let short = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX);
         if let Some(id) = whole(&self.session) {
-            said(Said::Session(id));
+            said(StreamEvent::Session(id));
         }
         if let Some(text) = whole(&self.text) {
-            said(Said::Text(text));
+            said(StreamEvent::Text(text));
         }
         if let Some(text) = whole(&self.delta) {
-            said(Said::Delta { of: whole(&self.delta_of), text });
+            said(StreamEvent::Delta { of: whole(&self.delta_of), text });
         }
         if let Some(id) = short(&self.call) {
             let state = match short(&self.call_state).as_deref() {
-                _ if self.call_state.is_none() => CallState::Begun,
-                Some("in_progress") => CallState::Begun,
+                _ if self.call_state.is_none() => CallState::Running,
+                Some("in_progress") => CallState::Running,
                 Some("completed" | "failed") => CallState::Over,
                 _ => CallState::Pending,
             };
-            said(Said::Call { id, name: short(&self.tool).unwrap_or_default(), input: short(&self.input).unwrap_or_default(), state });
+            said(StreamEvent::Call { id, name: short(&self.tool).unwrap_or_default(), input: short(&self.input).unwrap_or_default(), state });
         } else if let Some(name) = short(&self.tool) {
-            said(Said::Tool { name, input: short(&self.input).unwrap_or_default() });
+            said(StreamEvent::Tool { name, input: short(&self.input).unwrap_or_default() });
         }
         if let Some(step) = short(&self.step) {
-            said(Said::Step(step));
+            said(StreamEvent::Step(step));
         }
         if let Some(output) = short(&self.output) {
-            said(Said::Output(output));
+            said(StreamEvent::Output(output));
         }
         if let Some(error) = short(&self.error) {
-            said(Said::Error(error));
+            said(StreamEvent::Error(error));
         }
         if let Some(SubagentPrepared { id, begins, kind, about, state, tokens }) = &self.subagent
             && let Some(id) = id.find(at, line).and_then(|node| node.text(SHOWN_BYTES_MAX))
@@ -138,27 +138,27 @@ impl Prepared {
             let state = text(state).or_else(|| begins.then(|| RUNNING.to_owned()));
             let tokens = tokens.as_ref().and_then(|path| path.find(at, line)?.number()).map(|number| whole_number(Some(number)));
             let told = Subagent { id: id.into_owned(), kind: text(kind), about: text(about), state, tokens };
-            said(Said::Subagent { told, begins: *begins });
+            said(StreamEvent::Subagent { told, begins: *begins });
         }
         if !self.retry.is_empty() {
             let parts = self.retry.iter().filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
-            said(Said::Retry { words: parts.collect::<Vec<_>>().join(": "), cause: self.retry_cause });
+            said(StreamEvent::Retry { words: parts.collect::<Vec<_>>().join(": "), cause: self.retry_cause });
         }
         if let Some(result) = whole(&self.result) {
-            said(Said::Result(result));
+            said(StreamEvent::Result(result));
         }
         if let Some(seconds) = self.again.as_ref().and_then(|path| path.find(at, line)?.number()) {
-            said(Said::Again(whole_number(Some(seconds))));
+            said(StreamEvent::Again(whole_number(Some(seconds))));
         }
         if let Some(usage) = &self.usage {
             let sum =
                 |paths: &[Path]| paths.iter().filter_map(|path| path.find(at, line)?.number()).fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n));
             let (input, cached, output) = (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
             if let (true, Some(cost)) = (usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(), sum(&usage.cost_usd)) {
-                said(Said::Cost(cost));
+                said(StreamEvent::Cost(cost));
             }
             if input.is_some() || output.is_some() {
-                said(Said::Usage(Usage {
+                said(StreamEvent::Usage(Usage {
                     input_tokens: whole_number(input),
                     cached_tokens: whole_number(cached),
                     output_tokens: whole_number(output),
@@ -169,10 +169,10 @@ impl Prepared {
             }
         }
         if let Some(end) = self.end {
-            said(Said::End(end));
+            said(StreamEvent::End(end));
         }
         if self.listen {
-            said(Said::Listen);
+            said(StreamEvent::Listen);
         }
     }
 }

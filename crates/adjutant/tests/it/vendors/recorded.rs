@@ -1,7 +1,7 @@
 //! Streams of the real CLIs, recorded by the tests beside this one (`ADJ_RECORD_STREAMS=1`): they are
 //! understood here without any CLI.
 
-use adjutant::harness::stream::{Rules, Said};
+use adjutant::harness::stream::{Rules, StreamEvent};
 use adjutant::preset::{self, End};
 use std::path::{Path, PathBuf};
 
@@ -31,16 +31,16 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
     let mut known = Understood::default();
     for line in lines {
         let is_read = rules.read(line, &mut |said| match said {
-            Said::Session(id) => known.sessions += usize::from(!id.is_empty()),
-            Said::Text(text) | Said::Delta { text, .. } | Said::Result(text) => known.words.push_str(&text),
-            Said::Tool { name, input } | Said::Call { name, input, .. } => known.tools.push_str(&format!("{name} {input}\n")),
-            Said::Output(text) => known.outputs.push_str(&format!("{text}\n")),
-            Said::Retry { words: text, .. } => known.errors.push_str(&format!("{text}\n")),
-            Said::Error(text) => known.errors.push_str(&format!("{text}\n")),
-            Said::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
-            Said::End(end) => known.ends.push(end),
-            Said::Again(seconds) => known.again_at_s = Some(seconds),
-            Said::Listen | Said::Speaker(_) | Said::Subagent { .. } | Said::Step(_) | Said::Cost(_) => {}
+            StreamEvent::Session(id) => known.sessions += usize::from(!id.is_empty()),
+            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } | StreamEvent::Result(text) => known.words.push_str(&text),
+            StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => known.tools.push_str(&format!("{name} {input}\n")),
+            StreamEvent::Output(text) => known.outputs.push_str(&format!("{text}\n")),
+            StreamEvent::Retry { words: text, .. } => known.errors.push_str(&format!("{text}\n")),
+            StreamEvent::Error(text) => known.errors.push_str(&format!("{text}\n")),
+            StreamEvent::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
+            StreamEvent::End(end) => known.ends.push(end),
+            StreamEvent::Again(seconds) => known.again_at_s = Some(seconds),
+            StreamEvent::Listen | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => {}
         });
         assert!(is_read, "{cli} wrote a line that is none: {line}");
     }

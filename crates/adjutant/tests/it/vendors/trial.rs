@@ -4,7 +4,7 @@ use super::Cli;
 use super::case::Case;
 use crate::model::{Seen, Turn};
 use crate::support::Ran;
-use adjutant::preset::{self, Tried};
+use adjutant::preset::{self, TestedVersions};
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -123,8 +123,8 @@ fn an_agent_that_is_not_let_in_fails_its_test_and_says_why() {
 }
 
 /// What the preset says was tried. The CLIs that the tests drive are the highest of it.
-fn tried(name: &str) -> Tried {
-    preset::builtin(name).and_then(|preset| preset.about.tried()).expect("it was tried")
+fn tried(name: &str) -> TestedVersions {
+    preset::builtin(name).and_then(|preset| preset.about.tested_versions()).expect("it was tried")
 }
 
 #[test]

@@ -117,7 +117,7 @@ async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) ->
     };
     let (mut handshake, opening) = Handshake::new(&dir.display().to_string());
     let mut refused = None;
-    let mut hear = |line: &str| match handshake.hear(line) {
+    let mut hear = |line: &str| match handshake.receive(line) {
         Next::Write(bytes) => Reply::Write(bytes),
         Next::Listen => Reply::Listen,
         Next::Done => Reply::Enough,
