@@ -345,13 +345,16 @@ pub struct Resumption {
     pub next_step: Option<String>,
 }
 
+/// Begins what a new attempt without memory is told after its task.
+pub const INTRODUCTION: &str = "You have worked on this task before.";
+
 /// Says how quoted text looks.
 const QUOTED: &str = "Indented lines are quoted text of the label above them.";
 
 /// Writes what a new attempt is told, behind its task.
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
-    let before = format!("You have worked on this task before. Below is what you left and what has been decided since. {QUOTED}");
+    let before = format!("{INTRODUCTION} Below is what you left and what has been decided since. {QUOTED}");
     let parts = [
         Some(task.trim_end().to_owned()),
         Some(before),

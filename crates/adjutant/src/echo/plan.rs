@@ -4,7 +4,7 @@ use super::chat;
 use super::script::{Command, Plan, parse};
 
 /// In a prompt of a later attempt, what comes from here on tells what happened since.
-const RESUMED: &str = "You have worked on this before.";
+const RESUMED: &str = adjutant_core::resume::INTRODUCTION;
 /// A later attempt goes on behind this line of its script.
 const RESUME_HERE: &str = "resume-here";
 

@@ -163,7 +163,10 @@ fn a_run_goes_on_by_itself_after_rate_limits_so_often_and_then_fails() {
     let view = here.home.finished("limited");
     assert_eq!((&view["outcome"], &view["attempt"], here.lines("started")), (&json!("failed"), &json!(3), 3), "{view}");
     let reason = view["reason"].as_str().unwrap_or_default();
-    assert!(reason.starts_with("rate limited") && reason.contains("429 slow down") && reason.contains("went on by itself 2 times"), "{view}");
+    assert!(
+        reason.starts_with("rate limited") && reason.contains("429 slow down") && reason.contains("it resumed 2 times after rate limits"),
+        "{view}"
+    );
     // Two limits are left: as many as it has patience for.
     here.adj(&["run", "--detach", "-a", "claude", "-n", "patient", "Do it"]);
     let view = here.home.finished("patient");

@@ -85,7 +85,7 @@ fn unstarted_attempt_is_not_prior_work() {
     let view = home.finished("anew");
     assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
     let log = home.log("anew");
-    assert!(log.contains("from the beginning") && !log.contains("worked on this before"), "{log}");
+    assert!(log.contains("from the beginning") && !log.contains("worked on this task before"), "{log}");
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn malformed_blocks_are_shown_and_have_no_effect() {
     assert_eq!((&view["outcome"], &view["percent"], &view["progress"]), (&json!("succeeded"), &json!(40), &json!("half")));
     assert!(view["summary"].is_null(), "{view}");
     assert_eq!(view["ignored_signals"]["count"], json!(3), "{view}");
-    assert!(home.ok(&["show", "odd"]).contains("3 signals without effect; the last: PROGRESS: its closing line is missing"));
+    assert!(home.ok(&["show", "odd"]).contains("3 signals without effect; last: PROGRESS: its closing line is missing"));
     let events = home.ok(&["events"]);
     assert_eq!(events.matches("signal.malformed").count(), 3, "{events}");
 }

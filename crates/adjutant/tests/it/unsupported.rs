@@ -35,7 +35,7 @@ fn unsupported_profile_is_refused_over_every_interface() {
     let home = TestHome::with_config(&only_full());
     let ran = home.adj(&["run", "-a", "free", "hello"]);
     refused(&ran, "free", "edit");
-    assert!(ran.err.contains(WHY) && ran.err.contains("can be run with: full"), "{ran:?}");
+    assert!(ran.err.contains(WHY) && ran.err.contains("supported profiles: full"), "{ran:?}");
     refused(&home.adj(&["run", "-a", "free", "--permissions", "read", "hello"]), "free", "read");
     let mut alice = client(&home, "alice", &[]);
     let told = alice.tool("run_subagent", json!({"agent": "free", "prompt": "hello", "cwd": home.work()}));

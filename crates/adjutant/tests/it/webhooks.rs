@@ -283,7 +283,7 @@ fn doctor_reports_an_unusable_webhook() {
         home.until(what, || home.adj(&["doctor"]).out.contains(what).then_some(()));
     };
     write(&format!("https://localhost:{}/", receiver.port), "");
-    shown("one", "which is not public");
+    shown("one", "a private address");
     write(&format!("http://127.0.0.1:{}/", receiver.port), "");
     let refused = home.adj(&["run", "--agent", "echo", "say x"]);
     assert!(refused.code != 0 && refused.err.contains("webhooks[0].url"), "{refused:?}");
@@ -352,7 +352,7 @@ fn set_aside_deliveries_are_shown_and_resent() {
     assert!(!home.log("rogue").contains("exit: 0"), "{}", home.log("rogue"));
 
     let unknown = home.adj(&["webhooks", "retry", "http://127.0.0.2"]);
-    assert!(unknown.code != 0 && unknown.err.contains("adj webhooks lists them"), "{unknown:?}");
+    assert!(unknown.code != 0 && unknown.err.contains("see adj webhooks"), "{unknown:?}");
     assert_eq!(home.json(&["webhooks", "retry", place])["deliveries"], 1);
     let again = receiver.next();
     assert!(again.is_signed() && again.json()["data"]["run"]["name"] == "otter", "{again:?}");

@@ -146,7 +146,7 @@ fn run_pair_stops_at_the_turn_limit() {
     let first = names(1);
     let child = first[0].clone();
     assert_eq!(first, [&child, "run boss", &child, "run boss", "hub"]);
-    home.until_log("boss", "somebody else has to speak");
+    home.until_log("boss", "is not notified until a person or a client writes");
     home.ok(&["chat", "post", "1", "go on"]);
     let second = names(2);
     assert_eq!((&second[..5], second[5].as_str()), (&first[..], "person"), "nobody spoke in between");
@@ -182,7 +182,7 @@ fn answer_in_a_persons_chat_reaches_no_client_run() {
     home.until("the answer is there", || (said(&home, 1).len() == 2).then_some(()));
     assert_eq!(participants(&home, 1), ["gemini", "person"]);
     let refused = home.adj(&["chat", "post", "1", "look", "--at", "victim"]);
-    assert!(refused.code == 2 && refused.err.contains("could not see this chat"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("has no access to this chat"), "{refused:?}");
     home.ok(&["reply", "victim", "yes"]);
     home.finished("victim");
     assert!(!home.log("victim").contains("obey"), "{}", home.log("victim"));
@@ -215,7 +215,7 @@ fn run_in_its_own_directory_is_refused_an_answer() {
     home.start("asker", "tool send_message {\"to\": \"gemini\", \"message\": \"x\", \"wait_s\": 30}\ndone ok");
     home.finished("asker");
     let said = texts(&home, 1);
-    assert!(said[1].contains("asker, which asks, is itself at work"), "{said:?}");
+    assert!(said[1].contains("asker asked and is working in"), "{said:?}");
 }
 
 #[test]
@@ -237,13 +237,13 @@ fn blocked_turn_delays_no_other() {
     let store = rusqlite::Connection::open(home.home.database()).expect("the store");
     let place = home.work().display().to_string();
     let sql = "INSERT INTO chat_turns (chat, agent, message, hops, cwd, env, at) VALUES (1, 'gemini', 999, 0, ?1, '{}', 0)";
-    store.execute(sql, [&place]).expect("a turn whose message is gone");
+    store.execute(sql, [&place]).expect("a turn whose message no longer exists");
     drop(store);
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["gemini"]);
     let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 30}));
     assert_eq!(sent["response"], "fine", "{sent}");
-    assert!(texts(&home, 1)[0].contains("message is gone"), "{:?}", said(&home, 1));
+    assert!(texts(&home, 1)[0].contains("message no longer exists"), "{:?}", said(&home, 1));
 }
 
 #[test]

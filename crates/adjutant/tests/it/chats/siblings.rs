@@ -294,7 +294,7 @@ fn ring_of_siblings_stops_at_the_turn_limit() {
     let all = home.until("the limit is reached", hub_notes);
     // From the starter to one, two, three, and no further.
     assert_eq!(all.iter().filter(|(name, _)| name != "hub").count(), 4, "{all:?}");
-    home.until_log("three", "somebody else has to speak before one is told");
+    home.until_log("three", "one is not notified until a person or a client writes");
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn turn_limit_counts_until_a_person_or_client_posts() {
     home.until_status("worker", "waiting_parent_reply");
     alice.done("send_message", json!({"chat_id": chat, "to": "relay", "message": "go", "wait_s": 30}));
     home.ok(&["reply", "worker", "yes"]);
-    home.until_log("worker", "somebody else has to speak before relay answers");
+    home.until_log("worker", "relay answers again after a person or a client writes");
     home.until_status("worker", "waiting_parent_reply");
     alice.done("send_message", json!({"chat_id": chat, "message": "@person thanks", "wait_s": 0}));
     home.ok(&["reply", "worker", "yes"]);
