@@ -32,7 +32,7 @@ pub fn index() -> String {
 fn messages(preset: &Preset) -> &'static str {
     match (preset.can.live, preset.can.tools) {
         (true, _) => "at once",
-        (false, true) => "with its next call of ours",
+        (false, true) => "with its next tool call",
         (false, false) => "with its next attempt",
     }
 }
@@ -51,15 +51,15 @@ pub fn page(preset: &Preset) -> String {
         Some(tried) => push(
             &mut out,
             &format!(
-                "By {}. Tried: {tried} (of a range, its two ends), the real CLI with a scripted model. A version outside of that gets a note in `adj agents`, and is started all the same{}.\n",
+                "By {}. Tested with {tried} (both ends of a range): the real CLI with a scripted model. `adj agents` marks other versions as not tried; they are started too{}.\n",
                 about.vendor,
-                about.version_min.as_ref().map_or_else(String::new, |min| format!(", unless it is older than {}", min.version))
+                about.version_min.as_ref().map_or_else(String::new, |min| format!(", unless older than {}", min.version))
             ),
         ),
         None => push(
             &mut out,
             &format!(
-                "By {}. **From its documentation, and observations outside this project: never driven by a test here.** `adj agents test {}` says what works.\n",
+                "By {}. **Written from its documentation and not tested here.** `adj agents test {}` shows what works.\n",
                 about.vendor, preset.name
             ),
         ),
@@ -73,59 +73,59 @@ pub fn page(preset: &Preset) -> String {
     row(&mut out, "program", &format!("`{}`", preset.command.join(" ")));
     row(&mut out, "install", &about.install);
     row(&mut out, "sign in", &about.sign_in);
-    row(&mut out, "signed in, if there is", &ticked(about.sign_in_env.iter().chain(&about.sign_in_files)));
-    row(&mut out, "driven by", driver(preset));
-    row(&mut out, "our tools", &about.tools);
-    row(&mut out, "goes on after a stop", &about.resumes);
-    row(&mut out, "messages reach it", messages(preset));
-    row(&mut out, "approvals", if preset.can.approvals { "what it may not do by itself becomes an approval request" } else { "it asks for none" });
-    row(&mut out, "usage", if preset.can.usage { "told" } else { "not told" });
+    row(&mut out, "signed in, if present", &ticked(about.sign_in_env.iter().chain(&about.sign_in_files)));
+    row(&mut out, "protocol", driver(preset));
+    row(&mut out, "Adjutant's tools", &about.tools);
+    row(&mut out, "resumes", &about.resumes);
+    row(&mut out, "receives messages", messages(preset));
+    row(&mut out, "approvals", if preset.can.approvals { "actions outside its profile become approval requests" } else { "never asks" });
+    row(&mut out, "usage", if preset.can.usage { "reported" } else { "not reported" });
 
-    push(&mut out, "\n## Permissions\n\n| profile | what it may do | passed on |\n|---|---|---|");
+    push(&mut out, "\n## Permissions\n\n| profile | allows | set by |\n|---|---|---|");
     let profiles = &preset.permissions;
     for (name, profile) in [("read", &profiles.read), ("edit", &profiles.edit), ("full", &profiles.full)] {
         if let Some(why) = &profile.unsupported {
             push(&mut out, &format!("| `{name}` | refused: {} | |", cell(why)));
             continue;
         }
-        let about = if profile.about.is_empty() { "what the CLI itself makes of it" } else { &profile.about };
+        let about = if profile.about.is_empty() { "decided by the CLI" } else { &profile.about };
         push(&mut out, &format!("| `{name}` | {} | {} |", cell(about), cell(&passed_on(profile))));
     }
 
     out.push_str(&promises(preset));
     push(&mut out, "\n## The repository's own configuration\n");
     let files = ticked(about.directory_files.iter());
-    push(&mut out, &if files.is_empty() { "None is known.".to_owned() } else { format!("{files}: {}.", about.directory) });
+    push(&mut out, &if files.is_empty() { "None known.".to_owned() } else { format!("{files}: {}.", about.directory) });
 
     push(&mut out, "\n## Environment\n");
-    push(&mut out, &format!("Of the dispatcher's it gets, beside `PATH`, `HOME` and the like: {}.", ticked(preset.env_pass.iter())));
+    push(&mut out, &format!("Passed on from the dispatcher, besides `PATH`, `HOME` and similar: {}.", ticked(preset.env_pass.iter())));
     if !preset.env.is_empty() {
-        push(&mut out, &format!("Set for it: {}.", ticked(preset.env.iter().map(|(name, value)| format!("{name}={value}")))));
+        push(&mut out, &format!("Set: {}.", ticked(preset.env.iter().map(|(name, value)| format!("{name}={value}")))));
     }
     if !preset.untrusted_env.is_empty() {
         let set = ticked(preset.untrusted_env.iter().map(|(name, value)| format!("{name}={value}")));
-        push(&mut out, &format!("Unless the directory is trusted: {set}."));
+        push(&mut out, &format!("Set unless the directory is trusted: {set}."));
     }
-    list(&mut out, "Good to know", &about.notes);
-    list(&mut out, "What does not work, or otherwise than one would think", &about.all_limits().collect::<Vec<_>>());
+    list(&mut out, "Notes", &about.notes);
+    list(&mut out, "Limitations", &about.all_limits().collect::<Vec<_>>());
 
-    push(&mut out, "\n## Failures that are understood\n\n| cause | told by | what to do |\n|---|---|---|");
+    push(&mut out, "\n## Recognised failures\n\n| cause | recognised by | what to do |\n|---|---|---|");
     for failure in &preset.failures {
         push(&mut out, &format!("| `{}` | {} | {} |", failure.cause, cell(&ticked(failure.any.iter())), cell(&failure.hint)));
     }
     out
 }
 
-/// What becomes of each act that nobody approves. Nothing for a CLI without a row in the matrix.
+/// The result of each action that nobody approves. Empty for a CLI without a row in the matrix.
 fn promises(preset: &Preset) -> String {
     if !preset.has_row() {
         return String::new();
     }
-    let mut out = "\nWhat becomes of it when nobody approves anything:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
+    let mut out = "\nResult of an action that nobody approves:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
     let mut whys = Vec::new();
     for act in Act::ALL {
         let mut fates = |profile| {
-            let Some(promise) = preset.promised(profile, act) else { return "no run is started".to_owned() };
+            let Some(promise) = preset.promised(profile, act) else { return "not supported".to_owned() };
             let words = promise.fates.iter().map(|fate| fate.about()).collect::<Vec<_>>().join(" or ");
             let Some(why) = promise.why else { return words };
             let n = whys.iter().position(|known| *known == why).unwrap_or_else(|| {
@@ -161,11 +161,11 @@ fn driver(preset: &Preset) -> &'static str {
         (Driver::Claude, _) => "stream-json in both directions; the prompt is a message on standard input",
         (Driver::Codex, _) => "its app server (JSON-RPC); the prompt is the content of a turn on standard input",
         (Driver::Acp, _) => "the Agent Client Protocol; the prompt is a content block on standard input",
-        (Driver::Pi, _) => "its RPC mode, with an extension of Adjutant's; the prompt is a command on standard input",
-        (Driver::Jsonl, PromptForm::Stdin) => "JSON lines that it prints; the prompt on standard input",
-        (Driver::Jsonl, PromptForm::Arg) => "JSON lines that it prints; the prompt in an argument, the only way that it takes one",
-        (Driver::Plain, PromptForm::Stdin) => "the text that it prints; the prompt on standard input",
-        (Driver::Plain, PromptForm::Arg) => "the text that it prints; the prompt in an argument, the only way that it takes one",
+        (Driver::Pi, _) => "its RPC mode, with Adjutant's extension; the prompt is a command on standard input",
+        (Driver::Jsonl, PromptForm::Stdin) => "JSON lines on standard output; the prompt on standard input",
+        (Driver::Jsonl, PromptForm::Arg) => "JSON lines on standard output; the prompt as an argument, the only way it accepts one",
+        (Driver::Plain, PromptForm::Stdin) => "text on standard output; the prompt on standard input",
+        (Driver::Plain, PromptForm::Arg) => "text on standard output; the prompt as an argument, the only way it accepts one",
     }
 }
 
@@ -178,5 +178,5 @@ fn passed_on(profile: &Profile) -> String {
         parts.push(format!("session mode `{mode}`"));
     }
     parts.extend(profile.env.iter().map(|(name, value)| format!("`{name}={value}`")));
-    if parts.is_empty() { "nothing: its own configuration decides".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "nothing (its own configuration)".to_owned() } else { parts.join(", ") }
 }

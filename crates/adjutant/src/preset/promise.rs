@@ -41,9 +41,9 @@ impl Act {
             Self::WriteInside => "a file in the directory",
             Self::WriteOutside => "a file outside of it",
             Self::WriteTemporary => "a file below `/tmp`",
-            Self::WriteThroughLink => "a file through a link that leads out",
+            Self::WriteThroughLink => "a file through a link that leads outside",
             Self::Fetch => "a page from the network",
-            Self::OwnTool => "a tool of ours",
+            Self::OwnTool => "a tool of Adjutant",
         }
     }
 
