@@ -35,7 +35,7 @@ fn imported_authors_have_no_identity() {
     let names: Vec<String> = said(&home, 1).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["client alice (from a file)", "gemini (from a file)", "person (from a file)", "gemini (from a file)"]);
     assert_ne!(home.adj(&["chat", "edit", "1.3", "not mine"]).code, 0, "what a file says of the person is not the person's");
-    assert!(home.ok(&["chat", "show", "1"]).contains("imported") && home.ok(&["chat", "ls"]).contains("from a file"));
+    assert!(home.ok(&["chat", "show", "1"]).contains("imported") && home.ok(&["chat", "ls"]).contains("imported"));
     home.ok(&["chat", "post", "1", "anybody?"]);
     assert_eq!(home.json(&["ps", "-a"]), json!([]), "an agent of a file does not answer");
     home.ok(&["chat", "post", "1", "now you", "--at", "gemini", "--at", "client:alice"]);
