@@ -15,6 +15,7 @@ pub mod link;
 pub mod logs;
 pub mod mcp;
 pub mod ops;
+pub mod present;
 pub mod preset;
 pub mod process;
 pub mod signal;

@@ -2,8 +2,9 @@
 
 use super::context::Context;
 use super::style::Style;
+use crate::present::{checkpoint_parts, clarification_parts, delegation_parts, report_claims};
 use crate::text;
-use crate::view::{AcceptanceView, CheckpointView, ClarificationView, DelegationView, ReportView, RequestView, Word};
+use crate::view::{AcceptanceView, CheckpointView, DelegationView, ReportView, RequestView, Word};
 use adjutant_core::checkpoint::CheckpointAuthor;
 use adjutant_core::report::Verdict;
 use adjutant_core::signal::Independence;
@@ -17,36 +18,14 @@ const INDENT_TWICE: &str = "    ";
 
 /// Writes the checkpoint of a stopped run.
 pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
-    let CheckpointView {
-        made_by,
-        blocker_type,
-        details,
-        completed_work,
-        blocked_work,
-        state_snapshot,
-        resume_requirements,
-        error_recovery,
-        working_directory,
-        changed_files,
-    } = checkpoint;
-    let changed = changed_files.join(", ");
+    let changed = checkpoint.changed_files.join(", ");
     let mut out = String::new();
-    let head = if *made_by == CheckpointAuthor::Adjutant { "checkpoint (made from its last output)" } else { "checkpoint" };
+    let head = if checkpoint.made_by == CheckpointAuthor::Adjutant { "checkpoint (made from its last output)" } else { "checkpoint" };
     writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
-    for (label, value) in [
-        ("blocker", blocker_type.as_deref()),
-        ("details", Some(details.as_str())),
-        ("completed", completed_work.as_deref()),
-        ("blocked", blocked_work.as_deref()),
-        ("state", state_snapshot.as_deref()),
-        ("needs", resume_requirements.as_deref()),
-        ("recovery", error_recovery.as_deref()),
-        ("directory", working_directory.as_deref()),
-        ("changed", Some(changed.as_str())),
-    ] {
-        if let Some(value) = value.filter(|value| !value.trim().is_empty()) {
-            out.push_str(&indented(&format!("{label}: {value}"), cx));
-        }
+    // The heading says who made it.
+    let parts = checkpoint_parts(checkpoint).into_iter().filter(|part| part.name != "made_by").map(|part| (part.label, part.text));
+    for (label, value) in parts.chain([("changed", changed.as_str())]).filter(|(_, value)| !value.trim().is_empty()) {
+        out.push_str(&indented(&format!("{label}: {value}"), cx));
     }
     Ok(out)
 }
@@ -60,16 +39,9 @@ pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fm
         cx.out.paint.apply(Style::Dim, &format!("report: {}, {}", text::line(report.status.as_str()), text::line(report.verdict.as_str())))
     )?;
     let deliverables = report.deliverables.join("\n");
-    let claims = [
-        ("summary", Some(report.summary.as_str())),
-        ("deliverables", Some(deliverables.as_str())),
-        ("metrics_achieved", report.metrics_achieved.as_deref()),
-        ("issues_encountered", report.issues_encountered.as_deref()),
-        ("recommendations", report.recommendations.as_deref()),
-        ("total_duration", report.total_duration.as_deref()),
-    ];
+    let claims: Vec<_> = report_claims(report).map(|part| (part.name, part.text)).chain([("deliverables", deliverables.as_str())]).collect();
     for finding in &report.checked {
-        let claim = claims.iter().find(|(field, _)| *field == finding.field).and_then(|(_, claim)| *claim).unwrap_or_default();
+        let claim = claims.iter().find(|(name, _)| *name == finding.field).map_or("", |(_, text)| text);
         let mark = match finding.verdict.known() {
             Some(Verdict::Verified) => cx.out.paint.apply(Style::Good, "✓"),
             Some(Verdict::Contradicted) => cx.out.paint.apply(Style::Bad, "✗"),
@@ -153,13 +125,8 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
     if let Some(context) = &request.context {
         out.push_str(&indented(&format!("why: {context}"), cx));
     }
-    if let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = &request.clarification {
-        let parts = [("reason", reason), ("blocked at", blocked_at), ("needs", can_resume_with), ("state", current_state)];
-        for (label, part) in parts {
-            if let Some(part) = part {
-                out.push_str(&indented(&format!("{label}: {part}"), cx));
-            }
-        }
+    for part in request.clarification.iter().flat_map(clarification_parts) {
+        out.push_str(&indented(&format!("{}: {}", part.label, part.text), cx));
     }
     for (n, option) in request.options.iter().enumerate() {
         let default = if request.default.as_ref() == Some(option) { "   (default)" } else { "" };
@@ -174,28 +141,16 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
 
 /// Describes a delegation without its task.
 fn delegation_text(delegation: &DelegationView) -> String {
-    let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
-        delegation;
-    let meaning = match independence.known() {
+    let meaning = match delegation.independence.known() {
         Some(Independence::Blocks) => "the run waits for the result",
         Some(Independence::Optional) => "optional",
         _ => "the run continues meanwhile",
     };
-    let mut text = format!("({meaning}; {priority})");
-    let parts = [
-        ("agent", agent),
-        ("directory", cwd),
-        ("reason", reason),
-        ("context", context_required),
-        ("coordination", coordination),
-        ("estimate", estimated_duration),
-    ];
-    for (label, part) in parts {
-        if let Some(part) = part {
-            text.push_str(&format!("\n{label}: {part}"));
-        }
+    let mut text = format!("({meaning}; {})", delegation.priority);
+    for part in delegation_parts(delegation) {
+        text.push_str(&format!("\n{}: {}", part.label, part.text));
     }
-    if let Some(room) = room {
+    if let Some(room) = &delegation.room {
         text.push_str(&format!("\nin use: {room}"));
     }
     text

@@ -2,11 +2,9 @@
 //! Some clients give the model only the one, some only the other, so nothing may be in one alone.
 
 use super::text::{cut, line, quoted};
+use crate::present::{checkpoint_parts, clarification_parts, delegation_parts, report_claims};
 use crate::text::count;
-use crate::view::{
-    AcceptanceView, AttentionView, CheckpointView, ChoiceView, ClarificationView, DelegationView, EventView, MessageView, ReportView, RequestView,
-    RunView, SubagentView,
-};
+use crate::view::{AcceptanceView, AttentionView, ChoiceView, EventView, MessageView, ReportView, RequestView, RunView, SubagentView};
 use adjutant_core::{RequestKind, RequestStateKind, RunStateKind};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
@@ -207,7 +205,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     let left = run.checkpoint.as_ref().filter(|_| run.state == RunStateKind::Stopped);
     add(
         "checkpoint",
-        left.map(|left| checkpoint_parts(left).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, CHECKPOINT_CHARS)))).collect()),
+        left.map(|left| checkpoint_parts(left).into_iter().map(|part| (part.name.to_owned(), json!(cut(part.text, CHECKPOINT_CHARS)))).collect()),
     );
     add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
     add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
@@ -250,15 +248,16 @@ pub fn run_full(run: &RunView) -> Value {
     }
     data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_full).collect();
     if let Some(checkpoint) = &run.checkpoint {
-        data["checkpoint"] = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| (name.to_owned(), json!(cut(text, RESULT_CHARS)))).collect();
+        data["checkpoint"] =
+            checkpoint_parts(checkpoint).into_iter().map(|part| (part.name.to_owned(), json!(cut(part.text, RESULT_CHARS)))).collect();
         data["checkpoint"]["changed_files"] = json!(first(&checkpoint.changed_files));
     }
     if let Some(files) = &run.changed_files {
         data["changed_files"] = json!(first(files));
     }
     if let (Some(report), Some(data)) = (&run.report, data.get_mut("report")) {
-        for (name, text) in report_claims(report) {
-            data[name] = json!(cut(text, RESULT_CHARS));
+        for part in report_claims(report) {
+            data[part.name] = json!(cut(part.text, RESULT_CHARS));
         }
         data["deliverables"] = report.deliverables.iter().take(FILES_MAX).map(|text| cut(text, 200)).collect();
     }
@@ -346,7 +345,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         lines.push(format!("changed files {}{more}", quoted(&first(files).join(", "), RESULT_CHARS)));
     }
     if let Some(checkpoint) = &run.checkpoint {
-        let parts = checkpoint_parts(checkpoint).into_iter().map(|(name, text)| format!("{name} {}", quoted(text, RESULT_CHARS)));
+        let parts = checkpoint_parts(checkpoint).into_iter().map(|part| format!("{} {}", part.name, quoted(part.text, RESULT_CHARS)));
         lines.push(format!("it left behind: {}", parts.collect::<Vec<_>>().join(", ")));
     }
     if !run.choices.is_empty() {
@@ -382,24 +381,11 @@ pub fn choices_line(choices: &[ChoiceView]) -> String {
     format!("resume takes a choice: {}", all.join(", "))
 }
 
-/// What a report claims in words, in the order of its fields.
-fn report_claims(report: &ReportView) -> Vec<(&'static str, &str)> {
-    let parts = [
-        ("summary", Some(report.summary.as_str())),
-        ("metrics_achieved", report.metrics_achieved.as_deref()),
-        ("issues_encountered", report.issues_encountered.as_deref()),
-        ("recommendations", report.recommendations.as_deref()),
-        ("total_duration", report.total_duration.as_deref()),
-    ];
-    parts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
-}
-
 /// Writes a report as lines: the verdict, each claim with what became of it, the files.
 fn report_lines(report: &ReportView) -> Vec<String> {
     let mut lines = vec![format!("report {}, {}", line(report.status.as_str(), 40), line(report.verdict.as_str(), 40))];
-    let claims = report_claims(report);
     for finding in &report.checked {
-        let claim = claims.iter().find(|(name, _)| *name == finding.field).map(|(_, text)| format!(" {}", quoted(text, RESULT_CHARS)));
+        let claim = report_claims(report).find(|part| *part.name == *finding.field).map(|part| format!(" {}", quoted(part.text, RESULT_CHARS)));
         lines.push(format!(
             "{}{}: {}, {}",
             line(&finding.field, 40),
@@ -435,41 +421,6 @@ fn acceptance_line(acceptance: &AcceptanceView) -> String {
     format!("acceptance command {}: {came}{code}{reason}, output {}", quoted(&acceptance.command.join(" "), 300), quoted(&output, RESULT_CHARS))
 }
 
-/// What a checkpoint says, in the order of its fields.
-fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<(&'static str, &str)> {
-    let CheckpointView {
-        made_by,
-        blocker_type,
-        details,
-        completed_work,
-        blocked_work,
-        state_snapshot,
-        resume_requirements,
-        error_recovery,
-        working_directory,
-        changed_files: _,
-    } = checkpoint;
-    let parts = [
-        ("blocker_type", blocker_type.as_deref()),
-        ("details", Some(details.as_str())),
-        ("completed_work", completed_work.as_deref()),
-        ("blocked_work", blocked_work.as_deref()),
-        ("state_snapshot", state_snapshot.as_deref()),
-        ("resume_requirements", resume_requirements.as_deref()),
-        ("error_recovery", error_recovery.as_deref()),
-        ("working_directory", working_directory.as_deref()),
-        ("made_by", Some(made_by.as_str()).filter(|made_by| *made_by == "adjutant")),
-    ];
-    parts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
-}
-
-/// What a run said along with its questions, in the order of its fields.
-pub fn clarification_parts(said: &ClarificationView) -> impl Iterator<Item = (&'static str, &str)> {
-    let ClarificationView { reason, blocked_at, can_resume_with, current_state } = said;
-    let parts = [("reason", reason), ("blocked_at", blocked_at), ("can_resume_with", can_resume_with), ("current_state", current_state)];
-    parts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)))
-}
-
 /// Writes an open request as one line.
 #[must_use]
 pub fn request_line(request: &RequestView) -> String {
@@ -487,8 +438,8 @@ pub fn request_line(request: &RequestView) -> String {
     if let Some(context) = &request.context {
         out.push_str(&format!(" context {}", quoted(context, QUESTION_CHARS)));
     }
-    for (name, text) in request.clarification.iter().flat_map(clarification_parts) {
-        out.push_str(&format!(" {name} {}", quoted(text, QUESTION_CHARS)));
+    for part in request.clarification.iter().flat_map(clarification_parts) {
+        out.push_str(&format!(" {} {}", part.name, quoted(part.text, QUESTION_CHARS)));
     }
     if let Some(risk) = &request.risk {
         out.push_str(&format!(" risk {}", quoted(risk, 600)));
@@ -497,23 +448,11 @@ pub fn request_line(request: &RequestView) -> String {
         out.push_str(&format!(" preview {}", quoted(preview, QUESTION_CHARS)));
     }
     if let Some(delegation) = &request.delegation {
-        let DelegationView { agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, changes: _, room } =
-            delegation;
-        out.push_str(&format!(" {} {}", line(independence.as_str(), 40), line(priority.as_str(), 10)));
-        let parts = [
-            ("agent", agent),
-            ("directory", cwd),
-            ("reason", reason),
-            ("context", context_required),
-            ("coordination", coordination),
-            ("takes", estimated_duration),
-        ];
-        for (name, text) in parts {
-            if let Some(text) = text {
-                out.push_str(&format!(" {name} {}", quoted(text, 600)));
-            }
+        out.push_str(&format!(" {} {}", line(delegation.independence.as_str(), 40), line(delegation.priority.as_str(), 10)));
+        for part in delegation_parts(delegation) {
+            out.push_str(&format!(" {} {}", part.name, quoted(part.text, 600)));
         }
-        if let Some(room) = room {
+        if let Some(room) = &delegation.room {
             out.push_str(&format!(" (in use: {room})"));
         }
     }
@@ -596,7 +535,7 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
         brief["question_id"] = json!(id);
     }
     if let Some(said) = &request.clarification {
-        brief["clarification"] = clarification_parts(said).map(|(name, text)| (name.to_owned(), json!(cut(text, QUESTION_CHARS)))).collect();
+        brief["clarification"] = clarification_parts(said).map(|part| (part.name.to_owned(), json!(cut(part.text, QUESTION_CHARS)))).collect();
     }
     for (name, text) in [("risk", &request.risk), ("preview", &request.preview)] {
         if let Some(text) = text {
@@ -664,6 +603,7 @@ pub fn recorded_line(request: &RequestView) -> String {
 mod tests {
     use super::*;
     use crate::view::Word;
+    use crate::view::{CheckpointView, ClarificationView};
 
     #[test]
     fn a_text_has_at_most_25_lines_of_ours_and_ends_with_what_to_do_next() {

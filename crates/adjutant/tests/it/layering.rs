@@ -35,8 +35,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The use cases, and the hub that serves them.
     ("ops", &["view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook"]),
     ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
+    // What there is to show, for every interface.
+    ("present", &["view", "text"]),
     // The interfaces.
-    ("mcp", &["view", "text", "clock", "sock", "link", "config", "trace", "client"]),
+    ("mcp", &["present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",
@@ -64,6 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "present",
             "view",
             "preset",
             "text",

@@ -14,6 +14,7 @@ use crate::mcp::session::Session;
 use crate::mcp::show::{self, QUESTION_CHARS, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::{cut, line, quoted};
 use crate::mcp::tools::chats;
+use crate::present::clarification_parts;
 use crate::view::{AnswerOne, AnswerRequests, AttentionList, ListAttention, ReadRequest, RequestView, RunView};
 use adjutant_core::RequestStateKind;
 use serde_json::{Value, json};
@@ -88,7 +89,7 @@ async fn one_question(session: &Session, message_id: String) -> ToolResult {
     let (id, asked, expires) = (line(&request.message_id, 60), line(&request.asked_at, 40), line(&request.expires_at, 40));
     let mut shown = Shown::new(json!({"questions": [data]})).line(show::request_line(&request));
     shown = shown.line(format!("message_id {id}, asked at {asked}, expires at {expires}"));
-    let said = request.clarification.iter().flat_map(show::clarification_parts).map(|(_, text)| Some(text));
+    let said = request.clarification.iter().flat_map(clarification_parts).map(|part| Some(part.text));
     let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(said);
     for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
