@@ -145,41 +145,6 @@ pub fn add_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<Versio
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn about(files: &[&str], variables: &[&str]) -> About {
-        let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        About { sign_in_files: all(files), sign_in_env: all(variables), ..About::default() }
-    }
-
-    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn a_sign_in_is_found_by_a_variable_or_a_file_and_never_read() {
-        let home = tempfile::tempdir().expect("a directory");
-        let at = home.path().to_str().expect("UTF-8");
-        std::fs::create_dir(home.path().join("moved")).expect("a directory");
-        // A directory cannot be read as a file, so this shows that only its existence is checked.
-        std::fs::create_dir_all(home.path().join(".x/auth.json")).expect("a directory");
-        let about = about(&["$X_HOME/auth.json", "~/.x/auth.json"], &["X_KEY"]);
-        let found = |pairs: &[(&str, &str)]| {
-            let view = sign_in(&about, &BTreeMap::new(), &env(pairs)).expect("it can be told");
-            assert_eq!(view.found, view.by.is_some());
-            view.by
-        };
-        assert_eq!(found(&[("HOME", at)]), Some(format!("{at}/.x/auth.json")));
-        assert_eq!(found(&[("HOME", at), ("X_KEY", "secret")]).as_deref(), Some("X_KEY"));
-        assert_eq!(found(&[("HOME", at), ("X_KEY", "")]), Some(format!("{at}/.x/auth.json")));
-        assert_eq!(found(&[("HOME", at), ("X_HOME", &format!("{at}/moved"))]), None);
-        assert_eq!(found(&[("HOME", "/no/such/home")]), None);
-        assert_eq!(sign_in(&About::default(), &BTreeMap::new(), &env(&[])), None);
-    }
-}
-
 impl Ops {
     /// Lists the configured agents and whether they can be started. With versions, also returns the version queries
     /// to run.
@@ -216,5 +181,40 @@ impl Ops {
             agents.push(agent);
         }
         Ok((AgentList { agents, warnings: Vec::new() }, asking.into_values().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(files: &[&str], variables: &[&str]) -> About {
+        let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        About { sign_in_files: all(files), sign_in_env: all(variables), ..About::default() }
+    }
+
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_sign_in_is_found_by_a_variable_or_a_file_and_never_read() {
+        let home = tempfile::tempdir().expect("a directory");
+        let at = home.path().to_str().expect("UTF-8");
+        std::fs::create_dir(home.path().join("moved")).expect("a directory");
+        // A directory cannot be read as a file, so this shows that only its existence is checked.
+        std::fs::create_dir_all(home.path().join(".x/auth.json")).expect("a directory");
+        let about = about(&["$X_HOME/auth.json", "~/.x/auth.json"], &["X_KEY"]);
+        let found = |pairs: &[(&str, &str)]| {
+            let view = sign_in(&about, &BTreeMap::new(), &env(pairs)).expect("it can be told");
+            assert_eq!(view.found, view.by.is_some());
+            view.by
+        };
+        assert_eq!(found(&[("HOME", at)]), Some(format!("{at}/.x/auth.json")));
+        assert_eq!(found(&[("HOME", at), ("X_KEY", "secret")]).as_deref(), Some("X_KEY"));
+        assert_eq!(found(&[("HOME", at), ("X_KEY", "")]), Some(format!("{at}/.x/auth.json")));
+        assert_eq!(found(&[("HOME", at), ("X_HOME", &format!("{at}/moved"))]), None);
+        assert_eq!(found(&[("HOME", "/no/such/home")]), None);
+        assert_eq!(sign_in(&About::default(), &BTreeMap::new(), &env(&[])), None);
     }
 }

@@ -6,7 +6,7 @@ use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, fail, fail_hint};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView, codes};
+use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView};
 use adjutant_core::RequestStateKind;
 
 /// Answers one question, or a group.
@@ -47,7 +47,7 @@ async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> CommandResult {
     if open.len() != texts.len() {
         let numbers: Vec<String> = open.iter().map(|request| text::line(&request.number)).collect();
         if open.is_empty() {
-            return Err(fail(codes::ALREADY_ANSWERED, format!("no question of the group of {} is open", text::line(&args.to))));
+            return Err(fail(cli_codes::USAGE, format!("no question of the group of {} is open", text::line(&args.to))));
         }
         let given = text::count(texts.len() as u64, "answer", "answers");
         let message = format!("{given} for {}: {}", text::count(open.len() as u64, "open question", "open questions"), numbers.join(" "));
