@@ -55,9 +55,9 @@ all!(Claude as claude, goes_on_when_its_limit_has_ended);
 all!(Codex as codex, goes_on_when_its_limit_has_ended);
 all!(Gemini as gemini, goes_on_when_its_limit_has_ended);
 all!(Goose as goose, goes_on_when_its_limit_has_ended);
-all!(Opencode as opencode, asks_although_its_directory_permits_it);
-all!(Qwen as qwen, asks_although_its_directory_permits_it);
-all!(Copilot as copilot, asks_although_its_directory_permits_it);
+all!(Opencode as opencode, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
+all!(Qwen as qwen, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
+all!(Copilot as copilot, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
 all!(Kimi as kimi, asks_although_its_directory_permits_it);
 all!(Pi as pi);
 
@@ -280,6 +280,26 @@ mod scenario {
             assert_eq!(seen[2].results.len(), 1, "it still knows that it has written: {}", case.story());
         }
         case.records("resumed");
+    }
+
+    /// A CLI may tell the usage of its whole session, which a resumed attempt must not add again.
+    pub fn counts_its_usage_once_when_resumed(cli: Cli) {
+        let stop = Turn::call("stop_work", json!({ "stop_reason": "blocker", "details": "no paint" }));
+        let Some(case) = Case::new(cli, [stop, Turn::say("I wait for paint.")]) else { return };
+        case.starts("full");
+        let stopped = case.becomes("stopped");
+        let before = stopped["usage"]["input_tokens"].as_u64().unwrap_or(0);
+        let calls = case.model.seen().len() as u64;
+        case.model.goes_on([Turn::say("It is done now.")]);
+        case.says(&["resume", "job", "here it is"]);
+        let view = case.succeeds("It is done now.");
+        let all = case.model.seen().len() as u64;
+        let told = view["usage"]["input_tokens"].as_u64().unwrap_or(0);
+        assert!(all > calls && told > before, "{calls} calls told {before}, {all} calls {told}: {view}");
+        assert!(told <= 100 * all, "{all} calls told {told}, {calls} of them {before}: {view}");
+        if cli != Cli::Opencode {
+            assert_eq!((before, told), (100 * calls, 100 * all), "{view}\n{}", case.story());
+        }
     }
 
     pub fn begins_anew_when_its_session_is_gone(cli: Cli) {
