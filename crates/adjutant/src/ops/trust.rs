@@ -192,6 +192,6 @@ mod tests {
         for n in 0..=FILES_MAX {
             File::create(dir.join(n.to_string())).expect("made");
         }
-        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("beyond")));
+        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("exceeds the limit")));
     }
 }
