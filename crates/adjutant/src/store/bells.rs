@@ -92,17 +92,14 @@ impl Bells {
         }
     }
 
-    /// Rings every bell under these topics. Returns whether there was one.
-    pub fn ring<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) -> bool {
+    /// Rings every bell under these topics.
+    pub fn ring<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) {
         let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut has_rung = false;
         for topic in topics {
             for waiter in hung.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
                 waiter.notify.notify_one();
-                has_rung = true;
             }
         }
-        has_rung
     }
 
     /// Gives a request whose answer was retrieved for its asker to the calls that wait for it. They are to be woken

@@ -1,4 +1,4 @@
-//! One writer at a time: group commit.
+//! The one thread that writes: group commit.
 
 use super::error::is_full;
 use super::steady::Saved;
@@ -8,11 +8,11 @@ use crate::config::Home;
 use crate::failpoint::failpoint;
 use adjutant_core::SteadyTime;
 use rusqlite::Connection;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 /// Most calls that share one commit.
 const BATCH_MAX: usize = 128;
@@ -74,78 +74,36 @@ fn refusal<T: Send + 'static>(reply: oneshot::Sender<Result<T, StoreError>>, err
     Box::new(move |fate| answer(reply, fate.and(Err(error))))
 }
 
-/// Commits calls in groups. A call that finds nobody writing commits itself, on its caller's thread: that saves two
-/// changes of threads. Calls that arrive meanwhile form a group, which the writer's own thread commits.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    jobs: Mutex<Option<mpsc::SyncSender<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// Calls that share one commit.
-type Batch = Vec<Box<dyn Job>>;
-
-struct Shared {
-    home: Home,
-    bells: Arc<Bells>,
-    queue: Mutex<Queue>,
-    /// Notified when the writer's thread may have something to do.
-    work: Condvar,
-    /// One for each call that may still queue.
-    places: Semaphore,
-}
-
-struct Queue {
-    jobs: VecDeque<Box<dyn Job>>,
-    /// `None` while somebody writes.
-    disk: Option<Disk>,
-    /// The last commit was of a group, so the next one probably is.
-    is_crowded: bool,
-    is_closed: bool,
-}
-
-/// What a commit needs; whoever has it writes.
-struct Disk {
-    /// `None` after a commit that failed: it is opened again.
-    connection: Option<Connection>,
-    saved: Saved,
 }
 
 impl Writer {
     pub(super) fn start(home: Home, connection: Connection, bells: Arc<Bells>) -> Result<Self, StoreError> {
-        let disk = Disk { connection: Some(connection), saved: Saved::default() };
-        let queue = Queue { jobs: VecDeque::new(), disk: Some(disk), is_crowded: false, is_closed: false };
-        let shared = Arc::new(Shared { home, bells, queue: Mutex::new(queue), work: Condvar::new(), places: Semaphore::new(QUEUE_MAX) });
-        let serving = Arc::clone(&shared);
+        let (jobs, queue) = mpsc::sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || {
-                while let Some((turn, batch)) = serving.next_group() {
-                    turn.commit(batch);
-                }
-            })
+            .spawn(move || serve(&home, connection, &queue, &bells))
             .map_err(|error| StoreError::Sql(error.to_string()))?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
-    /// Runs a call and returns once its commit is durable. May block its thread for one commit: one call at a time
-    /// does, and none while groups are committed.
     pub(super) async fn run<T, F>(&self, may_refuse_late: bool, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        let (reply, mut replied) = oneshot::channel();
+        let (reply, replied) = oneshot::channel();
         let job: Box<dyn Job> = Box::new(Call { work, may_refuse_late, reply });
-        let place = self.shared.places.acquire().await.map_err(|_| StoreError::Closed)?;
-        if let Some((turn, batch)) = self.shared.queue_or_take_turn(job)? {
-            drop(place);
-            if turn.commit(batch) {
-                // They would have to wait for whatever this call does next on this thread.
-                tokio::task::yield_now().await;
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(StoreError::Closed)?;
+        match jobs.try_send(job) {
+            Ok(()) => {}
+            Err(mpsc::TrySendError::Disconnected(_)) => return Err(StoreError::Closed),
+            Err(mpsc::TrySendError::Full(job)) => {
+                tokio::task::spawn_blocking(move || jobs.send(job)).await.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)?;
             }
-            return replied.try_recv().map_err(|_| StoreError::Closed)?;
         }
-        place.forget();
         replied.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -156,153 +114,19 @@ impl Writer {
     {
         let (reply, _) = oneshot::channel();
         let job: Box<dyn Job> = Box::new(Call { work, may_refuse_late: true, reply });
-        let queued = self.shared.places.try_acquire().is_ok_and(|place| {
-            let queued = self.shared.queue(job);
-            if queued {
-                place.forget();
-            }
-            queued
-        });
-        if !queued {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if jobs.is_none_or(|jobs| jobs.try_send(job).is_err()) {
             tracing::debug!("a write that nobody waits for was dropped");
         }
     }
 
     pub(super) fn stop(&self) {
-        self.shared.queue_state().is_closed = true;
-        self.shared.places.close();
-        self.shared.work.notify_one();
+        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
             && thread.join().is_err()
         {
             tracing::error!("the store's writer panicked");
         }
-    }
-}
-
-impl Shared {
-    fn queue_state(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether the call was queued for the writer's thread.
-    fn queue(&self, job: Box<dyn Job>) -> bool {
-        let mut queue = self.queue_state();
-        if queue.is_closed {
-            return false;
-        }
-        queue.jobs.push_back(job);
-        let is_idle = queue.disk.is_some();
-        drop(queue);
-        if is_idle {
-            self.work.notify_one();
-        }
-        true
-    }
-
-    /// Returns the turn to write where nobody else writes or waits to; queues the call otherwise.
-    fn queue_or_take_turn(&self, job: Box<dyn Job>) -> Result<Option<(Turn<'_>, Batch)>, StoreError> {
-        let mut queue = self.queue_state();
-        if queue.is_closed {
-            return Err(StoreError::Closed);
-        }
-        if !queue.is_crowded
-            && queue.jobs.is_empty()
-            && let Some(disk) = queue.disk.take()
-        {
-            return Ok(Some((Turn { shared: self, disk: Some(disk), jobs: 1 }, vec![job])));
-        }
-        queue.jobs.push_back(job);
-        let is_idle = queue.disk.is_some();
-        drop(queue);
-        if is_idle {
-            self.work.notify_one();
-        }
-        Ok(None)
-    }
-
-    /// Waits for calls and for the turn to write them. `None`: the store is closed, and everything is written.
-    fn next_group(&self) -> Option<(Turn<'_>, Batch)> {
-        let mut queue = self.queue_state();
-        loop {
-            if queue.jobs.is_empty() {
-                if queue.is_closed && queue.disk.is_some() {
-                    // The files are closed with it.
-                    queue.disk = None;
-                    return None;
-                }
-            } else if let Some(disk) = queue.disk.take() {
-                let jobs = queue.jobs.len().min(BATCH_MAX);
-                let batch = queue.jobs.drain(..jobs).collect();
-                drop(queue);
-                self.places.add_permits(jobs);
-                return Some((Turn { shared: self, disk: Some(disk), jobs }, batch));
-            }
-            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// The right to write. Given back when it is dropped.
-struct Turn<'a> {
-    shared: &'a Shared,
-    /// `None` once it has been given back.
-    disk: Option<Disk>,
-    jobs: usize,
-}
-
-impl Turn<'_> {
-    /// Commits calls. Returns whether that has woken somebody.
-    fn commit(mut self, mut batch: Batch) -> bool {
-        self.disk.as_mut().is_some_and(|disk| disk.commit(&self.shared.home, &mut batch, &self.shared.bells))
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut queue = self.shared.queue_state();
-        queue.is_crowded = self.jobs > 1;
-        queue.disk = self.disk.take();
-        if std::thread::panicking() {
-            // A defect. Nobody waits for a reply that would never come, and nothing half done is committed.
-            queue.is_closed = true;
-            queue.jobs.clear();
-            queue.disk = Some(Disk { connection: None, saved: Saved::default() });
-            self.shared.places.close();
-        }
-        let has_work = !queue.jobs.is_empty() || queue.is_closed;
-        drop(queue);
-        if has_work {
-            self.shared.work.notify_one();
-        }
-    }
-}
-
-impl Disk {
-    /// Commits calls. Returns whether that has woken somebody.
-    fn commit(&mut self, home: &Home, batch: &mut Batch, bells: &Bells) -> bool {
-        if self.connection.is_none() {
-            match open::writable(home) {
-                Ok(reopened) => self.connection = Some(reopened),
-                Err(error) => tracing::error!(%error, "the store cannot be opened again"),
-            }
-        }
-        let mut has_woken = false;
-        let healthy = match &self.connection {
-            Some(open) => commit(open, &mut self.saved, batch, bells, &mut has_woken),
-            None => {
-                for job in batch.drain(..) {
-                    job.refuse(StoreError::Sql("the store cannot be opened".to_owned()));
-                }
-                false
-            }
-        };
-        if !healthy {
-            self.saved.forget();
-            // After a failed commit nothing about this connection can be relied on.
-            self.connection = None;
-        }
-        has_woken
     }
 }
 
@@ -314,9 +138,43 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     }
 }
 
-/// Runs a batch in one transaction. Returns whether the connection is still to be trusted. `has_woken` tells whether
-/// somebody waited for it.
-fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Batch, bells: &Bells, has_woken: &mut bool) -> bool {
+fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, bells: &Bells) {
+    let mut connection = Some(connection);
+    let mut saved = Saved::default();
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    while let Ok(first) = queue.recv() {
+        batch.push(first);
+        while batch.len() < BATCH_MAX {
+            match queue.try_recv() {
+                Ok(job) => batch.push(job),
+                Err(_) => break,
+            }
+        }
+        if connection.is_none() {
+            match open::writable(home) {
+                Ok(reopened) => connection = Some(reopened),
+                Err(error) => tracing::error!(%error, "the store cannot be opened again"),
+            }
+        }
+        let healthy = match &connection {
+            Some(open) => commit(open, &mut saved, &mut batch, bells),
+            None => {
+                for job in batch.drain(..) {
+                    job.refuse(StoreError::Sql("the store cannot be opened".to_owned()));
+                }
+                false
+            }
+        };
+        if !healthy {
+            saved.forget();
+            // After a failed commit nothing about this connection can be relied on.
+            connection = None;
+        }
+    }
+}
+
+/// Runs a batch in one transaction. Returns whether the connection is still to be trusted.
+fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, bells: &Bells) -> bool {
     if let Err(error) = step(connection, "BEGIN IMMEDIATE") {
         let full = is_full(&error);
         tracing::error!(%error, "no transaction");
@@ -386,7 +244,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Batch, bells: 
         Ok(()) => {
             failpoint!("store.after_commit");
             settled.iter().for_each(|request| bells.hand_settled(request));
-            *has_woken = bells.ring(&rung);
+            bells.ring(&rung);
             if let Some(due) = due {
                 bells.look_within(clock::until(due));
             }
@@ -500,7 +358,7 @@ mod tests {
                 insert_and_refuse(3)(tx)
             }),
         ] {
-            assert!(commit(&connection, &mut Saved::default(), &mut vec![job], &bells, &mut false));
+            assert!(commit(&connection, &mut Saved::default(), &mut vec![job], &bells));
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
@@ -513,7 +371,7 @@ mod tests {
         });
         let (early, mut early_reply) = checked(refused);
         let (last, mut last_reply) = call(insert(7));
-        assert!(commit(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &bells, &mut false));
+        assert!(commit(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &bells));
         assert!(matches!((first_reply.try_recv(), last_reply.try_recv()), (Ok(Ok(())), Ok(Ok(())))));
         for reply in [&mut late_reply, &mut own_reply, &mut early_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
@@ -528,7 +386,7 @@ mod tests {
         let (first, mut first_reply) = checked(insert(1));
         let (second, mut second_reply) = checked(insert_and_refuse(2));
         let (third, mut third_reply) = checked(insert(3));
-        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second, third], &Bells::default(), &mut false));
+        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second, third], &Bells::default()));
         for reply in [&mut first_reply, &mut second_reply, &mut third_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Sql(_)))));
         }
@@ -549,13 +407,13 @@ mod tests {
         // A reference to nothing is found out by the commit.
         let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
         let (second, mut second_reply) = call(refused);
-        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second], &bells, &mut false));
+        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second], &bells));
         assert!(matches!(first_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
         assert!(matches!(second_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
 
         assert!(roll_back(&connection));
         let (alone, mut reply) = call(refused);
-        assert!(commit(&connection, &mut Saved::default(), &mut vec![alone], &bells, &mut false));
+        assert!(commit(&connection, &mut Saved::default(), &mut vec![alone], &bells));
         assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
     }
 }
