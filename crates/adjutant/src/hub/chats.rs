@@ -1,6 +1,6 @@
 //! The calls about chats.
 
-use super::router::{Calls, on};
+use super::calls::{Calls, on};
 use crate::view::{
     ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ListMentions, ReadAnswers, Say, Search, ShowChat, StartChat,
     SummariseChat,

@@ -2,6 +2,7 @@
 //! in and wakes whoever waits. It never touches an agent's pipe, so its death disturbs no run.
 
 mod auth;
+mod calls;
 mod chats;
 mod connections;
 mod home;
@@ -74,6 +75,9 @@ impl Room {
         Ok(Self { live_runs_max: (half / DESCRIPTORS_OF_RUN).max(1), connections_max: usize::try_from(connections).unwrap_or(usize::MAX) })
     }
 }
+
+/// The hub, as its calls share it.
+type Shared = Arc<Hub>;
 
 /// What the router and the loops share.
 pub(crate) struct Hub {

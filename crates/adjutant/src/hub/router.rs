@@ -1,34 +1,30 @@
 //! The one router: every call of the contract, and what supervisors say.
 
-use super::Hub;
-use super::auth::{Auth, Connection, authenticate};
+use super::auth::{Connection, authenticate};
+use super::calls::{Calls, bad, failed, from_supervisors, on, reply};
 use super::connections::{Connections, Guarded};
+use super::{Hub, Shared};
 use crate::failpoint::failpoint;
 use crate::link::{FactsTaken, GetClosing, GetOrders, PostFacts, headers};
-use crate::ops::{AttemptId, Caller, OpError, http_status};
+use crate::ops::{AttemptId, OpError};
 use crate::process::peer::Peer;
 use crate::sock;
-use crate::store::{Key, counts};
+use crate::store::counts;
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskTogether, Call, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, Dispatch, ErrorView, GetHub, GetRun,
-    GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest,
-    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, Dispatch, ErrorView, GetHub, GetRun, GetTask,
+    HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest, ReadTogether,
+    RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, WithdrawRequest, codes,
 };
-use adjutant_core::{Action, Denied, Principal, limits};
+use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::header::{CONNECTION, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Method};
+use axum::response::Response;
 use axum::serve::{IncomingStream, Listener};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::collections::HashMap;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
@@ -38,8 +34,6 @@ use tokio::sync::{Notify, mpsc};
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
 const BODY_TAKES_MAX: Duration = Duration::from_secs(30);
-/// Room for a usual reply, so that it need not grow.
-const REPLY_BYTES: usize = 2048;
 /// How much is told of what is wrong with the configuration.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
@@ -84,8 +78,6 @@ pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, renewed: mpsc::
     let service = router(hub).into_make_service_with_connect_info::<Connection>();
     axum::serve(listener, service).with_graceful_shutdown(async move { closing.notified().await }).await
 }
-
-pub(super) type Shared = Arc<Hub>;
 
 fn router(hub: Shared) -> Router {
     let mut router = Calls::default();
@@ -157,60 +149,13 @@ fn router(hub: Shared) -> Router {
     Router::new().fallback(call).with_state((hub, Arc::new(router)))
 }
 
-/// What a call comes to.
-type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
-/// Serves one call: from whom it comes, its headers and its body.
-type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
-
-/// The calls by their paths. What is the same for all of them exists once, not once for each.
-#[derive(Default)]
-pub(super) struct Calls(HashMap<String, Serve>);
-
-/// Adds one call of the contract.
-pub(super) fn on<C, F, Fut>(mut calls: Calls, serve: F) -> Calls
-where
-    C: Call,
-    F: Fn(Shared, Caller, C) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<C::Reply, OpError>> + Send + 'static,
-{
-    let served = move |hub: Shared, Auth { who, attempt: _ }: Auth, given: &HeaderMap, body: &[u8]| -> Served {
-        match parsed::<C>(&who, given, body) {
-            Err(refusal) => Box::pin(std::future::ready(*refusal)),
-            Ok((caller, call)) => {
-                let done = serve(hub, caller, call);
-                Box::pin(async move { reply(done.await) })
-            }
-        }
-    };
-    calls.0.insert(format!("/api/v1/{}", C::NAME), Box::new(served));
-    calls
-}
-
-/// Adds one thing that only supervisors say.
-fn from_supervisors<T, F, Fut>(mut calls: Calls, path: &str, serve: F) -> Calls
-where
-    T: DeserializeOwned,
-    F: Fn(Shared, AttemptId, T) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Response> + Send + 'static,
-{
-    let served = move |hub: Shared, auth: Auth, _: &HeaderMap, body: &[u8]| -> Served {
-        let Some(attempt) = auth.attempt else { return Box::pin(std::future::ready(failed(&only_supervisors()))) };
-        match body_of(body) {
-            Err(refusal) => Box::pin(std::future::ready(*refusal)),
-            Ok(said) => Box::pin(serve(hub, attempt, said)),
-        }
-    };
-    calls.0.insert(path.to_owned(), Box::new(served));
-    calls
-}
-
 async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
     let _answering = connection.line().call();
     if !connection.line().has_place() {
         return too_many(&hub);
     }
     let (parts, body) = request.into_parts();
-    let response = match calls.0.get(parts.uri.path()) {
+    let response = match calls.get(parts.uri.path()) {
         Some(serve) if parts.method == Method::POST => match received(body).await {
             Err(()) => failed(&bad(&format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))),
             Ok(body) => match authenticate(&hub, &connection, &parts.headers) {
@@ -242,53 +187,6 @@ fn too_many(hub: &Hub) -> Response {
     let mut response = failed(&ErrorView { code: codes::LIMIT.to_owned(), message, hint: Some(hint) });
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
-}
-
-fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(Caller, C), Box<Response>> {
-    let key = match given.get(headers::KEY).filter(|_| C::WRITES) {
-        None => None,
-        Some(value) => match value.to_str() {
-            Ok(text) if (1..=limits::KEY_BYTES_MAX).contains(&text.len()) => Some(Key::new(text, C::NAME, body)),
-            _ => return Err(Box::new(failed(&bad("idempotency key: use 1 to 200 visible ASCII characters")))),
-        },
-    };
-    Ok((Caller { who: who.clone(), key }, body_of(body)?))
-}
-
-fn body_of<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
-    let body = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| {
-        let message = if error.is_data() { error.to_string() } else { format!("the body is no JSON: {error}") };
-        Box::new(failed(&bad(&message)))
-    })
-}
-
-fn bad(message: &str) -> ErrorView {
-    ErrorView { code: codes::INVALID.to_owned(), message: message.to_owned(), hint: None }
-}
-
-fn failed(view: &ErrorView) -> Response {
-    let status = StatusCode::from_u16(http_status(&view.code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, axum::Json(view)).into_response()
-}
-
-fn reply<T: Serialize>(result: Result<T, OpError>) -> Response {
-    match result {
-        Ok(value) => {
-            let mut body = Vec::with_capacity(REPLY_BYTES);
-            match serde_json::to_writer(&mut body, &value) {
-                Ok(()) => ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response(),
-                Err(error) => failed(&OpError::Io(error.to_string()).view()),
-            }
-        }
-        Err(error) => {
-            let view = error.view();
-            if view.code == codes::INTERNAL {
-                tracing::error!(%error, "a call failed");
-            }
-            failed(&view)
-        }
-    }
 }
 
 /// Puts on a response to the person that the configuration is not usable: nobody else can correct it.
@@ -359,8 +257,4 @@ async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response 
 
 async fn closing(hub: Shared, attempt: AttemptId, GetClosing {}: GetClosing) -> Response {
     reply(hub.ops.closing(attempt))
-}
-
-fn only_supervisors() -> ErrorView {
-    ErrorView { code: codes::NOT_ALLOWED.to_owned(), message: "only a supervisor speaks here".to_owned(), hint: None }
 }

@@ -3,7 +3,7 @@
 //! agents says what is known and waits for nothing: [`ask_unknown`] asks for the rest. A program
 //! that its preset holds to a version is not started before that is known, or cannot be found out.
 
-use super::router::Shared;
+use super::Shared;
 use crate::config::{Home, Stamp};
 use crate::files;
 use crate::link::Order;

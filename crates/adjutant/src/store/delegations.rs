@@ -114,7 +114,7 @@ impl Tx<'_> {
             }
         }
         self.prepare("UPDATE requests SET outcome = ?2, held = 0 WHERE id = ?1")?.execute(params![request.id.to_string(), result])?;
-        let text = format!("{} {}: {}", request.no, child.name, super::runs::first_line(&result));
+        let text = format!("{} {}: {}", request.no, child.name, super::events::first_line(&result));
         let by = Principal::Run(child.id).to_string();
         let seq = append_event(self, EventKind::DelegationEnded, request.run, &request.owner.to_string(), Some(request.id), &by, &text)?;
         self.touch(request.run, seq)?;

@@ -4,6 +4,9 @@ use super::{StoreError, Topic, Tx};
 use adjutant_core::{EventKind, EventSeq, Principal, RequestId, RunId, StopReason, Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+/// Longest text of an event and of a run's task, in characters.
+const LINE_CHARS_MAX: usize = 200;
+
 /// One entry of the history.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -153,4 +156,14 @@ pub fn changed_runs(connection: &Connection, after: EventSeq) -> Result<(Vec<Run
         .query_map([after.0], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     Ok((runs.iter().filter_map(|run| RunId::parse(run).ok()).collect(), last))
+}
+
+/// Returns the first line of a text with something in it, shortened, without control characters.
+pub(super) fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
+    let mut out: String = line.chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect();
+    if line.chars().nth(LINE_CHARS_MAX).is_some() {
+        out.push('…');
+    }
+    out
 }

@@ -97,7 +97,8 @@ impl Tx<'_> {
             text,
             self.now().0
         ])?;
-        let seq = append_event(self, EventKind::MessageSent, run.id, &run.owner.to_string(), None, &message.sender, &super::runs::first_line(text))?;
+        let seq =
+            append_event(self, EventKind::MessageSent, run.id, &run.owner.to_string(), None, &message.sender, &super::events::first_line(text))?;
         self.touch(run.id, seq)?;
         Ok(message)
     }

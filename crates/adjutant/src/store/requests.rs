@@ -416,7 +416,7 @@ fn told_as(request: &Request, from: &RequestState, to: &RequestState) -> Result<
     Ok(match to {
         RequestState::Answered(answer) => {
             let kind = if *from == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestVetoed };
-            (kind, answer.by.to_string(), super::runs::first_line(&answer.decision.to_text()))
+            (kind, answer.by.to_string(), super::events::first_line(&answer.decision.to_text()))
         }
         RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),
         RequestState::Expired { .. } => (EventKind::RequestExpired, "hub".to_owned(), String::new()),
@@ -472,7 +472,7 @@ impl Tx<'_> {
             &run.owner.to_string(),
             Some(new.id),
             &Principal::Run(run.id).to_string(),
-            &format!("{no} {}", super::runs::first_line(&new.question)),
+            &format!("{no} {}", super::events::first_line(&new.question)),
         )?;
         self.prepare(
             "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,

@@ -113,7 +113,7 @@ pub async fn run(order: &Order, aside: Aside, mut orders: Option<&mut watch::Rec
                     break;
                 }
             }
-            () = super::attempt::until(stop.due()) => match stop.next(&worker) {
+            () = super::stop::until(stop.due()) => match stop.next(&worker) {
                 Some(next) => stop = next,
                 None => break,
             },

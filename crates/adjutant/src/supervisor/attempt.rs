@@ -11,7 +11,7 @@ use super::output::{Heard, Pump};
 use super::permits::{Outcome, Permits};
 use super::reader::Told;
 use super::stall::Stall;
-use super::stop::Stop;
+use super::stop::{Stop, until};
 use super::worker::{Line, Seen, Worker};
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
@@ -576,13 +576,6 @@ fn text_of(found: Found) -> FoundText {
         Found::Block { kind, text } => FoundText::Block { tag: kind.tag().to_owned(), text },
         Found::Json { text } => FoundText::Json { text },
         Found::Broken { kind, text, why } => FoundText::Broken { tag: kind.tag().to_owned(), text, why: why.to_string() },
-    }
-}
-
-pub async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -69,3 +69,11 @@ impl Stop {
         }
     }
 }
+
+/// Waits until `due`, or for ever without it.
+pub async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -11,7 +11,6 @@ use conditions::RetryingRow;
 pub use reports::report_of;
 use spec::CheckpointRow;
 pub use spec::{RunInput, acceptance_of, permissions_of, run_input};
-pub(super) use write::first_line;
 
 use super::StoreError;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};

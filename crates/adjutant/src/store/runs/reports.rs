@@ -1,6 +1,7 @@
 //! A run's completion report, and what was seen of it.
 
-use super::{Run, first_line};
+use super::Run;
+use crate::store::events::first_line;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::report::{Claim, Report, ReportStatus};
 use adjutant_core::{EventKind, Principal, RunId};

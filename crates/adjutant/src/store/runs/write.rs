@@ -3,6 +3,7 @@
 use super::spec::{CheckpointRow, SpecRow};
 use super::{NewRun, Run, StateRow, run_by_id};
 use crate::clock;
+use crate::store::events::first_line;
 use crate::store::requests::is_settled_beside_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
@@ -14,19 +15,6 @@ use rusqlite::{OptionalExtension, params};
 
 /// Most names that are drawn before a dispatch gives up.
 const NAME_DRAWS_MAX: u32 = 50;
-/// Longest first line that is kept as a run's task, in characters.
-const TASK_CHARS_MAX: usize = 200;
-
-/// Returns the first line of a text with something in it, shortened, without control characters.
-pub(in crate::store) fn first_line(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-    let mut out: String = line.chars().filter(|c| !c.is_control()).take(TASK_CHARS_MAX).collect();
-    if line.chars().nth(TASK_CHARS_MAX).is_some() {
-        out.push('…');
-    }
-    out
-}
-
 /// Writes a duration for people.
 fn duration_text(ms: i64) -> String {
     match ms / 1000 {

@@ -1,5 +1,7 @@
 //! The directions between modules, and what only one module may do.
 
+mod circles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,124 @@
+//! The calls that the hub serves, by their paths: arguments parsed, replies written.
+
+use super::Shared;
+use super::auth::Auth;
+use crate::link::headers;
+use crate::ops::{AttemptId, Caller, OpError, http_status};
+use crate::store::Key;
+use crate::view::{Call, ErrorView, codes};
+use adjutant_core::{Principal, limits};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+
+/// Room for a usual reply, so that it need not grow.
+const REPLY_BYTES: usize = 2048;
+
+/// What a call comes to.
+pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
+/// Serves one call: from whom it comes, its headers and its body.
+pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
+
+/// The calls by their paths. What is the same for all of them exists once, not once for each.
+#[derive(Default)]
+pub(super) struct Calls(HashMap<String, Serve>);
+
+impl Calls {
+    pub fn get(&self, path: &str) -> Option<&Serve> {
+        self.0.get(path)
+    }
+}
+
+/// Adds one call of the contract.
+pub(super) fn on<C, F, Fut>(mut calls: Calls, serve: F) -> Calls
+where
+    C: Call,
+    F: Fn(Shared, Caller, C) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<C::Reply, OpError>> + Send + 'static,
+{
+    let served = move |hub: Shared, Auth { who, attempt: _ }: Auth, given: &HeaderMap, body: &[u8]| -> Served {
+        match parsed::<C>(&who, given, body) {
+            Err(refusal) => Box::pin(std::future::ready(*refusal)),
+            Ok((caller, call)) => {
+                let done = serve(hub, caller, call);
+                Box::pin(async move { reply(done.await) })
+            }
+        }
+    };
+    calls.0.insert(format!("/api/v1/{}", C::NAME), Box::new(served));
+    calls
+}
+
+/// Adds one thing that only supervisors say.
+pub(super) fn from_supervisors<T, F, Fut>(mut calls: Calls, path: &str, serve: F) -> Calls
+where
+    T: DeserializeOwned,
+    F: Fn(Shared, AttemptId, T) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Response> + Send + 'static,
+{
+    let served = move |hub: Shared, auth: Auth, _: &HeaderMap, body: &[u8]| -> Served {
+        let Some(attempt) = auth.attempt else { return Box::pin(std::future::ready(failed(&only_supervisors()))) };
+        match body_of(body) {
+            Err(refusal) => Box::pin(std::future::ready(*refusal)),
+            Ok(said) => Box::pin(serve(hub, attempt, said)),
+        }
+    };
+    calls.0.insert(path.to_owned(), Box::new(served));
+    calls
+}
+
+fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(Caller, C), Box<Response>> {
+    let key = match given.get(headers::KEY).filter(|_| C::WRITES) {
+        None => None,
+        Some(value) => match value.to_str() {
+            Ok(text) if (1..=limits::KEY_BYTES_MAX).contains(&text.len()) => Some(Key::new(text, C::NAME, body)),
+            _ => return Err(Box::new(failed(&bad("idempotency key: use 1 to 200 visible ASCII characters")))),
+        },
+    };
+    Ok((Caller { who: who.clone(), key }, body_of(body)?))
+}
+
+fn body_of<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    serde_json::from_slice(body).map_err(|error| {
+        let message = if error.is_data() { error.to_string() } else { format!("the body is no JSON: {error}") };
+        Box::new(failed(&bad(&message)))
+    })
+}
+
+pub(super) fn bad(message: &str) -> ErrorView {
+    ErrorView { code: codes::INVALID.to_owned(), message: message.to_owned(), hint: None }
+}
+
+pub(super) fn failed(view: &ErrorView) -> Response {
+    let status = StatusCode::from_u16(http_status(&view.code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, axum::Json(view)).into_response()
+}
+
+pub(super) fn reply<T: Serialize>(result: Result<T, OpError>) -> Response {
+    match result {
+        Ok(value) => {
+            let mut body = Vec::with_capacity(REPLY_BYTES);
+            match serde_json::to_writer(&mut body, &value) {
+                Ok(()) => ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response(),
+                Err(error) => failed(&OpError::Io(error.to_string()).view()),
+            }
+        }
+        Err(error) => {
+            let view = error.view();
+            if view.code == codes::INTERNAL {
+                tracing::error!(%error, "a call failed");
+            }
+            failed(&view)
+        }
+    }
+}
+
+fn only_supervisors() -> ErrorView {
+    ErrorView { code: codes::NOT_ALLOWED.to_owned(), message: "only a supervisor speaks here".to_owned(), hint: None }
+}
