@@ -43,7 +43,7 @@ pub fn shortfall(accepted: Option<&AcceptanceResult>, report: Option<Verdict>) -
     }
 }
 
-/// Where a run stands for whoever waits for it.
+/// The phase of a run, as its waiters see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunPhase {
     /// Queued or live, or stopped until something else happens: an answer, the end of a child run, the end of

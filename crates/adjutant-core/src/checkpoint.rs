@@ -87,7 +87,7 @@ pub enum Choice {
 words!(Choice { Skip = "skip", Retry = "retry", Delegate = "delegate", Reduce = "reduce" });
 
 impl Choice {
-    /// Says what it means, for whoever chooses.
+    /// Describes the choice for the person or parent who decides.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {

@@ -25,7 +25,7 @@ pub struct Acceptance<'a> {
 }
 
 impl Acceptance<'_> {
-    /// Writes what the run is told of it.
+    /// Writes the text for the run's prompt.
     fn told(&self) -> String {
         let mut told = String::new();
         if let Some(criteria) = self.criteria {

@@ -231,9 +231,9 @@ impl Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Yes,
-    /// The principal may never do this; it is told so.
+    /// The principal may never do this, and learns so.
     NotAllowed,
-    /// The object is not the principal's: it is told that there is no such thing.
+    /// The object belongs to another owner: the principal gets "not found".
     NotFound,
 }
 
@@ -255,7 +255,7 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
         },
         Principal::Run(_) => match action {
             A::StartChat | A::ListChats | A::ReadChat | A::Say => Verdict::Yes,
-            // It sees what became of what it delegated; whoever is responsible decides about it.
+            // It sees the results of its children; its own parent decides about them.
             A::See if relation == Relation::Child => Verdict::Yes,
             A::See | A::ReadAnswer | A::Ask | A::Report | A::ReceiveMessages => {
                 if relation == Relation::Itself {

@@ -68,7 +68,7 @@ fn trim_lines(text: &str) -> String {
     text[begin..].to_owned()
 }
 
-/// Tells whether a character ends a line, for whoever reads it.
+/// Returns whether a character ends a line for any reader.
 pub(crate) fn is_line_end(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

@@ -5,7 +5,7 @@ use crate::Time;
 /// How patient a run is with its vendor's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// So often it goes on by itself; then it fails. A person or parent who resumes it begins the count anew.
+    /// How often a run resumes by itself before it fails. A resume by a person or parent resets the count.
     pub times_max: u32,
     /// Where nobody has told when the limit ends, the first pause. Each is four times the one before.
     pub pause_ms: i64,

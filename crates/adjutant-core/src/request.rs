@@ -7,7 +7,7 @@
 //! ```
 //! Nothing else ever happens to a request: exactly one decision is accepted, and reading marks,
 //! never destroys. One thing can be taken back: a yes to an approval, as long as its run has not
-//! got it (a veto).
+//! received it (a revocation).
 
 use crate::signal::{Delegation, Independence};
 use crate::words;
@@ -185,7 +185,7 @@ pub struct RequestTerms {
     /// The answer to a question that is still open at the deadline; without it the question expires.
     /// An approval or delegation has none: it is denied at the deadline.
     pub default: Option<String>,
-    /// An attempt that is under way was told the answer with its prompt.
+    /// A live attempt received the answer with its prompt.
     pub told: bool,
     /// Its run is held until what was approved is done.
     pub held: bool,

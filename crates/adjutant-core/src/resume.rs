@@ -1,4 +1,4 @@
-//! What a later attempt is told: the task again, what was left behind, what has been decided since,
+//! The prompt of a later attempt: the task again, the checkpoint, what has been decided since,
 //! what is still open, and the next step, under the protocol's headings.
 //!
 //! Every line at the margin is ours. All that others wrote, the run itself included, is quoted: see
@@ -9,7 +9,7 @@ use crate::checkpoint::{Checkpoint, CheckpointAuthor, Choice};
 use crate::quote::{quote_block, quote_field, quote_label, quote_line};
 use crate::signal::{Clarification, Independence};
 
-/// Most requests that are named as still open; of the others only their number is told.
+/// Most requests that are listed as still open; the others are only counted.
 pub const OPEN_NAMED_MAX: usize = 20;
 /// Of the text of one of them so many characters: the run has written it itself.
 const OPEN_TEXT_CHARS: usize = 300;
@@ -177,7 +177,7 @@ pub enum SettledRequest {
 }
 
 impl SettledRequest {
-    /// Writes it for a run that is told it on its way.
+    /// Writes the text for a live run.
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
@@ -211,12 +211,12 @@ impl SentMessage {
     }
 }
 
-/// Most of what earlier attempts were told that a new one is told again, the newest, and all of it in bytes.
+/// Limits of the earlier answers and messages that a new attempt receives again: the newest so many, and their bytes.
 /// Decisions and messages are counted apart.
 pub const EARLIER_MAX: usize = 50;
 pub const EARLIER_BYTES_MAX: usize = 16 * 1024;
 
-/// What earlier attempts were told, as far as it is kept.
+/// The answers and messages of earlier attempts, as far as they are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recap {
     /// Oldest first.
@@ -317,7 +317,7 @@ impl OpenRequest {
     }
 }
 
-/// Everything that a new attempt is told beside its task.
+/// Everything in the prompt of a new attempt besides its task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resumption {
     /// For one that does not remember it.
@@ -345,13 +345,13 @@ pub struct Resumption {
     pub next_step: Option<String>,
 }
 
-/// Begins what a new attempt without memory is told after its task.
+/// The first sentence after the task in the prompt of an attempt without a session.
 pub const INTRODUCTION: &str = "You have worked on this task before.";
 
 /// Says how quoted text looks.
 const QUOTED: &str = "Indented lines are quoted text of the label above them.";
 
-/// Writes what a new attempt is told, behind its task.
+/// Composes the prompt of a new attempt: its task, followed by what has happened since.
 #[must_use]
 pub fn compose(task: &str, resumption: &Resumption) -> String {
     let before = format!("{INTRODUCTION} Below is what you left and what has been decided since. {QUOTED}");
@@ -365,7 +365,7 @@ pub fn compose(task: &str, resumption: &Resumption) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
-/// Writes what an agent is told that goes on in its own session, where it has its task before it.
+/// Composes the prompt of an attempt that resumes in its own session, which already contains its task.
 #[must_use]
 pub fn compose_in_session(resumption: &Resumption) -> String {
     format!("You were stopped and are resumed now. Below is what has been decided since. {QUOTED}\n\n{}", sections(resumption))

@@ -1,5 +1,5 @@
 //! Trees of runs: a run's topmost dispatch (its root) and everything that was delegated under it.
-//! How large a tree may become, in which order its runs start, and what a delegated run is told.
+//! The limits of a tree of runs, the order in which its runs start, and the prompt of a delegated run.
 //!
 //! A run waits only for runs that were made for it, so all of them are younger than it: waiting
 //! can form no circle. What a held run keeps from its child is its place among the live runs, and

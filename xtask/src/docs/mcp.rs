@@ -11,7 +11,7 @@ pub fn page() -> String {
         .to_owned();
     let others: Vec<String> = catalog::ALIASES.iter().map(|(other, name)| format!("`{other}` ({name})")).collect();
     push(&mut out, &format!("\nOther names that are taken: {}, `run_subagent_AGENT` (run_subagent).", others.join(", ")));
-    for (role, title) in [(Role::Parent, "For a parent: the agent that hands tasks on"), (Role::Worker, "For a worker: a run, to its parent")] {
+    for (role, title) in [(Role::Parent, "For a parent: the agent that delegates tasks"), (Role::Worker, "For a worker: a run, to its parent")] {
         push(&mut out, &format!("\n## {title}\n"));
         for tool in catalog::list(role, false, &[]) {
             push(&mut out, &format!("### `{}`\n\n{}\n", tool.name, tool.description.as_deref().unwrap_or_default()));

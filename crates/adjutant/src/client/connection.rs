@@ -136,7 +136,7 @@ fn head_of(bytes: &[u8]) -> io::Result<Option<Head>> {
 }
 
 /// One connection, and the timer of whoever waits on it. It is kept, and put off where it can be:
-/// a timer that is made anew for every call wakes the runtime for every call.
+/// a new timer for every call would wake the runtime each time.
 pub(super) struct Connection {
     stream: Stream,
     patience: Pin<Box<Sleep>>,

@@ -146,7 +146,7 @@ impl Home {
         self.dir.join("hub.lock")
     }
 
-    /// Held by whoever is starting a hub.
+    /// Held by the process that starts a hub.
     #[must_use]
     pub fn start_lock(&self) -> PathBuf {
         self.dir.join("start.lock")

@@ -1,7 +1,7 @@
 //! The only reader of environment and configuration files.
 //!
 //! A home is one directory that holds everything: store, socket, locks, runs, logs. The
-//! configuration is one TOML file, read anew for each dispatch, so that a change needs no restart.
+//! configuration is one TOML file, read for each dispatch, so that a change needs no restart.
 
 mod agent_env;
 mod builtin;
@@ -71,7 +71,7 @@ pub struct Config {
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
     pub chats: Chats,
-    /// Who is told what happens.
+    /// The configured webhooks.
     pub webhooks: Vec<Webhook>,
 }
 

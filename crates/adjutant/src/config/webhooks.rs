@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// The event of an entry that is added to a chat; all others are those of the history.
 const CHAT_MESSAGE: &str = "chat.message";
-/// What a webhook is told when it does not say.
+/// The default events of a webhook.
 const EVENTS_DEFAULT: [&str; 7] =
     ["run.finished", "run.stopped", "request.asked", "request.answered", "request.expired", "request.withdrawn", CHAT_MESSAGE];
 const WEBHOOKS_MAX: usize = 16;
 const URL_BYTES_MAX: usize = 2_048;
 
-/// Somebody who is told what happens.
+/// A configured webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
     pub url: http::Uri,

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 /// How long a connection may take from its first byte, or from its beginning, to the end of a call's head.
 const HEAD_TAKES_MAX: Duration = Duration::from_secs(10);
-/// How many connections beyond the limit are told so; others are closed without a word.
+/// How many connections beyond the limit get an error; further ones are closed at once.
 const REFUSED_MAX: usize = 8;
 
 /// What a connection is at.

@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
 /// By then whatever is needed only to start has been done.
 const STARTED_AFTER: Duration = Duration::from_secs(1);
-/// How long calls that are being answered may go on after the hub was told to end.
+/// How long calls in progress may take after the hub was asked to stop.
 const LAST_CALLS: Duration = Duration::from_millis(300);
 /// How long threads may go on then that start a guard or write a copy.
 const LAST_THREADS: Duration = Duration::from_secs(1);

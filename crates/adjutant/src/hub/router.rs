@@ -34,7 +34,7 @@ use tokio::sync::{Notify, mpsc};
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
 const BODY_TAKES_MAX: Duration = Duration::from_secs(30);
-/// How much is told of what is wrong with the configuration.
+/// Longest description of a configuration problem, in characters.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
 /// The hub's socket, and those that replace it when it was removed.

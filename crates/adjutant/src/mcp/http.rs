@@ -35,7 +35,7 @@ const HEADERS_AFTER: Duration = Duration::from_millis(500);
 /// A sign of life on such a connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Serves a worker's tools at `/mcp`, to whoever shows the token and comes from this machine.
+/// Serves a worker's tools at `/mcp` to local callers with the token.
 pub fn http_router(client: Client, token: &str) -> Router {
     let setup = Setup {
         client,

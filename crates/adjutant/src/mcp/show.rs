@@ -426,7 +426,7 @@ fn acceptance_line(acceptance: &AcceptanceView) -> String {
 pub fn request_line(request: &RequestView) -> String {
     let wants = match request.kind.known() {
         Some(RequestKind::Approval) => "asks for approval",
-        Some(RequestKind::Delegation) => "wants to hand on a task,",
+        Some(RequestKind::Delegation) => "wants to delegate a task,",
         _ => "asks",
     };
     let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));

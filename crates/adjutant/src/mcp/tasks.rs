@@ -34,7 +34,7 @@ pub async fn get(session: &Session, request: GetTaskParams, context: &RequestCon
 }
 
 /// Answers `tasks/update`. A wait asks nothing of its client, so there is nothing to take in; the
-/// Task must be the caller's all the same.
+/// Task must still be the caller's.
 pub async fn update(session: &Session, request: UpdateTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
     gate::<UpdateTaskMethod>(context)?;
     session.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// Its own name: set by whoever reads it.
+    /// Its own name, set by the reader of the file.
     #[serde(default)]
     pub name: String,
     /// The product's name, for people.
@@ -84,7 +84,7 @@ pub struct Preset {
     /// What its text says beside its answer, for one that prints text.
     #[serde(default)]
     pub text: PlainText,
-    /// Where its sessions lie, for one that fails when the session to go on in is gone: it is begun anew
+    /// Where its sessions are, for a CLI that fails when its session is gone: it is restarted
     /// then.
     #[serde(default)]
     pub sessions: Option<Sessions>,

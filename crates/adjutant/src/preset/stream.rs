@@ -16,7 +16,7 @@ pub struct Stream {
     /// The usage that it states is that of the whole session, resumed ones included.
     #[serde(default)]
     pub usage_of_session: bool,
-    /// It states success all the same when its model could not be used: how the lines of such a result
+    /// It reports success even when its model could not be used: how the lines of such a result
     /// begin.
     #[serde(default)]
     pub failed_results: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Stream {
     /// How messages of its own begin that are no words of its model: they are logged, and no result.
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// It states success all the same when its model could not be used: what the whole last message is then.
+    /// It reports success even when its model could not be used: the whole last message in that case.
     #[serde(default)]
     pub failed_messages: Vec<Ends>,
     /// Where a line names the session or sub-agent that it belongs to. One that names another than the run's own
@@ -204,7 +204,7 @@ pub struct UsagePaths {
     /// Each such event counts by itself; otherwise the last one holds.
     #[serde(default)]
     pub add: bool,
-    /// The cost is that of the whole session all the same.
+    /// The cost is still that of the whole session.
     #[serde(default)]
     pub cost_is_total: bool,
 }

@@ -97,7 +97,7 @@ pub fn drop_stdio() -> io::Result<()> {
     Ok(())
 }
 
-/// Marks every descriptor above the standard streams close-on-exec, whoever opened it.
+/// Marks every descriptor above the standard streams close-on-exec, inherited ones included.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "close_range has no safe wrapper")]
 fn seal_descriptors() -> io::Result<()> {

@@ -55,7 +55,7 @@ impl Lock {
         Ok(Self(fd))
     }
 
-    /// Takes over a lock that the parent took for us, where `fd` is that file; else takes it anew.
+    /// Takes over the parent's lock if `fd` is that file, otherwise acquires it.
     ///
     /// # Errors
     /// As [`Lock::try_take`].

@@ -3,7 +3,7 @@
 //!
 //! A block begins with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a
 //! marker quoted within an indented field does not end it. Whatever is found within a block that
-//! was never closed is looked at again by nobody: a new opening line begins anew.
+//! was never closed is not scanned again: a new opening line starts a new block.
 
 use adjutant_core::signal::{SignalError, SignalKind};
 use memchr::memchr;

@@ -32,7 +32,7 @@ pub enum Topic {
     Chat(ChatId),
     /// An entry names a participant (written down).
     Mention(String),
-    /// Something may have to be told to a webhook.
+    /// A webhook may have a delivery.
     Outbox,
     /// An agent has to answer in a chat, or a run that does has ended.
     Turns,

@@ -165,7 +165,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Wakes whoever waits for a run above this one.
+    /// Wakes the waiters of the runs above this one.
     pub(super) fn ring_above(&mut self, run: &Run) -> Result<(), StoreError> {
         let mut above = run.parent;
         while let Some(parent) = above {

@@ -7,7 +7,7 @@ use adjutant_core::{
     Answer, AnsweredBy, Decision, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Subject, Time,
 };
 
-/// Returns what a run is told about its request.
+/// Returns the text about a settled request for its run.
 #[must_use]
 pub fn settled_request(request: &Request) -> SettledRequest {
     let number = request.no.to_string();
@@ -73,7 +73,7 @@ pub(super) fn message_id(now: Time) -> RequestId {
 
 impl Tx<'_> {
     /// Gets what became of a request that a block made to its run: onto the input of a process
-    /// that takes one; else a process that waits is stopped, and begun anew with it.
+    /// that takes one; otherwise a waiting process is stopped, and restarted with it.
     ///
     /// # Errors
     /// A failure of the store.

@@ -138,7 +138,7 @@ pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
 }
 
 /// Keeps prepared statements, and keeps them good: without the planner's stability guarantee SQLite
-/// prepares a statement anew whenever a bound value could matter to a partial index.
+/// prepares a statement again whenever a bound value could matter to a partial index.
 fn prepare_once(connection: &Connection, statements_max: usize) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(statements_max);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(opening)?;
@@ -163,7 +163,7 @@ pub(super) fn lay_ballast(home: &Home) {
 
 /// Gives up the ballast for the log of the database: its next pages get their room before somebody
 /// else can take it. Should we die in between, there is room, or a file that has more than it shows,
-/// and the next hub lays the ballast anew.
+/// and the next hub reserves the space again.
 pub(super) fn give_up_ballast(home: &Home) -> std::io::Result<()> {
     // Opened first, so that nothing lies between the two steps. SQLite's locks are on other files.
     let log = files::open_writable(&home.dir, &home.database_log());

@@ -35,7 +35,7 @@ pub struct Request {
     /// It was asked by a block in the run's output, so no call of the run waits for the answer.
     pub by_block: bool,
     pub group: Option<Group>,
-    /// The attempt that was told the answer with its prompt.
+    /// The attempt that received the answer with its prompt.
     pub told: Option<AttemptNo>,
     /// The run that a delegation started, with its name.
     pub child: Option<(RunId, String)>,
@@ -618,7 +618,7 @@ impl Tx<'_> {
         Ok(Request { state: last.clone(), ..request.clone() })
     }
 
-    /// Notes that an attempt is told what became of a request: from here on it counts as used.
+    /// Records that an attempt received the result of a request: from here on it counts as used.
     ///
     /// # Errors
     /// A failure of the store.

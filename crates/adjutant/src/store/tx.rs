@@ -111,7 +111,7 @@ impl<'a> Tx<'a> {
         self.topics.push(topic);
     }
 
-    /// Has whoever keeps the deadlines look by then.
+    /// Wakes the keeper of deadlines by then.
     pub(super) fn look_by(&mut self, due: SteadyTime) {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
     }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
-/// So much of a call that changed is told, in bytes.
+/// Longest text of a changed call in a question, in bytes.
 const CHANGED_BYTES_MAX: usize = 4 * 1024;
 /// How long one look at a question lasts; the next one follows at once.
 const LOOK_MS: u64 = 10 * 60 * 1000;
@@ -135,7 +135,7 @@ async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
     }
 }
 
-/// Tells whoever is responsible that a call that was allowed is another one now. Nothing waits for an answer.
+/// Reports to the parent that an allowed call has changed. Nothing waits for an answer.
 pub async fn tell_changed(client: Client, changed: Changed) {
     let Changed { tool, allowed, now } = changed;
     let told = Ask {

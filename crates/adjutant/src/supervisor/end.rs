@@ -9,7 +9,7 @@ use crate::preset::{Driver, End, FailurePattern, PlainText, Stream};
 use adjutant_core::{Cause, Exit, Time};
 use jiff::tz::TimeZone;
 
-/// So much of what went wrong is told, in bytes.
+/// Longest text of a failure, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 
 /// What has to be known about an agent to understand its end.

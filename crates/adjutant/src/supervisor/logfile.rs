@@ -128,7 +128,7 @@ impl LogFile {
         let room = self.segment_bytes_max - segment.bytes;
         let mut fits = cut(text, room);
         if fits == 0 {
-            // The next character is longer than the room: it goes with this segment all the same.
+            // The next character is longer than the space left; it still belongs to this segment.
             fits = cut(text, 4);
         }
         let bytes = segment.bytes;
@@ -156,7 +156,7 @@ impl LogFile {
         }
     }
 
-    /// Does one write. A failure is told once, until one succeeds again.
+    /// Writes once. A failure is logged once, until a write succeeds again.
     fn keep(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> bool {
         match write(self) {
             Ok(()) => {
@@ -177,7 +177,7 @@ impl LogFile {
     /// full disk made more than that one gap, the parts stay apart, and only their end is marked.
     ///
     /// # Errors
-    /// The disk does not take it; the log can be read all the same, and this can be tried again.
+    /// The disk does not take it; the log stays readable, and the write can be retried.
     pub fn finish(&mut self) -> io::Result<()> {
         // A write that failed may have left a part behind, and the position after it.
         self.head.set_len(self.head_bytes)?;

@@ -57,7 +57,7 @@ enum Source {
     Err,
 }
 
-/// What the attempt is told while output comes.
+/// What the output reports to the attempt.
 #[derive(Debug)]
 pub enum Heard {
     /// Something in the agent's own words looks like a signal.

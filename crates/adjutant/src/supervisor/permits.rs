@@ -76,7 +76,7 @@ impl Permits {
         Some(over)
     }
 
-    /// Tells whoever is responsible that a call changed after it was allowed.
+    /// Reports to the parent that a call changed after it was allowed.
     pub fn tell_changed(&mut self, client: Client, changed: Changed) {
         self.deciding.spawn(async move {
             approve::tell_changed(client, changed).await;

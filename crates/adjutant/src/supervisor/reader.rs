@@ -218,7 +218,7 @@ impl Reader {
         }
         let rules = std::mem::replace(&mut self.rules, Rules::none());
         if let Some(id) = self.answers_after {
-            // Nothing of an earlier attempt is said anew.
+            // Text of an earlier attempt is not repeated.
             let mut listen = false;
             let is_known = rules.read(&line, &mut |said| match said {
                 StreamEvent::Listen | StreamEvent::Session(_) => listen |= self.take(said, part, told),

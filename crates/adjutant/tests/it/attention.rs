@@ -114,7 +114,7 @@ fn contradicted_report_needs_its_owner_and_is_no_failure() {
     );
     assert_eq!(home.finished("boasts")["report"]["verdict"], "contradicted");
     let inbox = home.ok(&["inbox"]);
-    assert!(inbox.contains("boasts") && inbox.contains("contradicted"), "{inbox}");
+    assert!(inbox.contains("boasts") && inbox.contains("contradicts"), "{inbox}");
     assert_eq!(home.adj(&["wait", "--until", "all"]).code, 0);
     assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
 }

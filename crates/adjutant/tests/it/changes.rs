@@ -70,7 +70,7 @@ fn changes_of_concurrent_runs_are_not_attributed() {
     let (ann, bob) = (home.finished("ann"), home.finished("bob"));
     assert_eq!((changed(&bob), &bob["changed_beside"]), (&json!(["sub/b.txt"]), &json!(["ann"])), "{bob}");
     assert_eq!((changed(&ann), &ann["changed_beside"]), (&json!(["a.txt", "sub/b.txt"]), &json!(["bob"])), "{ann}");
-    assert!(home.ok(&["show", "ann"]).contains("while it ran; bob worked here too"));
+    assert!(home.ok(&["show", "ann"]).contains("during the run; bob also worked in this directory"));
 }
 
 #[test]

@@ -48,3 +48,4 @@ mod times;
 mod unsupported;
 mod vendors;
 mod webhooks;
+mod words;

@@ -20,7 +20,7 @@ fn silence_is_reported_once_and_cleared() {
     assert_eq!(again.outcome, WaitOutcome::Timeout, "once: {again:?}");
     assert!(again.working[0].silent_since.is_some(), "and shown for as long as it lasts: {again:?}");
     assert!(home.ok(&["ps"]).contains("silent"));
-    assert!(home.ok(&["show", "job"]).contains("no output, no call"));
+    assert!(home.ok(&["show", "job"]).contains("no output and no call"));
 
     home.ok(&["send", "job", "are you there?"]);
     let asked = home.until_status("job", "waiting_parent_reply");

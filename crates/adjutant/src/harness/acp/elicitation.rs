@@ -1,4 +1,4 @@
-//! Elicitations of an ACP agent: what it asks for becomes questions to whoever is responsible.
+//! Elicitations of an ACP agent: they become questions to the run's parent.
 
 use super::Acp;
 use super::form::{Form, Reply};

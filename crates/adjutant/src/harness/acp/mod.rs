@@ -38,7 +38,7 @@ const UNSUPPORTED: &str = "unsupported profile";
 const METHOD_NOT_FOUND: i64 = -32601;
 /// The notification that a request's answer is not wanted any more.
 const CANCEL_REQUEST: &str = "$/cancel_request";
-/// How often an agent that gives its turn up over a denial is told to go on.
+/// How often an agent that ends its turn after a denial is asked to continue.
 const CONTINUATIONS_MAX: u32 = 16;
 
 /// What a session begins with.
@@ -323,7 +323,7 @@ impl Acp {
         self.denied = None;
     }
 
-    /// The session is gone: the whole task is told, in a new one.
+    /// The session is gone: a new one gets the whole task.
     fn restart_session(&mut self, prompt: String) -> Vec<Step> {
         self.begin.session = None;
         self.prompt = prompt;

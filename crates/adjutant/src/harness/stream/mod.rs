@@ -88,7 +88,7 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
     /// To be added to what was stated before, instead of replacing it.
     pub add: bool,
-    /// The cost is that of the whole session all the same.
+    /// The cost is still that of the whole session.
     pub cost_is_total: bool,
 }
 

@@ -62,7 +62,7 @@ pub(in crate::mcp) const SHOW_CHAT: ToolRow = ToolRow {
 pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
     name: "send_chat_message",
     title: "Send a message",
-    about: "Use to say something in a chat, or to one agent, run, person or the parent; @name addresses somebody. Returns the answers of agents that answer it.",
+    about: "Use to say something in a chat, or to one agent, run, person or the parent; @name mentions one. Returns the answers of agents that answer it.",
     params: &[
         CHAT_ID,
         Param::new("to", Kind::Texts).about("Whom it is for; or board: notes by key"),

@@ -160,7 +160,7 @@ pub const PARENT: [ToolRow; 13] = [
     ToolRow {
         name: "steer_subagent",
         title: "Steer a sub-agent",
-        about: "Use to change a run's course: message tells its agent something, stop halts it, resume goes on (text: how its blocker was resolved), cancel ends it, retry starts an ended one anew. Then call wait_for_subagents.",
+        about: "Use to change a run's course: message tells its agent something, stop halts it, resume goes on (text: how its blocker was resolved), cancel ends it, retry runs an ended one again. Then call wait_for_subagents.",
         params: &[
             RUN.required(),
             Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),

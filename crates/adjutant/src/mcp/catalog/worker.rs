@@ -122,7 +122,7 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "check_answer",
         title: "Get an answer",
-        about: "Waits for the answer to an earlier question or request. If it stalls, go on with your best assumption or check again later.",
+        about: "Waits for the answer to an earlier question or request. If it stalls, continue with your best assumption or check again later.",
         params: &[MESSAGE_ID.required(), WAIT, OWN_RUN],
         actions: &[Action::ReadAnswer],
         effect: Effect::WritesOnce,

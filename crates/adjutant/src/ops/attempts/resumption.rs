@@ -1,4 +1,4 @@
-//! Collecting from the store what a new attempt is told beside its task.
+//! Collects from the store what a new attempt's prompt has besides its task.
 
 use crate::store::{
     self, Message, Request, Run, StoreError, Tx, delivered_messages, is_attempt_between, last_stop, newest_of, queued_messages, unsettled_of,
@@ -12,7 +12,7 @@ pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError>
     if run.prompt_via == PromptVia::Stream { Ok(Vec::new()) } else { queued_messages(tx.connection(), run.id) }
 }
 
-/// Returns what a new attempt of a run is told. `told`: settled requests that no attempt knows of yet.
+/// Returns the content of a new attempt's prompt. `told`: settled requests that no attempt has received yet.
 pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
     let called_error = run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error"));
     let checkpoint_is_old = match run.checkpoint_attempt {

@@ -150,7 +150,7 @@ impl Run {
         matches!(self.state, RunState::Stopped { .. }) && self.end_seq.is_none()
     }
 
-    /// Returns where it stands for whoever waits for it.
+    /// Returns its phase, as its waiters see it.
     #[must_use]
     pub fn phase(&self) -> RunPhase {
         attention::run_phase(self.state, self.awaits_requests())

@@ -245,7 +245,7 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Keeps what a resumed run is told.
+    /// Stores the resolution for a resumed run.
     ///
     /// # Errors
     /// A failure of the store.
@@ -265,7 +265,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Lets a run's limit of active time begin anew.
+    /// Resets a run's limit of active time.
     ///
     /// # Errors
     /// A failure of the store.

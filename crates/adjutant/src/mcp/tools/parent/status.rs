@@ -39,7 +39,7 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &C
     let next = if !run.pending.is_empty() {
         reply_hint(&run.pending)
     } else if run.outcome.is_some() {
-        "get_subagent_logs shows what it did; steer_subagent action=retry starts it anew".to_owned()
+        "get_subagent_logs shows what it did; steer_subagent action=retry runs it again".to_owned()
     } else if is_stopped(&run) {
         resume_hint(&run)
     } else {

@@ -61,7 +61,7 @@ fn stalled(request: &RequestView, patience: Duration) -> Refusal {
         codes::STALLED,
         format!("Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open", patience.as_secs()),
         format!(
-            "go on with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer counts"
+            "continue with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer counts"
         ),
     )
 }

@@ -70,12 +70,12 @@ pub(in crate::mcp) fn ended_unanswered(request: &RequestView) -> Option<Refusal>
         Some(RequestStateKind::Expired) => Some(Refusal::new(
             codes::EXPIRED,
             format!("{number} expired at {} without an answer", line(&request.expires_at, 40)),
-            "decide yourself and say so in your report, or ask anew with ask_parent",
+            "decide yourself and say so in your report, or ask again with ask_parent",
         )),
         Some(RequestStateKind::Withdrawn) => Some(Refusal::new(
             codes::WITHDRAWN,
             format!("{number} was withdrawn and will not be answered"),
-            "go on without it, or ask anew with ask_parent",
+            "continue without it, or ask again with ask_parent",
         )),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! What an agent is told to do when it is tried out.
+//! The prompts of `adj agents test`.
 
 /// Who is tried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,76 @@
+//! The documentation uses the project's terms. Words that it does not use are listed with what to write instead.
+
+use regex::Regex;
+use std::path::{Path, PathBuf};
+
+/// A pattern in lower case, and what to write instead. Text in backquotes is exempt: names of files and commands stay.
+const REJECTED: &[(&str, &str)] = &[
+    (r"\banew\b", "again, restart, resume, a new attempt"),
+    (r"\b(beg[aiu]ns?|begun) (again|over)\b", "restart, resume"),
+    (r"\b(for|needs?|needed|without|asks?|asking|given?|gives) leave\b", "approval"),
+    (r"\bveto(es|ed)?\b", "revoke, deny"),
+    (r"\bhand(s|ed|ing)? (it |them |a task |tasks )?(on|over) to\b", "delegate"),
+    (r"\bhands? (a task|tasks) on\b", "delegate"),
+    (r"\bwho(so)?ever\b", "name the person, client or run"),
+    (r"\bsomebody\b", "name the person, client or run"),
+    (r"\b(is|are|was|were|be|been) told\b", "is notified, receives, learns"),
+    (r"\bwhat (becomes|became|comes|came) of\b", "result, outcome"),
+    (r"\b(goes|go|gone|going) on (with|beside|by)\b", "continue, resume"),
+    (r"\bat work (on|in|for)\b", "working on, in use"),
+    (r"\bof ours\b", "of Adjutant"),
+    (r"\bput(s|ting)? aside\b", "set aside, rotate, remove"),
+    (r"\bas ever\b", "as usual, or nothing"),
+    (r"\ball the same\b", "still"),
+    (r"\bheard\b", "received"),
+    (r"\b(bells?|rings?|rung)\b", "wake-up, wake"),
+    (r"\bballast\b", "reserved space"),
+    (r"\b(tame|felt|unlooked|to lie at)\b", "say what happens"),
+    (r"\bby turns\b", "alternately"),
+    (r"\bthe time is over\b", "timed out"),
+];
+
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].iter().map(|name| root.join(name)).collect();
+    for dir in ["docs", "docs/agents"] {
+        let entries = std::fs::read_dir(root.join(dir)).expect("the documentation").map(|entry| entry.expect("an entry").path());
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    pages
+}
+
+/// Returns the rejected words of a text, each with its line and what to write instead.
+fn rejected(text: &str) -> Vec<String> {
+    let code = Regex::new("`[^`]*`").expect("a pattern");
+    let rules: Vec<(Regex, &str)> = REJECTED.iter().map(|(word, instead)| (Regex::new(word).expect("a pattern"), *instead)).collect();
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = code.replace_all(line, "`").to_lowercase();
+        for (word, instead) in &rules {
+            if let Some(hit) = word.find(&line) {
+                found.push(format!("{}: {:?}; write: {instead}", number + 1, hit.as_str()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn documentation_uses_the_projects_terms() {
+    let pages = pages();
+    assert!(pages.len() > 20, "{pages:?}");
+    let mut wrong = Vec::new();
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        wrong.extend(rejected(&text).into_iter().map(|found| format!("{}:{found}", page.display())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn rejected_words_are_found_outside_code() {
+    assert_eq!(
+        rejected("A run is begun anew.\nIt waits for `somebody`.\nIt asks for leave."),
+        ["1: \"anew\"; write: again, restart, resume, a new attempt", "3: \"for leave\"; write: approval",]
+    );
+}
