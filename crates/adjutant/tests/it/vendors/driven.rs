@@ -154,7 +154,7 @@ fn what_was_trusted_is_honoured_until_it_changes() {
     case.says(&["wait", "again"]);
     std::fs::write(case.home.work().join(".mcp.json"), "{}").expect("written");
     let refused = case.ran(&["run", "--detach", "--name", "third", "-a", "trusting", "go"]);
-    assert!(refused.code != 0 && refused.err.contains("as it is now"), "{refused:?}");
+    assert!(refused.code != 0 && refused.err.contains("in its current state"), "{refused:?}");
 }
 
 mod scenario {
