@@ -58,7 +58,7 @@ fn passes_its_test(cli: Cli) {
     }
     assert_eq!(of("usage").1, if cli.tells_usage() { "pass" } else { "not_applicable" }, "{}", seen());
     // Codex's sandbox ends with the command that it is for, and with it what that has left running.
-    let found = if cli == Cli::Codex { "not checked with a process of its own" } else { "a session of its own" };
+    let found = if cli == Cli::Codex { "not checked with a child process" } else { "in its own session" };
     assert!(of("cancel").2.contains(found), "{}", seen());
     let (asks, own_session) = (cli != Cli::Codex, cli != Cli::Gemini);
     assert_eq!(of("approvals").1, if asks { "pass" } else { "not_applicable" }, "{}", seen());
