@@ -155,5 +155,5 @@ fn the_list_says_versions_and_who_is_signed_in() {
     assert!(header.chars().count() <= 90, "{}", table.out);
     assert!(table.out.contains(&tried("claude").highest.to_string()) && table.err.contains("not found on PATH: "), "{table:?}");
     let one = list(&["agents", "codex"]);
-    assert!(one.out.contains(" (tried: ") && one.out.contains("OPENAI_API_KEY is there"), "{one:?}");
+    assert!(one.out.contains(" (tested: ") && one.out.contains("found OPENAI_API_KEY"), "{one:?}");
 }
