@@ -1,5 +1,5 @@
-//! One connection to a hub or a supervisor: HTTP/1.1, one call at a time, in as few steps as can be. Both far ends
-//! are ours and reply with a length; whatever else comes is taken for a broken connection.
+//! One connection to a hub or a supervisor: HTTP/1.1, one call at a time, with few system calls. Both servers
+//! are Adjutant's and reply with a length; any other reply counts as a broken connection.
 
 use super::{Broken, Client};
 use crate::config::Home;
@@ -135,7 +135,7 @@ fn head_of(bytes: &[u8]) -> io::Result<Option<Head>> {
     Ok(Some(head))
 }
 
-/// One connection, and the timer of whoever waits on it. It is kept, and put off where it can be:
+/// One connection and the timer of its caller. The timer is kept and postponed where possible:
 /// a new timer for every call would wake the runtime each time.
 pub(super) struct Connection {
     stream: Stream,
@@ -217,7 +217,7 @@ impl Connection {
 /// Sends a request and reads its reply. Returns also whether the far end closes the connection.
 async fn exchange(stream: &mut Stream, request: Request) -> io::Result<(Reply, bool)> {
     let sent = request.send(stream).await;
-    // Who refuses a request need not have read all of it.
+    // A refusal can arrive before the request was read whole.
     match (read_reply(stream).await, sent) {
         (Ok((reply, closes)), sent) => Ok((reply, closes || sent.is_err())),
         (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),

@@ -108,7 +108,7 @@ impl Home {
         let io_error = |source| HomeError::Io { path: self.dir.clone(), source };
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
-            // What it is instead is told when it is made.
+            // Creating the home reports what it is instead.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
             Err(error) => return Err(io_error(error)),
         };

@@ -12,9 +12,9 @@ const RESUME_HERE: &str = "resume-here";
 const YOUR_TASK: &str = "## YOUR TASK";
 const INDENT: &str = "    ";
 
-/// Reads a prompt. What follows its last line `---`, or the heading of a delegated task, is the script, each line of it a command;
-/// without such a line, those lines count that are commands; for answers in a chat see `chat`. A later attempt says what it is told
-/// and goes on behind the line `resume-here`, or from the beginning.
+/// Parses a prompt. The script is the text after its last line `---` or after the heading of a delegated task, with a
+/// command on each line. Without either, the script is the lines that are commands; `chat` covers answers in a chat.
+/// A later attempt prints what it receives and continues after the line `resume-here`, or from the beginning.
 pub fn plan(prompt: &str) -> Result<Plan, String> {
     let Some((before, told)) = prompt.split_once(&format!("\n{RESUMED}")) else { return first_plan(prompt) };
     let lines: Vec<&str> = before.lines().collect();

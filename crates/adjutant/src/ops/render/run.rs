@@ -76,7 +76,12 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
         (reason, detail) => reason.or_else(|| detail.clone()),
     };
-    let subagents: SubagentsText = run.subagents.as_deref().and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default();
+    let subagents = run.subagents.as_deref().map_or_else(SubagentsText::default, |kept| {
+        serde_json::from_str(kept).unwrap_or_else(|error| {
+            tracing::error!(run = %run.id, %error, "the stored sub-agents cannot be read");
+            SubagentsText::default()
+        })
+    });
     let logs = logs::log_paths(&home.dir, &run.id.to_string(), run.attempt.0);
     let log_paths: Vec<String> = logs.iter().map(|path| path.display().to_string()).collect();
     RunView {

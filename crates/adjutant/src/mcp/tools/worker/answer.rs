@@ -92,7 +92,7 @@ fn checked(session: &Session, caller: &Caller, request: &RequestView) -> ToolRes
         (Some(answer), _) => reply(answer_line(shown, request, answer)),
         (None, Some(child)) => {
             let again = format!("check_answer message_id={} again", line(&request.number, 24));
-            reply(shown.line(format!("approved: run {} is at work on it", line(child, 60))).next(again))
+            reply(shown.line(format!("approved: run {} is working on it", line(child, 60))).next(again))
         }
         (None, None) => {
             let again = format!("check_answer message_id={} again, or go on with what does not depend on it", line(&request.number, 24));

@@ -190,7 +190,7 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
     let kind = line(request.kind.as_str(), 20);
     let instructions = if let Some(child) = request.child_name.as_ref().filter(|_| request.held) {
         format!(
-            "Approved: run {} is at work on it, and you wait for it. Call check_answer with message_id {number}: it returns its result.",
+            "Approved: run {} is working on it, and you wait for it. Call check_answer with message_id {number}: it returns its result.",
             line(child, 60)
         )
     } else if request.kind == RequestKind::Approval {
