@@ -1,6 +1,6 @@
 //! The attempts of a run.
 
-use super::{Run, Usage};
+use super::run::{Run, Usage};
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::run::Retention;
 use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, StopReason, Time};

@@ -1,6 +1,6 @@
 //! Conditions of live runs.
 
-use super::{RetryingSince, Run};
+use super::run::{RetryingSince, Run};
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::condition::Retrying;
 use adjutant_core::{Cause, EventKind, RunState, Time};

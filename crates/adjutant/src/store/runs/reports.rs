@@ -1,6 +1,6 @@
 //! A run's completion report, and what was seen of it.
 
-use super::Run;
+use super::run::Run;
 use crate::store::events::first_line;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::report::{Claim, Report, ReportStatus};

@@ -1,7 +1,9 @@
 //! What changes a run.
 
+use super::lookup::run_by_id;
+use super::row::StateRow;
+use super::run::{NewRun, Run};
 use super::spec::{CheckpointRow, SpecRow};
-use super::{NewRun, Run, StateRow, run_by_id};
 use crate::clock;
 use crate::store::events::first_line;
 use crate::store::requests::is_settled_beside_stop;

@@ -1,29 +1,28 @@
 //! One attempt whose agent was started: an event is selected, then applied to its end, until the
 //! agent and everything that it started are gone and its last fact is stated.
 
-use super::approve;
-use super::clock::ActiveClock;
-use super::closing::{Closer, HUB_MAX};
-use super::end::{self, Ending};
-use super::journal::Journal;
-use super::logfile::{self, LogFile};
-use super::output::{Heard, Pump};
-use super::permits::{Outcome, Permits};
-use super::reader::Told;
-use super::stall::Stall;
-use super::stop::{Stop, until};
-use super::worker::{Line, Seen, Worker};
+mod drain;
+mod finish;
+mod input;
+mod statements;
+mod stop;
+
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::Dialogue;
-use crate::harness::step::{Changed, Decision, Step};
-use crate::link::{AttemptDir, FactKind, FoundText, Order, Orders, SubagentsText};
-use crate::signal::Found;
-use crate::text;
-use crate::view::{MessageView, SubagentView};
-use adjutant_core::StopReason;
-use adjutant_core::condition::{Retries, Retrying};
-use adjutant_core::subagent::Subagent;
+use crate::link::{AttemptDir, FactKind, Order, Orders};
+use crate::supervisor::clock::ActiveClock;
+use crate::supervisor::closing::{Closer, HUB_MAX};
+use crate::supervisor::end::{self, Ending};
+use crate::supervisor::journal::Journal;
+use crate::supervisor::logfile::{self, LogFile};
+use crate::supervisor::output::{Heard, Pump};
+use crate::supervisor::permits::{Outcome, Permits};
+use crate::supervisor::stall::Stall;
+use crate::supervisor::stop::{Stop, until};
+use crate::supervisor::worker::{Seen, Worker};
+use adjutant_core::condition::Retries;
+use finish::{FINISH_KILL, Finish};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -34,26 +33,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How long output may stay open after the agent has ended, before it is cut off.
-const DRAIN_MAX: Duration = Duration::from_millis(200);
-/// So often has reading its turn before output counts as left open.
-const TURNS: u32 = 3;
 /// So many signals may wait to be stated before reading waits for them.
 const SIGNALS_AHEAD_MAX: usize = 16;
 /// So many lines of ours may wait to be written to the log.
 const NOTES_AHEAD_MAX: usize = 64;
-/// So much of a call that changed stands in the log, in bytes.
-const NOTED_BYTES_MAX: usize = 2 * 1024;
-/// Most signals of one attempt that count.
-const SIGNALS_MAX: u32 = 2_000;
 /// At most one fact about output in this time.
 const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
-/// At most one fact about the CLI's own sub-agents in this time.
-const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
-/// How long an agent that has said its last word may take to end by itself, before it is asked to,
-/// and then until it is killed.
-const FINISH_MAX: Duration = Duration::from_millis(1500);
-const FINISH_KILL: Duration = Duration::from_secs(3);
 
 /// An attempt under way.
 #[derive(Debug)]
@@ -94,30 +79,6 @@ pub struct Attempt {
     began: Instant,
     /// Somebody else has to decide something first.
     waiting: bool,
-}
-
-/// How far an agent has come that has said its last word and should end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finish {
-    Working,
-    /// Its input has ended.
-    Closed {
-        ask_at: Instant,
-    },
-    /// It was asked to end.
-    Asked {
-        kill_at: Instant,
-    },
-}
-
-impl Finish {
-    fn due(self) -> Option<Instant> {
-        match self {
-            Self::Working => None,
-            Self::Closed { ask_at } => Some(ask_at),
-            Self::Asked { kill_at } => Some(kill_at),
-        }
-    }
 }
 
 /// What an attempt is begun with, beside the agent itself.
@@ -356,226 +317,6 @@ impl Attempt {
             }
         }
         ControlFlow::Continue(())
-    }
-
-    /// States that the agent has gone silent, unless that is not its fault.
-    fn look_for_stall(&mut self) {
-        let is_its_turn = !self.waiting && self.stop == Stop::Not;
-        let silent_since = self.pulse.silent_since().filter(|_| is_its_turn);
-        if let Some(silent) = self.stall.look(silent_since, Instant::now()) {
-            if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
-                let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());
-                self.take_step(Step::Failed(why));
-            }
-            tracing::info!(?silent, "the agent has gone silent");
-            self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
-        }
-    }
-
-    fn retries_due(&self) -> Option<Instant> {
-        let due_ms = self.retries.due_ms().filter(|_| !self.stop.is_asked())?;
-        Some(self.began + Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)))
-    }
-
-    /// States what is known of the CLI's own sub-agents.
-    fn state_subagents(&mut self) {
-        if let Some(fact) = self.subagents.take() {
-            self.journal.state(fact);
-            self.state_subagents_at = Instant::now() + SUBAGENTS_FACT_EVERY;
-        }
-    }
-
-    fn began_ms(&self) -> i64 {
-        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
-    }
-
-    /// States that the CLI repeats what keeps failing.
-    fn state_retries(&mut self) {
-        if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.look(self.began_ms()) {
-            tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
-            self.journal.state(FactKind::Retrying { cause: cause.word().to_owned(), words, tries, for_ms });
-        }
-    }
-
-    /// Waits until the output has ended, for a moment. Tells whether it has.
-    async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> bool {
-        let mut over = tokio::time::Instant::now() + DRAIN_MAX;
-        loop {
-            tokio::select! {
-                // Reading waits for signals to be stated, which may take longer than the moment.
-                Some(heard) = signals.recv() => {
-                    self.hear(heard);
-                    if self.signals <= SIGNALS_MAX {
-                        over = tokio::time::Instant::now() + DRAIN_MAX;
-                    }
-                }
-                more = bytes.changed() => if more.is_err() { return true },
-                () = tokio::time::sleep_until(over) => break,
-            }
-        }
-        // On a machine that is busy, the moment may have passed before reading had its turn.
-        for _ in 0..TURNS {
-            tokio::task::yield_now().await;
-            if bytes.has_changed().is_err() {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// States a signal, as long as there are not absurdly many: what floods is kept in the log only.
-    fn state_signal(&mut self, found: Found) {
-        self.signals += 1;
-        if self.signals <= SIGNALS_MAX {
-            self.journal.state(FactKind::Signal { found: text_of(found) });
-        } else if self.signals == SIGNALS_MAX + 1 {
-            tracing::warn!(SIGNALS_MAX, "too many signals: the rest of them have no effect");
-        }
-    }
-
-    fn follow(&mut self, orders: Orders) {
-        let now = Instant::now();
-        self.clock.set_waiting(orders.waiting, now);
-        if std::mem::replace(&mut self.waiting, orders.waiting) {
-            // From here on it is its turn again.
-            self.pulse.beat();
-        }
-        self.deliver(&orders.messages);
-        let Some(reason) = orders.stop else { return };
-        let is_announced = StopReason::from_word(&reason).is_some_and(StopReason::is_announced);
-        match (self.stop, is_announced) {
-            (Stop::Not, true) => {
-                tracing::info!(reason, "the agent announced that it stops");
-                self.stop = Stop::Announced { until: now + self.grace };
-            }
-            (Stop::Not | Stop::Announced { .. }, false) => {
-                tracing::info!(reason, "the attempt is being stopped");
-                self.begin_stop(now);
-            }
-            _ => {}
-        }
-    }
-
-    fn begin_stop(&mut self, now: Instant) {
-        self.permits.stop();
-        let cancel = self.dialogue.as_mut().and_then(Dialogue::cancel);
-        self.stop = Stop::begin(&self.worker, cancel, self.grace, now);
-    }
-
-    fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Signal(found) => self.state_signal(found),
-            Heard::Told(Told::Session(session)) => self.journal.state(FactKind::Session { session }),
-            Heard::Told(Told::Retry { words, cause }) => {
-                let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
-                self.retries.note_failed_try(cause, &words, self.began_ms());
-            }
-            Heard::Told(Told::Subagents(all, more)) => {
-                let text = |Subagent { id: _, kind, about, state, tokens }| SubagentView { kind, about, state, tokens };
-                self.subagents = Some(FactKind::Subagents(SubagentsText { all: all.into_iter().map(text).collect(), more }));
-            }
-            Heard::Told(Told::Progress) => {
-                if self.retries.note_progress() {
-                    self.journal.state(FactKind::Recovered {});
-                }
-            }
-            Heard::Told(Told::Words) => {
-                if let Some(dialogue) = &mut self.dialogue {
-                    dialogue.note_model_words();
-                }
-            }
-            Heard::Told(Told::Line(line)) => {
-                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.receive(&line)).unwrap_or_default();
-                steps.into_iter().for_each(|step| self.take_step(step));
-            }
-        }
-    }
-
-    fn take_step(&mut self, step: Step) {
-        match step {
-            Step::Write(bytes) => self.write(bytes),
-            Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
-            Step::Permission(permission) => match approve::at_once(&permission, &self.permissions, &self.cwd) {
-                Some(decision) => {
-                    self.permits.withdraw(&permission.id);
-                    self.tell_decision(&permission.id, &decision);
-                }
-                None => self.permits.ask(self.client.clone(), permission),
-            },
-            Step::Elicit(elicitation) => self.permits.elicit(self.client.clone(), elicitation),
-            Step::Withdraw(id) => {
-                self.permits.withdraw(&id);
-            }
-            Step::Changed(changed) => {
-                let Changed { tool, allowed, now } = &changed;
-                let short = |text: &str| text::head(text, NOTED_BYTES_MAX).to_owned();
-                self.note(&format!("! changed after approval: {tool} {} (approved: {})", short(now), short(allowed)));
-                self.permits.tell_changed(self.client.clone(), changed);
-            }
-            Step::Note(note) => self.note(&note),
-            Step::Failed(why) => {
-                self.failed.get_or_insert(why);
-                self.close();
-            }
-            Step::Close => self.close(),
-        }
-    }
-
-    /// Puts a line of ours into the log.
-    fn note(&self, note: &str) {
-        if let Err(error) = self.notes.try_send(text::line(note)) {
-            tracing::warn!(%error, note, "a line of ours is not in the log");
-        }
-    }
-
-    fn tell_decision(&mut self, id: &str, decision: &Decision) {
-        if let Some(bytes) = self.dialogue.as_mut().and_then(|dialogue| dialogue.decide(id, decision)) {
-            self.write(bytes);
-        }
-    }
-
-    /// Puts a line on the agent's input.
-    fn write(&mut self, bytes: Vec<u8>) {
-        let Some(lines) = &self.worker.lines else { return };
-        if let Err(error) = lines.try_send(Line { bytes, message_id: None }) {
-            tracing::warn!(%error, "the agent does not read what it asked for");
-        }
-    }
-
-    /// The work is over: the agent is expected to end.
-    fn close(&mut self) {
-        self.worker.close_input();
-        if self.finish == Finish::Working {
-            self.finish = Finish::Closed { ask_at: Instant::now() + FINISH_MAX };
-        }
-    }
-
-    /// Puts messages on the agent's input, each once. An agent that does not read there gets them
-    /// with its next tool call, from the hub.
-    fn deliver(&mut self, messages: &[MessageView]) {
-        let (Some(lines), Some(dialogue)) = (&self.worker.lines, &mut self.dialogue) else { return };
-        self.given.retain(|given| messages.iter().any(|message| message.message_id == *given));
-        for message in messages {
-            if self.given.contains(&message.message_id) {
-                continue;
-            }
-            let Some((bytes, is_delivered_so)) = dialogue.message(message) else { return };
-            let line = Line { bytes, message_id: is_delivered_so.then(|| message.message_id.clone()) };
-            match lines.try_send(line) {
-                Ok(()) => {
-                    self.given.insert(message.message_id.clone());
-                }
-                Err(error) => tracing::info!(%error, message = message.message_id, "a message stays queued"),
-            }
-        }
-    }
-}
-
-fn text_of(found: Found) -> FoundText {
-    match found {
-        Found::Block { kind, text } => FoundText::Block { tag: kind.tag().to_owned(), text },
-        Found::Json { text } => FoundText::Json { text },
-        Found::Broken { kind, text, why } => FoundText::Broken { tag: kind.tag().to_owned(), text, why: why.to_string() },
     }
 }
 

@@ -1,0 +1,65 @@
+//! Runs that share a directory.
+
+use super::run::Run;
+use crate::store::StoreError;
+use adjutant_core::RunId;
+use rusqlite::{Connection, params};
+
+/// Reads the names of other live runs in a directory.
+///
+/// # Errors
+/// A failure of the store.
+pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND state IN ('starting', 'running', 'stopping') ORDER BY no LIMIT 20")?
+        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
+/// Reads the names of other runs that are at work in a directory or queued to be. A run that waits for its
+/// child does nothing there meanwhile.
+///
+/// # Errors
+/// A failure of the store.
+pub fn taken_by(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
+             ORDER BY no LIMIT 20",
+        )?
+        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
+/// Reads the names of runs that had an attempt in or around a run's directory while it had one.
+///
+/// # Errors
+/// A failure of the store.
+pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT r.name FROM runs r WHERE r.id <> ?1
+             AND (r.cwd = ?2 OR substr(r.cwd, 1, length(?2) + 1) = ?2 || '/' OR substr(?2, 1, length(r.cwd) + 1) = r.cwd || '/')
+             AND EXISTS (SELECT 1 FROM attempts a, attempts m WHERE a.run = r.id AND m.run = ?1 AND a.started_at IS NOT NULL AND m.started_at IS NOT NULL
+                         AND (m.ended_at IS NULL OR a.started_at <= m.ended_at) AND (a.ended_at IS NULL OR a.ended_at >= m.started_at))
+             ORDER BY r.no LIMIT 20",
+        )?
+        .query_map(params![run.id.to_string(), run.cwd], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
+/// Reads the ids and names of other runs that are at work in a directory, or will be to answer in a chat. A
+/// run that waits for its child does nothing there meanwhile.
+///
+/// # Errors
+/// A failure of the store.
+pub fn at_work_in(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<(RunId, String)>, StoreError> {
+    let found: Vec<(String, String)> = connection
+        .prepare_cached(
+            "SELECT id, name FROM runs r WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
+             AND (state <> 'queued' OR EXISTS (SELECT 1 FROM chat_turns t WHERE t.run = r.id)) ORDER BY no LIMIT 20",
+        )?
+        .query_map(params![cwd, except.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    found.into_iter().map(|(id, name)| Ok((RunId::parse(&id).map_err(|_| StoreError::Corrupt(format!("run {id}")))?, name))).collect()
+}

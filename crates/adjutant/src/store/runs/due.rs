@@ -1,0 +1,54 @@
+//! What is due by itself, and when.
+
+use super::row::list;
+use super::run::Run;
+use crate::store::StoreError;
+use adjutant_core::{SteadyTime, StopReason};
+use rusqlite::Connection;
+
+/// Tells whether there is anything that goes on without being called for: a run that is live, queued,
+/// or stopped until a limit of its vendor ends, or a request that will expire.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_work_ahead(connection: &Connection) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))
+        OR EXISTS (SELECT 1 FROM runs WHERE state = 'queued')
+        OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason = ?1)
+        OR EXISTS (SELECT 1 FROM requests WHERE status = 'pending')";
+    Ok(connection.prepare_cached(sql)?.query_row([StopReason::RateLimited.word()], |row| row.get(0))?)
+}
+
+/// Returns the next instant at which something is due by itself.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_until(connection: &Connection) -> Result<Option<SteadyTime>, StoreError> {
+    let due: Option<i64> = connection
+        .prepare_cached(
+            "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM requests INDEXED BY requests_inbox WHERE status = 'pending'
+             UNION ALL SELECT min(until_at) FROM runs WHERE state = 'stopped'
+             UNION ALL SELECT min(active_since + estimate_ms - active_ms) FROM runs
+               WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL)",
+        )?
+        .query_row([], |row| row.get(0))?;
+    Ok(due.map(SteadyTime))
+}
+
+/// Reads stopped runs whose retention is over.
+///
+/// # Errors
+/// A failure of the store.
+pub fn due_stopped(connection: &Connection, now: SteadyTime) -> Result<Vec<Run>, StoreError> {
+    list(connection, "WHERE state = 'stopped' AND until_at <= ?1 LIMIT 500", [now.0])
+}
+
+/// Reads runs that work longer than was estimated, and nobody has said so.
+///
+/// # Errors
+/// A failure of the store.
+pub fn due_estimates(connection: &Connection, now: SteadyTime) -> Result<Vec<Run>, StoreError> {
+    let rest = "WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL
+        AND active_since + estimate_ms - active_ms <= ?1 LIMIT 500";
+    list(connection, rest, [now.0])
+}

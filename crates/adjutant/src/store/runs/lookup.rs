@@ -1,0 +1,60 @@
+//! Finds one run.
+
+use super::row::list;
+use super::run::Run;
+use crate::store::StoreError;
+use adjutant_core::{Denied, Principal, RunId};
+use rusqlite::{Connection, params};
+
+/// Reads one run.
+///
+/// # Errors
+/// A failure of the store.
+pub fn run_by_id(connection: &Connection, id: RunId) -> Result<Option<Run>, StoreError> {
+    Ok(list(connection, "WHERE id = ?1", [id.to_string()])?.pop())
+}
+
+/// Finds the run that a user means, among those whose owner is `owner` (all of them for `None`):
+/// by id, name, unique prefix of either, or `@last`.
+///
+/// # Errors
+/// `NotFound`, or `Ambiguous` with the candidates.
+pub fn run_by_ref(connection: &Connection, given: &str, owner: Option<&Principal>) -> Result<Run, StoreError> {
+    let visible = |run: &Run| owner.is_none_or(|owner| run.owner == *owner);
+    let not_found = || StoreError::from(Denied::not_found("run", given));
+    if let Ok(id) = RunId::parse(given) {
+        return run_by_id(connection, id)?.filter(visible).ok_or_else(not_found);
+    }
+    if given == "@last" {
+        let newest = match owner {
+            Some(owner) => list(connection, "WHERE owner = ?1 ORDER BY no DESC LIMIT 1", [owner.to_string()])?,
+            None => list(connection, "ORDER BY no DESC LIMIT 1", [])?,
+        };
+        return newest.into_iter().next().ok_or_else(not_found);
+    }
+    let plausible = !given.is_empty() && given.len() <= 64 && given.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if !plausible {
+        return Err(not_found());
+    }
+    if let Some(run) = list(connection, "WHERE name = ?1", [given])?.pop().filter(visible) {
+        return Ok(run);
+    }
+    // `{` is the character after `z`: a range over the index instead of a scan.
+    let upper = format!("{given}{{");
+    let mut found = match owner {
+        Some(owner) => list(
+            connection,
+            "WHERE owner = ?3 AND ((name >= ?1 AND name < ?2) OR (id >= ?1 AND id < ?2)) LIMIT 6",
+            params![given, upper, owner.to_string()],
+        )?,
+        None => list(connection, "WHERE (name >= ?1 AND name < ?2) OR (id >= ?1 AND id < ?2) LIMIT 6", params![given, upper])?,
+    };
+    match found.len() {
+        0 => Err(not_found()),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let names: Vec<_> = found.iter().map(|run| run.name.as_str()).collect();
+            Err(Denied::Ambiguous { given: given.to_owned(), candidates: names.join(", ") }.into())
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The queue, and how many runs there are.
+
+use super::row::list;
+use super::run::Run;
+use crate::store::StoreError;
+use rusqlite::{Connection, params};
+
+/// How many runs there are of what kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts {
+    pub live: u64,
+    /// Live runs that wait for one that they have delegated to: it has their place meanwhile.
+    pub lent: u64,
+    pub queued: u64,
+    pub pending_requests: u64,
+}
+
+/// Reads the queued run that is next.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
+    Ok(list(connection, "WHERE state = 'queued' ORDER BY rank, no LIMIT 1", [])?.pop())
+}
+
+/// Returns a queued run's place, from 1.
+///
+/// # Errors
+/// A failure of the store.
+pub fn queue_place(connection: &Connection, run: &Run) -> Result<u64, StoreError> {
+    let before: i64 = connection
+        .prepare_cached("SELECT count(*) FROM runs WHERE state = 'queued' AND (rank, no) < (?2, (SELECT no FROM runs WHERE id = ?1))")?
+        .query_row(params![run.id.to_string(), run.rank.number()], |row| row.get(0))?;
+    Ok(u64::try_from(before).unwrap_or(0) + 1)
+}
+
+/// Counts runs and open requests.
+///
+/// # Errors
+/// A failure of the store.
+pub fn counts(connection: &Connection) -> Result<Counts, StoreError> {
+    let count = |sql: &str| -> Result<u64, StoreError> {
+        let count: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    };
+    Ok(Counts {
+        live: count("SELECT count(*) FROM runs WHERE state IN ('starting', 'running', 'stopping')")?,
+        lent: count("SELECT count(*) FROM runs WHERE holding > 0 AND state IN ('starting', 'running', 'stopping')")?,
+        queued: count("SELECT count(*) FROM runs WHERE state = 'queued'")?,
+        pending_requests: count("SELECT count(*) FROM requests WHERE status = 'pending'")?,
+    })
+}

@@ -1,0 +1,40 @@
+//! Waiting for the end of the output.
+
+use super::Attempt;
+use super::statements::SIGNALS_MAX;
+use crate::supervisor::output::Heard;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// How long output may stay open after the agent has ended, before it is cut off.
+const DRAIN_MAX: Duration = Duration::from_millis(200);
+/// So often has reading its turn before output counts as left open.
+const TURNS: u32 = 3;
+
+impl Attempt {
+    /// Waits until the output has ended, for a moment. Tells whether it has.
+    pub(super) async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> bool {
+        let mut over = tokio::time::Instant::now() + DRAIN_MAX;
+        loop {
+            tokio::select! {
+                // Reading waits for signals to be stated, which may take longer than the moment.
+                Some(heard) = signals.recv() => {
+                    self.hear(heard);
+                    if self.signals <= SIGNALS_MAX {
+                        over = tokio::time::Instant::now() + DRAIN_MAX;
+                    }
+                }
+                more = bytes.changed() => if more.is_err() { return true },
+                () = tokio::time::sleep_until(over) => break,
+            }
+        }
+        // On a machine that is busy, the moment may have passed before reading had its turn.
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+            if bytes.has_changed().is_err() {
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,85 @@
+//! What is put on the agent's input, and the steps that its dialogue takes.
+
+use super::Attempt;
+use crate::harness::step::{Changed, Decision, Step};
+use crate::link::FactKind;
+use crate::supervisor::approve;
+use crate::supervisor::worker::Line;
+use crate::text;
+use crate::view::MessageView;
+
+/// So much of a call that changed stands in the log, in bytes.
+const NOTED_BYTES_MAX: usize = 2 * 1024;
+
+impl Attempt {
+    pub(super) fn take_step(&mut self, step: Step) {
+        match step {
+            Step::Write(bytes) => self.write(bytes),
+            Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
+            Step::Permission(permission) => match approve::at_once(&permission, &self.permissions, &self.cwd) {
+                Some(decision) => {
+                    self.permits.withdraw(&permission.id);
+                    self.tell_decision(&permission.id, &decision);
+                }
+                None => self.permits.ask(self.client.clone(), permission),
+            },
+            Step::Elicit(elicitation) => self.permits.elicit(self.client.clone(), elicitation),
+            Step::Withdraw(id) => {
+                self.permits.withdraw(&id);
+            }
+            Step::Changed(changed) => {
+                let Changed { tool, allowed, now } = &changed;
+                let short = |text: &str| text::head(text, NOTED_BYTES_MAX).to_owned();
+                self.note(&format!("! changed after approval: {tool} {} (approved: {})", short(now), short(allowed)));
+                self.permits.tell_changed(self.client.clone(), changed);
+            }
+            Step::Note(note) => self.note(&note),
+            Step::Failed(why) => {
+                self.failed.get_or_insert(why);
+                self.close();
+            }
+            Step::Close => self.close(),
+        }
+    }
+
+    /// Puts a line of ours into the log.
+    pub(super) fn note(&self, note: &str) {
+        if let Err(error) = self.notes.try_send(text::line(note)) {
+            tracing::warn!(%error, note, "a line of ours is not in the log");
+        }
+    }
+
+    pub(super) fn tell_decision(&mut self, id: &str, decision: &Decision) {
+        if let Some(bytes) = self.dialogue.as_mut().and_then(|dialogue| dialogue.decide(id, decision)) {
+            self.write(bytes);
+        }
+    }
+
+    /// Puts a line on the agent's input.
+    pub(super) fn write(&mut self, bytes: Vec<u8>) {
+        let Some(lines) = &self.worker.lines else { return };
+        if let Err(error) = lines.try_send(Line { bytes, message_id: None }) {
+            tracing::warn!(%error, "the agent does not read what it asked for");
+        }
+    }
+
+    /// Puts messages on the agent's input, each once. An agent that does not read there gets them
+    /// with its next tool call, from the hub.
+    pub(super) fn deliver(&mut self, messages: &[MessageView]) {
+        let (Some(lines), Some(dialogue)) = (&self.worker.lines, &mut self.dialogue) else { return };
+        self.given.retain(|given| messages.iter().any(|message| message.message_id == *given));
+        for message in messages {
+            if self.given.contains(&message.message_id) {
+                continue;
+            }
+            let Some((bytes, is_delivered_so)) = dialogue.message(message) else { return };
+            let line = Line { bytes, message_id: is_delivered_so.then(|| message.message_id.clone()) };
+            match lines.try_send(line) {
+                Ok(()) => {
+                    self.given.insert(message.message_id.clone());
+                }
+                Err(error) => tracing::info!(%error, message = message.message_id, "a message stays queued"),
+            }
+        }
+    }
+}

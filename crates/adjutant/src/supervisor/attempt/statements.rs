@@ -1,0 +1,107 @@
+//! What the attempt states: signals, silence, failing retries, the CLI's own sub-agents.
+
+use super::Attempt;
+use crate::harness::dialogue::Dialogue;
+use crate::harness::step::Step;
+use crate::link::{FactKind, FoundText, SubagentsText};
+use crate::signal::Found;
+use crate::supervisor::output::Heard;
+use crate::supervisor::reader::Told;
+use crate::supervisor::stop::Stop;
+use crate::view::SubagentView;
+use adjutant_core::condition::Retrying;
+use adjutant_core::subagent::Subagent;
+use std::time::{Duration, Instant};
+
+/// Most signals of one attempt that count.
+pub(super) const SIGNALS_MAX: u32 = 2_000;
+/// At most one fact about the CLI's own sub-agents in this time.
+const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
+
+impl Attempt {
+    pub(super) fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Signal(found) => self.state_signal(found),
+            Heard::Told(Told::Session(session)) => self.journal.state(FactKind::Session { session }),
+            Heard::Told(Told::Retry { words, cause }) => {
+                let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
+                self.retries.note_failed_try(cause, &words, self.began_ms());
+            }
+            Heard::Told(Told::Subagents(all, more)) => {
+                let text = |Subagent { id: _, kind, about, state, tokens }| SubagentView { kind, about, state, tokens };
+                self.subagents = Some(FactKind::Subagents(SubagentsText { all: all.into_iter().map(text).collect(), more }));
+            }
+            Heard::Told(Told::Progress) => {
+                if self.retries.note_progress() {
+                    self.journal.state(FactKind::Recovered {});
+                }
+            }
+            Heard::Told(Told::Words) => {
+                if let Some(dialogue) = &mut self.dialogue {
+                    dialogue.note_model_words();
+                }
+            }
+            Heard::Told(Told::Line(line)) => {
+                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.receive(&line)).unwrap_or_default();
+                steps.into_iter().for_each(|step| self.take_step(step));
+            }
+        }
+    }
+
+    /// States a signal, as long as there are not absurdly many: what floods is kept in the log only.
+    pub(super) fn state_signal(&mut self, found: Found) {
+        self.signals += 1;
+        if self.signals <= SIGNALS_MAX {
+            self.journal.state(FactKind::Signal { found: text_of(found) });
+        } else if self.signals == SIGNALS_MAX + 1 {
+            tracing::warn!(SIGNALS_MAX, "too many signals: the rest of them have no effect");
+        }
+    }
+
+    /// States that the agent has gone silent, unless that is not its fault.
+    pub(super) fn look_for_stall(&mut self) {
+        let is_its_turn = !self.waiting && self.stop == Stop::Not;
+        let silent_since = self.pulse.silent_since().filter(|_| is_its_turn);
+        if let Some(silent) = self.stall.look(silent_since, Instant::now()) {
+            if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
+                let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());
+                self.take_step(Step::Failed(why));
+            }
+            tracing::info!(?silent, "the agent has gone silent");
+            self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
+        }
+    }
+
+    pub(super) fn retries_due(&self) -> Option<Instant> {
+        let due_ms = self.retries.due_ms().filter(|_| !self.stop.is_asked())?;
+        Some(self.began + Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)))
+    }
+
+    /// States that the CLI repeats what keeps failing.
+    pub(super) fn state_retries(&mut self) {
+        if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.look(self.began_ms()) {
+            tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
+            self.journal.state(FactKind::Retrying { cause: cause.word().to_owned(), words, tries, for_ms });
+        }
+    }
+
+    pub(super) fn began_ms(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// States what is known of the CLI's own sub-agents.
+    pub(super) fn state_subagents(&mut self) {
+        if let Some(fact) = self.subagents.take() {
+            self.journal.state(fact);
+            self.state_subagents_at = Instant::now() + SUBAGENTS_FACT_EVERY;
+        }
+    }
+}
+
+fn text_of(found: Found) -> FoundText {
+    match found {
+        Found::Block { kind, text } => FoundText::Block { tag: kind.tag().to_owned(), text },
+        Found::Json { text } => FoundText::Json { text },
+        Found::Broken { kind, text, why } => FoundText::Broken { tag: kind.tag().to_owned(), text, why: why.to_string() },
+    }
+}

@@ -1,0 +1,39 @@
+//! Following the hub's orders, and stopping.
+
+use super::Attempt;
+use crate::harness::dialogue::Dialogue;
+use crate::link::Orders;
+use crate::supervisor::stop::Stop;
+use adjutant_core::StopReason;
+use std::time::Instant;
+
+impl Attempt {
+    pub(super) fn follow(&mut self, orders: Orders) {
+        let now = Instant::now();
+        self.clock.set_waiting(orders.waiting, now);
+        if std::mem::replace(&mut self.waiting, orders.waiting) {
+            // From here on it is its turn again.
+            self.pulse.beat();
+        }
+        self.deliver(&orders.messages);
+        let Some(reason) = orders.stop else { return };
+        let is_announced = StopReason::from_word(&reason).is_some_and(StopReason::is_announced);
+        match (self.stop, is_announced) {
+            (Stop::Not, true) => {
+                tracing::info!(reason, "the agent announced that it stops");
+                self.stop = Stop::Announced { until: now + self.grace };
+            }
+            (Stop::Not | Stop::Announced { .. }, false) => {
+                tracing::info!(reason, "the attempt is being stopped");
+                self.begin_stop(now);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn begin_stop(&mut self, now: Instant) {
+        self.permits.stop();
+        let cancel = self.dialogue.as_mut().and_then(Dialogue::cancel);
+        self.stop = Stop::begin(&self.worker, cancel, self.grace, now);
+    }
+}

@@ -1,0 +1,38 @@
+//! What a stopped run left behind, and how it may continue.
+
+use crate::view::Word;
+use adjutant_core::checkpoint::{CheckpointAuthor, Choice};
+use serde::{Deserialize, Serialize};
+
+/// What a later attempt needs to continue.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointView {
+    /// `adjutant` where the run left none and this was put together from what was known.
+    #[serde(default)]
+    pub made_by: Word<CheckpointAuthor>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocker_type: Option<String>,
+    pub details: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_requirements: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_recovery: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// What git called changed there when the attempt ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_files: Vec<String>,
+}
+
+/// One thing that can be chosen for a run that an error or a limit stopped.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChoiceView {
+    pub choice: Word<Choice>,
+    pub about: String,
+}

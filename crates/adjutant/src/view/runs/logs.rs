@@ -1,0 +1,45 @@
+//! Reading a run's log.
+
+use crate::view::Call;
+use serde::{Deserialize, Serialize};
+
+/// Reads a run's log: what the agent said, readable.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadLogs {
+    pub run: String,
+    /// Byte position in the whole output; what is returned begins there. Left out: the last part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    /// Only lines that contain this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grep: Option<String>,
+    /// Wait this long for more when there is none.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+call!(ReadLogs = "logs", writes false -> LogPage);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LogPage {
+    pub run_id: String,
+    pub name: String,
+    pub text: String,
+    /// Where `text` begins in the whole output.
+    pub from: u64,
+    /// Pass as `after` to go on.
+    pub next: u64,
+    /// Length of the whole output so far.
+    pub total: u64,
+    /// Bytes within this page that were dropped because the log's cap was reached.
+    pub omitted: u64,
+    /// Nothing more will ever come.
+    pub ended: bool,
+    /// The log of the newest attempt.
+    pub path: String,
+    /// The logs of all attempts, oldest first: together they are the whole output.
+    #[serde(default)]
+    pub paths: Vec<String>,
+}

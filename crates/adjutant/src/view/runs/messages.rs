@@ -1,0 +1,42 @@
+//! Messages to a run.
+
+use crate::view::{Call, Word};
+use adjutant_core::words;
+use serde::{Deserialize, Serialize};
+
+/// Sends a message to a live run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendToRun {
+    pub run: String,
+    pub text: String,
+}
+call!(SendToRun = "send", writes true -> MessageView);
+
+/// How a message reaches its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    Queued,
+    /// To the running process.
+    Live,
+    /// With the run's next tool call.
+    ToolResult,
+    /// With the prompt of its next attempt.
+    Prompt,
+}
+
+words!(Delivery { Queued = "queued", Live = "live", ToolResult = "tool_result", Prompt = "prompt" });
+
+/// A message to a run and how it reached it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessageView {
+    pub message_id: String,
+    pub run_id: String,
+    pub run_name: String,
+    pub from: String,
+    pub text: String,
+    pub sent_at: String,
+    pub delivery: Word<Delivery>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<String>,
+}

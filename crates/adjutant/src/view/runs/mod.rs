@@ -1,0 +1,19 @@
+//! Runs: the calls about them, and how they are shown.
+
+mod activity;
+mod calls;
+mod checkpoint;
+mod logs;
+mod messages;
+mod report;
+mod run;
+mod statements;
+
+pub use activity::*;
+pub use calls::*;
+pub use checkpoint::*;
+pub use logs::*;
+pub use messages::*;
+pub use report::*;
+pub use run::*;
+pub use statements::*;

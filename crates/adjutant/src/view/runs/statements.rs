@@ -1,0 +1,81 @@
+//! What a run reports about itself, and what its parent notes about it.
+
+use super::run::RunView;
+use crate::view::{Call, Word};
+use adjutant_core::signal::StopCause;
+use adjutant_core::words;
+use serde::{Deserialize, Serialize};
+
+/// What a run reports about itself, or a parent notes about a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportedStatus {
+    /// Progress.
+    Running,
+    Success,
+    Completed,
+    PartialSuccess,
+    Failed,
+    Error,
+}
+
+words!(ReportedStatus {
+    Running = "running",
+    Success = "success",
+    Completed = "completed",
+    PartialSuccess = "partial_success",
+    Failed = "failed",
+    Error = "error",
+});
+
+/// By a run about itself: progress or its report. By a parent: an annotation, which never ends or
+/// revives a run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetStatus {
+    /// Empty: the calling run itself.
+    #[serde(default)]
+    pub run: String,
+    pub status: Word<ReportedStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// When it expects to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliverables: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_achieved: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issues_encountered: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommendations: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_duration: Option<String>,
+}
+call!(SetStatus = "status", writes true -> RunView);
+
+/// Stops the calling run, which cannot continue (or is done), with a checkpoint.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopWork {
+    /// Empty: the calling run itself.
+    #[serde(default)]
+    pub run: String,
+    pub stop_reason: Word<StopCause>,
+    pub details: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocker_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_work: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_requirements: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_recovery: Option<String>,
+}
+call!(StopWork = "stop-work", writes true -> RunView);
