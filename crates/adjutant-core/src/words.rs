@@ -20,7 +20,7 @@ pub trait Words: Copy + Eq + 'static {
 /// the variants, so that renaming a variant in code changes nothing that is stored.
 ///
 /// ```
-/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 /// enum Light { On, Off }
 /// adjutant_core::words!(Light { On = "on", Off = "off" | "out" });
 /// assert_eq!(Light::ALL, [Light::On, Light::Off]);
@@ -29,7 +29,7 @@ pub trait Words: Copy + Eq + 'static {
 /// ```
 ///
 /// ```compile_fail
-/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 /// enum Light { On, Off }
 /// adjutant_core::words!(Light { On = "on", Off = "on" });
 /// ```
