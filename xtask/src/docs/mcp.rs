@@ -43,8 +43,11 @@ fn also_taken(out: &mut String, role: Role, tool: &str) {
     let also: Vec<String> = row
         .params
         .iter()
-        .filter(|param| param.compat_only)
-        .map(|param| if param.about.is_empty() { format!("`{}`", param.name) } else { format!("`{}` ({})", param.name, param.about) })
+        .filter(|param| param.is_compat_only(role))
+        .map(|param| match param.about_for(role) {
+            "" => format!("`{}`", param.name),
+            about => format!("`{}` ({about})", param.name),
+        })
         .collect();
     if !also.is_empty() {
         push(out, &format!("Also taken, listed with `--compat` only: {}.\n", also.join(", ")));

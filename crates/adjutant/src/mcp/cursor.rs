@@ -2,7 +2,6 @@
 //! `57.2`. All mean the same position; the count makes the next call another one than the last, since clients
 //! end an agent that makes the same call again and again.
 
-use super::args::Args;
 use super::refusal::Refusal;
 use super::text::quoted;
 use std::fmt;
@@ -15,12 +14,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the argument of this name; an empty one is none.
+    /// Reads the argument `name`. An empty one is none.
     ///
     /// # Errors
-    /// It is no cursor.
-    pub fn given(args: &Args, name: &str) -> Result<Option<Self>, Refusal> {
-        args.text(name).filter(|text| !text.trim().is_empty()).map(|text| Self::parse(text, name)).transpose()
+    /// It is not a cursor.
+    pub fn read(text: Option<&str>, name: &str) -> Result<Option<Self>, Refusal> {
+        text.filter(|text| !text.trim().is_empty()).map(|text| Self::parse(text, name)).transpose()
     }
 
     fn parse(text: &str, name: &str) -> Result<Self, Refusal> {

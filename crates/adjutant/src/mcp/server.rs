@@ -90,7 +90,7 @@ impl Server {
             arguments.get_or_insert_default().insert("agent".to_owned(), json!(agent));
         }
         let args = Args::read(row.params, arguments)?;
-        let reply = (row.run)(&self.0, caller, args).await?;
+        let reply = (row.handler.run)(&self.0, caller, args).await?;
         match (self.0.role().await, reply) {
             // Every other call of a run brings its messages itself.
             (Role::Worker, Reply::Result(shown)) if catalog::is_of_chats(row) => Ok(Reply::Result(worker::with_unread(&self.0, shown).await)),

@@ -5,7 +5,7 @@ use super::params::KEY;
 use super::params::LABEL;
 use super::params::WAIT;
 use super::row::Effect;
-use super::row::ToolRow;
+use super::row::{ToolRow, handler};
 use crate::mcp::args::{Kind, Param};
 use crate::mcp::tools::chats;
 use adjutant_core::Action;
@@ -16,9 +16,9 @@ pub(in crate::mcp) const START_CHAT: ToolRow = ToolRow {
     about: "Opens a lasting conversation that others can join. An agent among the participants answers every message.",
     params: &[
         Param::new("title", Kind::Text).required(),
-        Param::new("participants", Kind::Texts).about("Agents, runs, person, parent"),
-        Param::new("template", Kind::Text).about("review, debugging, planning"),
-        Param::new("branch_from", Kind::Text).about("Chat or message: 3, 3.17"),
+        Param::new("participants", Kind::Texts).about("Agents, runs, person, parent").worker_about(""),
+        Param::new("template", Kind::Text).about("review, debugging, planning").worker_about("").worker_compat_only(),
+        Param::new("branch_from", Kind::Text).about("Chat or message: 3, 3.17").worker_about("").worker_compat_only(),
         Param::new("private", Kind::Bool).compat_only(),
         LABEL,
     ],
@@ -26,7 +26,7 @@ pub(in crate::mcp) const START_CHAT: ToolRow = ToolRow {
     effect: Effect::Adds,
     core: false,
     output: &[("chat_id", "integer", true), ("chatId", "integer", true), ("message", "string", true), ("next", "string", true)],
-    run: |session, caller, args| Box::pin(chats::start_chat(session, caller, args)),
+    handler: handler!(chats::start_chat, chats::StartChatArgs),
 };
 
 pub(in crate::mcp) const LIST_CHATS: ToolRow = ToolRow {
@@ -35,28 +35,28 @@ pub(in crate::mcp) const LIST_CHATS: ToolRow = ToolRow {
     about: "Use to find chats, what is unread, and the runs of your team; with query, what was said in chats, answers, reports.",
     params: &[
         Param::new("query", Kind::Text),
-        Param::new("status", Kind::Word(&["active", "archived", "all"])),
-        Param::new("limit", Kind::Integer).compat_only(),
-        Param::new("wait_s", Kind::Integer).compat_only(),
+        Param::new("status", Kind::Word(&["active", "archived", "all"])).worker_compat_only(),
+        Param::new("limit", Kind::Count).compat_only(),
+        Param::new("wait_s", Kind::Count).compat_only(),
         LABEL,
     ],
     actions: &[Action::ListChats],
     effect: Effect::Reads,
     core: false,
     output: &[("chats", "array", false), ("team", "array", false), ("hits", "array", false), ("next", "string", true)],
-    run: |session, caller, args| Box::pin(chats::list_chats(session, caller, args)),
+    handler: handler!(chats::list_chats, chats::ListChatsArgs),
 };
 
 pub(in crate::mcp) const SHOW_CHAT: ToolRow = ToolRow {
     name: "show_chat",
     title: "Read a chat",
     about: "Use to read a chat's newest messages, or those after one; with wait_s it waits for news.",
-    params: &[CHAT_ID.required(), Param::new("after", Kind::Text), Param::new("limit", Kind::Integer).compat_only(), WAIT, LABEL],
+    params: &[CHAT_ID.required(), Param::new("after", Kind::Text), Param::new("limit", Kind::Count).compat_only(), WAIT, LABEL],
     actions: &[Action::ReadChat],
     effect: Effect::WritesOnce,
     core: false,
     output: &[("chat_id", "integer", true), ("messages", "array", true), ("cursor", "integer", true), ("next", "string", true)],
-    run: |session, caller, args| Box::pin(chats::show_chat(session, caller, args)),
+    handler: handler!(chats::show_chat, chats::ShowChatArgs),
 };
 
 pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
@@ -65,13 +65,13 @@ pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
     about: "Use to say something in a chat, or to one agent, run, person or the parent; @name mentions one. Returns the answers of agents that answer it.",
     params: &[
         CHAT_ID,
-        Param::new("to", Kind::Texts).about("Whom it is for; or board: notes by key"),
+        Param::new("to", Kind::Texts).about("Whom it is for; or board: notes by key").worker_about("Names; or board: notes by key"),
         Param::new("message", Kind::Text).also(&["prompt"]),
-        Param::new("reply_to", Kind::Text),
-        Param::new("edit_of", Kind::Text).about("Number of a message of yours"),
-        Param::new("pin", Kind::Bool),
+        Param::new("reply_to", Kind::Text).worker_compat_only(),
+        Param::new("edit_of", Kind::Text).worker_compat_only().about("Number of a message of yours"),
+        Param::new("pin", Kind::Bool).worker_compat_only(),
         Param::new("key", Kind::Text),
-        Param::new("expect", Kind::Integer).about("Version that key must be at"),
+        Param::new("expect", Kind::Count).about("Version that key must be at"),
         Param::new("archive", Kind::Bool).compat_only().about("Puts the chat away, or takes it back; for parents"),
         WAIT,
         KEY.compat_only(),
@@ -90,55 +90,18 @@ pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
         ("response", "string", false),
         ("next", "string", true),
     ],
-    run: |session, caller, args| Box::pin(chats::send_message(session, caller, args)),
+    handler: handler!(chats::send_message, chats::SendChatMessageArgs),
 };
 
-// A worker's tools do the same with shorter descriptions.
-pub(in crate::mcp) const START_CHAT_OF_WORKER: ToolRow = ToolRow {
-    about: "Opens a lasting conversation. An agent among the participants answers every message.",
-    params: &[
-        Param::new("title", Kind::Text).required(),
-        Param::new("participants", Kind::Texts),
-        Param::new("template", Kind::Text).compat_only(),
-        Param::new("branch_from", Kind::Text).compat_only(),
-        Param::new("private", Kind::Bool).compat_only(),
-        LABEL,
-    ],
-    ..START_CHAT
-};
+// A worker's tools are the same with shorter descriptions.
+pub(in crate::mcp) const START_CHAT_OF_WORKER: ToolRow =
+    ToolRow { about: "Opens a lasting conversation. An agent among the participants answers every message.", ..START_CHAT };
 
-pub(in crate::mcp) const LIST_CHATS_OF_WORKER: ToolRow = ToolRow {
-    about: "Finds chats, unread messages, and the runs of your team; query searches what was said.",
-    params: &[
-        Param::new("query", Kind::Text),
-        Param::new("status", Kind::Word(&["active", "archived", "all"])).compat_only(),
-        Param::new("limit", Kind::Integer).compat_only(),
-        Param::new("wait_s", Kind::Integer).compat_only(),
-        LABEL,
-    ],
-    ..LIST_CHATS
-};
+pub(in crate::mcp) const LIST_CHATS_OF_WORKER: ToolRow =
+    ToolRow { about: "Finds chats, unread messages, and the runs of your team; query searches what was said.", ..LIST_CHATS };
 
 pub(in crate::mcp) const SHOW_CHAT_OF_WORKER: ToolRow =
     ToolRow { about: "Reads a chat's newest messages, or those after one; wait_s waits for news.", ..SHOW_CHAT };
 
-pub(in crate::mcp) const SEND_MESSAGE_OF_WORKER: ToolRow = ToolRow {
-    about: "Says something in a chat, or to one agent, run, person or your parent; returns the answers of agents.",
-    params: &[
-        CHAT_ID,
-        Param::new("to", Kind::Texts).about("Names; or board: notes by key"),
-        Param::new("message", Kind::Text).also(&["prompt"]),
-        Param::new("reply_to", Kind::Text).compat_only(),
-        Param::new("edit_of", Kind::Text).compat_only().about("Number of a message of yours"),
-        Param::new("pin", Kind::Bool).compat_only(),
-        Param::new("key", Kind::Text),
-        Param::new("expect", Kind::Integer).about("Version that key must be at"),
-        Param::new("archive", Kind::Bool).compat_only().about("Puts the chat away, or takes it back; for parents"),
-        WAIT,
-        KEY.compat_only(),
-        LABEL,
-        Param::new("include_history", Kind::Bool).original("includeHistory").compat_only().about("Always true"),
-        Param::new("model", Kind::Text).compat_only().about("Not taken: the agent's configuration says it"),
-    ],
-    ..SEND_MESSAGE
-};
+pub(in crate::mcp) const SEND_MESSAGE_OF_WORKER: ToolRow =
+    ToolRow { about: "Says something in a chat, or to one agent, run, person or your parent; returns the answers of agents.", ..SEND_MESSAGE };

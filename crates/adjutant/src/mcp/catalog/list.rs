@@ -41,14 +41,17 @@ pub fn find(role: Role, name: &str) -> Option<&'static ToolRow> {
 /// follow, those of the given agents included.
 #[must_use]
 pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> {
-    let mut list: Vec<Tool> =
-        tools(role).iter().filter(|row| compat || !UNLISTED.contains(&(role, row.name))).map(|row| row.listed(row.name, row.about, compat)).collect();
+    let mut list: Vec<Tool> = tools(role)
+        .iter()
+        .filter(|row| compat || !UNLISTED.contains(&(role, row.name)))
+        .map(|row| row.listed(role, row.name, row.about, compat))
+        .collect();
     if !compat {
         return list;
     }
     for (alias, name) in ALIASES {
         if let Some(row) = tools(role).iter().find(|row| row.name == name) {
-            list.push(row.listed(alias, &format!("Another name of {name}."), compat));
+            list.push(row.listed(role, alias, &format!("Another name of {name}."), compat));
         }
     }
     if let Some(row) = tools(role).iter().find(|row| row.name == "run_subagent") {
@@ -64,7 +67,7 @@ pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::args::Args;
+    use crate::mcp::args::{Args, Kind, Param};
     use crate::mcp::caps;
     use adjutant_core::principal::{Verdict, may};
     use adjutant_core::{ClientName, Principal, Relation, RunId, Time};
@@ -228,6 +231,45 @@ mod tests {
             given.insert("agent".to_owned(), json!("claude"));
             let given = given.into_iter().filter(|(name, _)| name != "agent" || row.params.iter().any(|param| param.name == "agent")).collect();
             assert!(Args::read(row.params, Some(given)).is_ok(), "{role:?} {name}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_each_tool_equal_its_schema() {
+        for (role, ..) in ROLES {
+            for row in tools(role) {
+                let mut listed: Vec<&str> = row.params.iter().map(|param| param.name).collect();
+                let mut fields = (row.handler.fields)().to_vec();
+                listed.sort_unstable();
+                fields.sort_unstable();
+                assert_eq!(fields, listed, "{role:?} {}", row.name);
+                let all = || row.params.iter().map(|param| (param.name.to_owned(), example(param)));
+                let decode = |object: JsonObject| (row.handler.decode)(Args::unchecked(object));
+                assert_eq!(decode(all().collect()), Ok(()), "{role:?} {}", row.name);
+                for param in row.params {
+                    let without = decode(all().filter(|(name, _)| name != param.name).collect());
+                    assert_eq!(without.is_err(), param.required, "{role:?} {}: {} left out: {without:?}", row.name, param.name);
+                    let Kind::Word(words) = param.kind else { continue };
+                    for word in words {
+                        let with = all().filter(|(name, _)| name != param.name).chain([(param.name.to_owned(), json!(word))]);
+                        assert_eq!(decode(with.collect()), Ok(()), "{role:?} {}: {} {word}", row.name, param.name);
+                    }
+                }
+            }
+        }
+    }
+
+    fn example(param: &Param) -> Value {
+        match param.kind {
+            Kind::Text => json!("x"),
+            Kind::Integer => json!(-1),
+            Kind::Count => json!(1),
+            Kind::Bool => json!(true),
+            Kind::Word(words) => json!(words[0]),
+            Kind::Texts => json!(["x"]),
+            Kind::Answers => json!([{"message_id": "Q1", "answer": "x"}]),
+            Kind::Questions => json!([{"question": "x"}]),
+            Kind::Changes => json!({"agent": "echo"}),
         }
     }
 

@@ -16,5 +16,5 @@ mod worker;
 pub use compat::{ALIASES, RUN_PREFIX, UNLISTED};
 pub use list::{find, is_of_chats, list, tools};
 pub use parent::PARENT;
-pub use row::{Effect, Run, ToolRow};
+pub use row::{Effect, Handler, Run, ToolRow};
 pub use worker::WORKER;

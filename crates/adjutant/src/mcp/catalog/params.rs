@@ -8,7 +8,7 @@ pub(in crate::mcp) const OWN_RUN: Param = Param::new("run_id", Kind::Text).origi
 
 pub(in crate::mcp) const MESSAGE_ID: Param = Param::new("message_id", Kind::Text).original("messageId");
 
-pub(in crate::mcp) const WAIT: Param = Param::new("wait_s", Kind::Integer);
+pub(in crate::mcp) const WAIT: Param = Param::new("wait_s", Kind::Count);
 
 pub(in crate::mcp) const KEY: Param = Param::new("idempotency_key", Kind::Text);
 

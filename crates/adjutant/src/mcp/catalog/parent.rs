@@ -10,7 +10,7 @@ use super::params::RUN;
 use super::params::STATUS;
 use super::params::WAIT;
 use super::row::Effect;
-use super::row::ToolRow;
+use super::row::{ToolRow, handler};
 use crate::mcp::args::{DECISIONS, Kind, Param};
 use crate::mcp::tools::parent;
 use adjutant_core::Action;
@@ -26,7 +26,7 @@ pub const PARENT: [ToolRow; 13] = [
             Param::new("prompt", Kind::Text).original("input").required(),
             Param::new("cwd", Kind::Text).about("Default: this project"),
             Param::new("name", Kind::Text).about("Of the run"),
-            Param::new("timeout_s", Kind::Integer).about("Limit on active time"),
+            Param::new("timeout_s", Kind::Count).about("Limit on active time"),
             Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about("What it may do unasked"),
             Param::new("criteria", Kind::Text).about("What success means"),
             Param::new("accept", Kind::Texts).about("Command (argv) that checks the work"),
@@ -44,7 +44,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("hint", "string", false),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(parent::run_subagent(session, caller, args)),
+        handler: handler!(parent::run_subagent, parent::RunSubagentArgs),
     },
     ToolRow {
         name: "wait_for_subagents",
@@ -68,7 +68,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("cursor", "string", true),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(parent::wait_for_subagents(session, caller, args)),
+        handler: handler!(parent::wait_for_subagents, parent::WaitForSubagentsArgs),
     },
     ToolRow {
         name: "check_subagent_status",
@@ -89,7 +89,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("runs", "array", false),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(parent::check_subagent_status(session, caller, args)),
+        handler: handler!(parent::check_subagent_status, parent::CheckSubagentStatusArgs),
     },
     ToolRow {
         name: "get_subagent_logs",
@@ -97,9 +97,9 @@ pub const PARENT: [ToolRow; 13] = [
         about: "Use to see what a run's agent said: the last part, or what follows `after` (the `next_after` returned before).",
         params: &[
             RUN.required(),
-            Param::new("after", Kind::Integer),
+            Param::new("after", Kind::Count),
             Param::new("grep", Kind::Text).about("Only lines with this text"),
-            Param::new("max_chars", Kind::Integer),
+            Param::new("max_chars", Kind::Count),
         ],
         actions: &[Action::Logs],
         effect: Effect::Reads,
@@ -113,7 +113,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("ended", "boolean", true),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(parent::get_subagent_logs(session, caller, args)),
+        handler: handler!(parent::get_subagent_logs, parent::GetSubagentLogsArgs),
     },
     ToolRow {
         name: "get_pending_questions",
@@ -130,7 +130,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("more", "integer", false),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(parent::get_pending_questions(session, caller, args)),
+        handler: handler!(parent::get_pending_questions, parent::GetPendingQuestionsArgs),
     },
     ToolRow {
         name: "reply_subagent",
@@ -155,7 +155,7 @@ pub const PARENT: [ToolRow; 13] = [
             ("runs", "array", true),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(parent::reply_subagent(session, caller, args)),
+        handler: handler!(parent::reply_subagent, parent::ReplySubagentArgs),
     },
     ToolRow {
         name: "steer_subagent",
@@ -172,7 +172,7 @@ pub const PARENT: [ToolRow; 13] = [
         effect: Effect::Ends,
         core: false,
         output: &[("run_id", "string", true), ("name", "string", true), ("action", "string", true), ("next", "string", true)],
-        run: |session, caller, args| Box::pin(parent::steer_subagent(session, caller, args)),
+        handler: handler!(parent::steer_subagent, parent::SteerSubagentArgs),
     },
     ToolRow {
         name: "update_subagent_status",
@@ -183,7 +183,7 @@ pub const PARENT: [ToolRow; 13] = [
         effect: Effect::WritesOnce,
         core: false,
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        run: |session, caller, args| Box::pin(parent::update_subagent_status(session, caller, args)),
+        handler: handler!(parent::update_subagent_status, parent::UpdateSubagentStatusArgs),
     },
     ToolRow {
         name: "list_coding_agents",
@@ -194,7 +194,7 @@ pub const PARENT: [ToolRow; 13] = [
         effect: Effect::Reads,
         core: true,
         output: &[("agents", "array", true), ("versions_pending", "array", false), ("warnings", "array", false), ("next", "string", true)],
-        run: |session, caller, args| Box::pin(parent::list_agents(session, caller, args)),
+        handler: handler!(parent::list_agents, parent::ListCodingAgentsArgs),
     },
     START_CHAT,
     LIST_CHATS,

@@ -3,11 +3,11 @@
 use super::compat::ORIGINALLY_REQUIRED;
 use super::compat::RUN_PREFIX;
 use super::compat::SPELLED_APART;
-use crate::mcp::args::{Args, Listing, Param, input_schema};
+use crate::mcp::args::{Args, Param, Spelling, input_schema};
 use crate::mcp::caller::Caller;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::Reply;
-use crate::mcp::session::Session;
+use crate::mcp::session::{Role, Session};
 use adjutant_core::Action;
 use futures::future::BoxFuture;
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
@@ -16,6 +16,31 @@ use std::sync::Arc;
 
 /// A tool's one function.
 pub type Run = for<'a> fn(&'a Session, &'a Caller, Args) -> BoxFuture<'a, Result<Reply, Refusal>>;
+
+/// A tool's function, which takes its arguments as a struct of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Handler {
+    pub run: Run,
+    /// The fields of that struct.
+    #[cfg(test)]
+    pub fields: fn() -> &'static [&'static str],
+    /// Makes that struct.
+    #[cfg(test)]
+    pub decode: fn(Args) -> Result<(), Refusal>,
+}
+
+macro_rules! handler {
+    ($function:path, $arguments:ty) => {
+        $crate::mcp::catalog::row::Handler {
+            run: |session, caller, args| Box::pin(async move { $function(session, caller, args.decode::<$arguments>()?).await }),
+            #[cfg(test)]
+            fields: $crate::mcp::args::fields_of::<$arguments>,
+            #[cfg(test)]
+            decode: |args| args.decode::<$arguments>().map(drop),
+        }
+    };
+}
+pub(super) use handler;
 
 /// What a client may assume about a tool when it decides whether to ask its user.
 #[derive(Debug, Clone, Copy)]
@@ -45,22 +70,22 @@ pub struct ToolRow {
     /// The fields of its structured result: name, JSON type (empty: any), and whether it is always
     /// there.
     pub output: &'static [(&'static str, &'static str, bool)],
-    pub run: Run,
+    pub handler: Handler,
 }
 
 impl ToolRow {
-    pub(super) fn listed(&self, name: &str, about: &str, compat: bool) -> Tool {
+    pub(super) fn listed(&self, role: Role, name: &str, about: &str, compat: bool) -> Tool {
         if !compat {
-            return self.described(name, about, input_schema(self.params, Listing::Own, &[]));
+            return self.described(name, about, input_schema(self.params, role, Spelling::Own, &[]));
         }
         let apart = SPELLED_APART.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
         let required = ORIGINALLY_REQUIRED.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
-        self.described(name, about, input_schema(self.params, Listing::Original(apart), required))
+        self.described(name, about, input_schema(self.params, role, Spelling::Original(apart), required))
     }
 
     pub(super) fn listed_for_agent(&self, agent: &str, about: &str) -> Tool {
         let params: Vec<Param> = self.params.iter().filter(|param| param.name != "agent").copied().collect();
-        self.described(&format!("{RUN_PREFIX}{agent}"), about, input_schema(&params, Listing::Original(&[]), &[]))
+        self.described(&format!("{RUN_PREFIX}{agent}"), about, input_schema(&params, Role::Parent, Spelling::Original(&[]), &[]))
     }
 
     fn described(&self, name: &str, about: &str, input: JsonObject) -> Tool {

@@ -10,7 +10,7 @@ use super::params::OWN_RUN;
 use super::params::STATUS;
 use super::params::WAIT;
 use super::row::Effect;
-use super::row::ToolRow;
+use super::row::{ToolRow, handler};
 use crate::mcp::args::{DECISIONS, Kind, Param};
 use crate::mcp::tools::worker;
 use adjutant_core::Action;
@@ -27,7 +27,7 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("context", Kind::Text),
             Param::new("options", Kind::Texts),
             Param::new("default", Kind::Text).about("Counts if no answer comes"),
-            Param::new("expires_s", Kind::Integer).compat_only(),
+            Param::new("expires_s", Kind::Count).compat_only(),
             Param::new("blocking", Kind::Bool).about("false: go on meanwhile"),
             Param::new("question_id", Kind::Text).compat_only().about("What you call it"),
             Param::new("reason", Kind::Text).compat_only(),
@@ -50,7 +50,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("instructions", "string", false),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(worker::ask_parent(session, caller, args)),
+        handler: handler!(worker::ask_parent, worker::AskParentArgs),
     },
     ToolRow {
         name: "request_approval",
@@ -64,7 +64,7 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("blocking", Kind::Bool).compat_only(),
             Param::new("options", Kind::Texts).compat_only(),
             Param::new("default", Kind::Word(DECISIONS)).compat_only(),
-            Param::new("expires_s", Kind::Integer).compat_only(),
+            Param::new("expires_s", Kind::Count).compat_only(),
             WAIT.compat_only(),
             KEY.compat_only(),
             OWN_RUN,
@@ -81,7 +81,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("instructions", "string", false),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(worker::request_approval(session, caller, args)),
+        handler: handler!(worker::request_approval, worker::RequestApprovalArgs),
     },
     ToolRow {
         name: "delegate_work",
@@ -97,7 +97,7 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("directory", Kind::Text).also(&["cwd"]),
             Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
             Param::new("estimated_duration", Kind::Text).compat_only(),
-            Param::new("expires_s", Kind::Integer).compat_only(),
+            Param::new("expires_s", Kind::Count).compat_only(),
             WAIT.compat_only(),
             KEY.compat_only(),
             OWN_RUN,
@@ -117,7 +117,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("instructions", "string", false),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(worker::delegate_work(session, caller, args)),
+        handler: handler!(worker::delegate_work, worker::DelegateWorkArgs),
     },
     ToolRow {
         name: "check_answer",
@@ -136,7 +136,7 @@ pub const WORKER: [ToolRow; 11] = [
             ("hasAnswer", "boolean", true),
             ("next", "string", true),
         ],
-        run: |session, caller, args| Box::pin(worker::check_answer(session, caller, args)),
+        handler: handler!(worker::check_answer, worker::CheckAnswerArgs),
     },
     ToolRow {
         name: "check_subagent_status",
@@ -147,7 +147,7 @@ pub const WORKER: [ToolRow; 11] = [
         effect: Effect::Reads,
         core: false,
         output: &[("run_id", "string", true), ("status", "string", true), ("pending", "array", true), ("next", "string", true)],
-        run: |session, caller, args| Box::pin(worker::check_subagent_status(session, caller, args)),
+        handler: handler!(worker::check_subagent_status, worker::CheckSubagentStatusArgs),
     },
     ToolRow {
         name: "stop_work",
@@ -168,7 +168,7 @@ pub const WORKER: [ToolRow; 11] = [
         effect: Effect::Ends,
         core: true,
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        run: |session, caller, args| Box::pin(worker::stop_work(session, caller, args)),
+        handler: handler!(worker::stop_work, worker::StopWorkArgs),
     },
     ToolRow {
         name: "update_subagent_status",
@@ -177,7 +177,7 @@ pub const WORKER: [ToolRow; 11] = [
         params: &[
             STATUS,
             Param::new("summary", Kind::Text).also(&["note"]),
-            Param::new("percent", Kind::Integer),
+            Param::new("percent", Kind::Count),
             Param::new("eta", Kind::Text),
             Param::new("deliverables", Kind::Texts),
             Param::new("metrics_achieved", Kind::Text).also(&["tests"]),
@@ -190,7 +190,7 @@ pub const WORKER: [ToolRow; 11] = [
         effect: Effect::WritesOnce,
         core: true,
         output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        run: |session, caller, args| Box::pin(worker::update_subagent_status(session, caller, args)),
+        handler: handler!(worker::update_subagent_status, worker::UpdateSubagentStatusArgs),
     },
     START_CHAT_OF_WORKER,
     LIST_CHATS_OF_WORKER,

@@ -3,13 +3,13 @@
 use super::render::chat_brief;
 use super::render::chat_line;
 use super::render::shown_text;
-use crate::mcp::args::Args;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
-use crate::view::{ListChats, Search, SearchHit, TeammateView};
+use crate::view::{ChatFilter, ListChats, Search, SearchHit, TeammateView, Word};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -22,13 +22,25 @@ const TEAM_LINES_MAX: usize = 8;
 /// Characters of a sibling's task.
 const TASK_CHARS_MAX: usize = 80;
 
-pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    if let Some(query) = args.owned("query") {
-        return search(session, query, args.count("limit")?).await;
+/// The arguments of `list_chats`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct ListChatsArgs {
+    query: Option<String>,
+    status: Option<Word<ChatFilter>>,
+    limit: Option<u64>,
+    wait_s: Option<u64>,
+    #[expect(dead_code, reason = "the original protocol passes it; the channel says who calls")]
+    agent_name: Option<String>,
+}
+
+pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args: ListChatsArgs) -> ToolResult {
+    if let Some(query) = args.query {
+        return search(session, query, args.limit).await;
     }
-    let limit = args.count("limit")?.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
-    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
-    let call = ListChats { status: args.value("status"), limit: Some(limit), wait_ms: wait_ms(wait) };
+    let limit = args.limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
+    let wait = caller.bounded(args.wait_s, Duration::ZERO);
+    let call = ListChats { status: args.status, limit: Some(limit), wait_ms: wait_ms(wait) };
     let list = caller.held("waiting for a message", session.client().call(&call)).await??;
     let mut shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
         .lines(list.chats.iter().map(chat_line))

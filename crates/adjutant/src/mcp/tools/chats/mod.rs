@@ -6,8 +6,8 @@ mod send;
 mod show;
 mod start;
 
-pub(in crate::mcp) use list::list_chats;
+pub(in crate::mcp) use list::{ListChatsArgs, list_chats};
 pub(in crate::mcp) use render::{mention_brief, mention_line};
-pub(in crate::mcp) use send::send_message;
-pub(in crate::mcp) use show::show_chat;
-pub(in crate::mcp) use start::start_chat;
+pub(in crate::mcp) use send::{SendChatMessageArgs, send_message};
+pub(in crate::mcp) use show::{ShowChatArgs, show_chat};
+pub(in crate::mcp) use start::{StartChatArgs, start_chat};

@@ -5,9 +5,7 @@ use super::render::entry_brief;
 use super::render::entry_text;
 use super::render::share;
 use super::render::shown_text;
-use super::show::chat_id;
 use crate::config;
-use crate::mcp::args::Args;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
@@ -16,19 +14,41 @@ use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
 use crate::view::{Answers, ArchiveChat, CancelAnswers, ReadAnswers, Said, Say, StartChat};
 use adjutant_core::chat::EntryKind;
+use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, args: Args) -> ToolResult {
+/// The arguments of `send_chat_message`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct SendChatMessageArgs {
+    chat_id: Option<i64>,
+    #[serde(default)]
+    to: Vec<String>,
+    message: Option<String>,
+    reply_to: Option<String>,
+    edit_of: Option<String>,
+    pin: Option<bool>,
+    key: Option<String>,
+    expect: Option<u64>,
+    archive: Option<bool>,
+    wait_s: Option<u64>,
+    idempotency_key: Option<String>,
+    agent_name: Option<String>,
+    include_history: Option<bool>,
+    model: Option<String>,
+}
+
+pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, args: SendChatMessageArgs) -> ToolResult {
     check_original(&args)?;
-    let wait = caller.bounded(args.count("wait_s")?, caller.cap);
-    if let Some(archived) = args.truth("archive") {
+    let wait = caller.bounded(args.wait_s, caller.cap);
+    if let Some(archived) = args.archive {
         return archive(session, &args, archived).await;
     }
     let asks = caller.alias.as_deref().is_some_and(|alias| alias.starts_with("ask"));
-    let mut chat = args.integer("chat_id").filter(|id| !asks || *id != 0);
-    let mut to = args.texts("to");
-    let message = args.owned("message");
+    let mut chat = args.chat_id.filter(|id| !asks || *id != 0);
+    let mut to = args.to;
+    let message = args.message;
     if asks && to.is_empty() {
         to.push("gemini".to_owned());
     }
@@ -37,7 +57,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         let title: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
         let start = StartChat { title, participants: to.clone(), ..StartChat::default() };
         // Under a key of its own, so that a repeated call finds the chat again.
-        let started = match args.text("idempotency_key") {
+        let started = match args.idempotency_key.as_deref() {
             Some(key) => session.client().call_with_key(&start, &chat_key(key)).await?,
             None => session.client().call(&start).await?,
         };
@@ -48,17 +68,17 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         chat_id: chat,
         to,
         message,
-        reply_to: args.owned("reply_to"),
-        edit_of: args.owned("edit_of"),
-        pin: args.truth("pin"),
-        label: args.owned("agent_name"),
-        key: args.owned("key"),
-        expect: args.count("expect")?.map(|expect| u32::try_from(expect).unwrap_or(u32::MAX)),
+        reply_to: args.reply_to,
+        edit_of: args.edit_of,
+        pin: args.pin,
+        label: args.agent_name,
+        key: args.key,
+        expect: args.expect.map(|expect| u32::try_from(expect).unwrap_or(u32::MAX)),
         default_responder: session.compat(),
         cwd: if is_parent { session.directory().to_str().unwrap_or_default().to_owned() } else { String::new() },
         env: if is_parent { config::dispatch_env() } else { Default::default() },
     };
-    let said = match args.text("idempotency_key") {
+    let said = match args.idempotency_key.as_deref() {
         Some(key) => session.client().call_with_key(&say, key).await?,
         None => session.client().call(&say).await?,
     };
@@ -81,12 +101,15 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
 }
 
 /// Puts a chat away, or takes it back.
-async fn archive(session: &Session, args: &Args, archived: bool) -> ToolResult {
-    if args.text("message").is_some() || !args.texts("to").is_empty() {
+async fn archive(session: &Session, args: &SendChatMessageArgs, archived: bool) -> ToolResult {
+    if args.message.is_some() || !args.to.is_empty() {
         return Err(Refusal::invalid("`archive` goes with `chat_id` alone", "send the message first"));
     }
+    let Some(chat_id) = args.chat_id else {
+        return Err(Refusal::invalid("`chat_id` is missing", "pass it; list_chats shows the chats"));
+    };
     let env = if session.role().await == Role::Parent { config::dispatch_env() } else { Default::default() };
-    let call = ArchiveChat { chat_id: chat_id(args)?, archived, cwd: session.directory().to_str().unwrap_or_default().to_owned(), env };
+    let call = ArchiveChat { chat_id, archived, cwd: session.directory().to_str().unwrap_or_default().to_owned(), env };
     let chat = session.client().call(&call).await?;
     let what = if archived { "archived" } else { "active again" };
     let shown = Shown::new(json!({"chat_id": chat.chat_id, "message_id": "", "seq": chat.last_seq, "status": chat.status}));
@@ -95,12 +118,12 @@ async fn archive(session: &Session, args: &Args, archived: bool) -> ToolResult {
 }
 
 /// Refuses arguments of the original tools that have no effect here.
-fn check_original(args: &Args) -> Result<(), Refusal> {
-    if args.truth("include_history") == Some(false) {
+fn check_original(args: &SendChatMessageArgs) -> Result<(), Refusal> {
+    if args.include_history == Some(false) {
         let why = "`includeHistory` cannot be false: who answers in a chat is given its history";
         return Err(Refusal::invalid(why, "leave it out; start_chat opens a chat without history"));
     }
-    if args.text("model").is_some() {
+    if args.model.is_some() {
         let hint = "leave it out, or have the user declare an agent with args = [\"--model\", …] in the configuration and send to that one";
         return Err(Refusal::invalid("`model` cannot be set by a message: an agent's model is part of its configuration", hint));
     }

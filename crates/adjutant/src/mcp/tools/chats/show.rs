@@ -5,15 +5,14 @@ use super::render::chat_line;
 use super::render::entry_brief;
 use super::render::entry_text;
 use super::render::share;
-use crate::mcp::args::Args;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::cursor::Cursor;
-use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
 use crate::view::{ShowChat, unread_text};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -24,11 +23,23 @@ const ENTRIES_MAX: u32 = 100;
 /// Characters of an entry that was edited or pinned meanwhile.
 const CHANGED_CHARS_MAX: usize = 4_000;
 
-pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
-    let limit = args.count("limit")?.map_or(ENTRIES_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
-    let chat = chat_id(&args)?;
-    let after = Cursor::given(&args, "after")?;
+/// The arguments of `show_chat`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct ShowChatArgs {
+    chat_id: i64,
+    after: Option<String>,
+    limit: Option<u64>,
+    wait_s: Option<u64>,
+    #[expect(dead_code, reason = "the original protocol passes it; the channel says who calls")]
+    agent_name: Option<String>,
+}
+
+pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: ShowChatArgs) -> ToolResult {
+    let wait = caller.bounded(args.wait_s, Duration::ZERO);
+    let limit = args.limit.map_or(ENTRIES_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
+    let chat = args.chat_id;
+    let after = Cursor::read(args.after.as_deref(), "after")?;
     let changes = session.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
     let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: wait_ms(wait), peek: false };
     let page = caller.held("waiting for news in the chat", session.client().call(&show)).await??;
@@ -78,7 +89,7 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
     if is_empty {
         shown = shown.line("nothing new");
     }
-    let has_timed_out = is_empty && args.has("wait_s");
+    let has_timed_out = is_empty && args.wait_s.is_some();
     let first = page.messages.first().map_or(0, |entry| entry.seq);
     let id = page.chat.chat_id;
     if page.unread_before > 0 {
@@ -91,11 +102,4 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
         }
         more => format!("show_chat chat_id={id} after={} for {more} more", page.cursor),
     }))
-}
-
-pub(in crate::mcp) fn chat_id(args: &Args) -> Result<i64, Refusal> {
-    match args.integer("chat_id") {
-        Some(id) => Ok(id),
-        None => Err(Refusal::invalid("`chat_id` is missing", "pass it; list_chats shows the chats")),
-    }
 }

@@ -1,21 +1,35 @@
 //! Starting a chat.
 
-use crate::mcp::args::Args;
 use crate::mcp::caller::Caller;
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
 use crate::view::StartChat;
+use serde::Deserialize;
 use serde_json::json;
 
-pub(in crate::mcp) async fn start_chat(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+/// The arguments of `start_chat`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct StartChatArgs {
+    title: String,
+    #[serde(default)]
+    participants: Vec<String>,
+    template: Option<String>,
+    branch_from: Option<String>,
+    private: Option<bool>,
+    #[expect(dead_code, reason = "the original protocol passes it; the channel says who calls")]
+    agent_name: Option<String>,
+}
+
+pub(in crate::mcp) async fn start_chat(session: &Session, _caller: &Caller, args: StartChatArgs) -> ToolResult {
     let start = StartChat {
-        title: args.word("title"),
-        participants: args.texts("participants"),
-        template: args.owned("template"),
-        branch_from: args.owned("branch_from"),
-        private: args.truth("private").unwrap_or(false),
+        title: args.title,
+        participants: args.participants,
+        template: args.template,
+        branch_from: args.branch_from,
+        private: args.private.unwrap_or(false),
         instructions: None,
     };
     let chat = session.client().call(&start).await?;

@@ -1,7 +1,6 @@
 //! Listing the agents.
 
 use crate::config;
-use crate::mcp::args::Args;
 use crate::mcp::caller::Caller;
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
@@ -9,9 +8,15 @@ use crate::mcp::show::Shown;
 use crate::mcp::text::{cut, line};
 use crate::view::{AgentView, ListAgents};
 use adjutant_core::Permissions;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub(in crate::mcp) async fn list_agents(session: &Session, _caller: &Caller, _args: Args) -> ToolResult {
+/// The arguments of `list_coding_agents`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct ListCodingAgentsArgs {}
+
+pub(in crate::mcp) async fn list_agents(session: &Session, _caller: &Caller, _args: ListCodingAgentsArgs) -> ToolResult {
     let list = session.client().call(&ListAgents { env: config::dispatch_env(), versions: true, ..ListAgents::default() }).await?;
     let mut shown = Shown::new(json!({"agents": list.agents.iter().map(agent_brief).collect::<Vec<_>>()})).lines(list.agents.iter().map(agent_line));
     let unasked: Vec<&str> = list.agents.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();

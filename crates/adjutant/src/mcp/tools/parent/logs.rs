@@ -1,22 +1,32 @@
 //! Reading a run's log.
 
 use super::next_step::WAIT_AGAIN;
-use crate::mcp::args::Args;
 use crate::mcp::caller::Caller;
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{barred, line};
 use crate::view::ReadLogs;
+use serde::Deserialize;
 use serde_json::json;
 
 const LOG_CHARS_DEFAULT: u64 = 6_000;
 
 const LOG_CHARS_MAX: u64 = 40_000;
 
-pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    let max = args.count("max_chars")?.unwrap_or(LOG_CHARS_DEFAULT).clamp(1, LOG_CHARS_MAX);
-    let read = ReadLogs { run: args.word("run_id"), after: args.count("after")?, max_bytes: Some(max), grep: args.owned("grep"), wait_ms: 0 };
+/// The arguments of `get_subagent_logs`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct GetSubagentLogsArgs {
+    run_id: String,
+    after: Option<u64>,
+    grep: Option<String>,
+    max_chars: Option<u64>,
+}
+
+pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Caller, args: GetSubagentLogsArgs) -> ToolResult {
+    let max = args.max_chars.unwrap_or(LOG_CHARS_DEFAULT).clamp(1, LOG_CHARS_MAX);
+    let read = ReadLogs { run: args.run_id, after: args.after, max_bytes: Some(max), grep: args.grep, wait_ms: 0 };
     let page = session.client().call(&read).await?;
     let at_end = page.next >= page.total;
     let state = match (at_end, page.ended) {

@@ -10,10 +10,10 @@ mod status;
 mod steer;
 mod wait;
 
-pub(in crate::mcp) use agents::list_agents;
-pub(in crate::mcp) use logs::get_subagent_logs;
-pub(in crate::mcp) use questions::{get_pending_questions, reply_subagent};
-pub(in crate::mcp) use run::{project, run_subagent};
-pub(in crate::mcp) use status::{check_subagent_status, update_subagent_status};
-pub(in crate::mcp) use steer::steer_subagent;
-pub(in crate::mcp) use wait::{wait_for_subagents, waited};
+pub(in crate::mcp) use agents::{ListCodingAgentsArgs, list_agents};
+pub(in crate::mcp) use logs::{GetSubagentLogsArgs, get_subagent_logs};
+pub(in crate::mcp) use questions::{GetPendingQuestionsArgs, ReplySubagentArgs, get_pending_questions, reply_subagent};
+pub(in crate::mcp) use run::{RunSubagentArgs, project, run_subagent};
+pub(in crate::mcp) use status::{CheckSubagentStatusArgs, UpdateSubagentStatusArgs, check_subagent_status, update_subagent_status};
+pub(in crate::mcp) use steer::{SteerSubagentArgs, steer_subagent};
+pub(in crate::mcp) use wait::{WaitForSubagentsArgs, wait_for_subagents, waited};

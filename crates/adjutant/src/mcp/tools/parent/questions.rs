@@ -6,7 +6,7 @@ use super::next_step::reply_hint;
 use super::next_step::resume_hint;
 use super::status::metadata;
 use super::wait::WAITED_MAX;
-use crate::mcp::args::{Args, GivenAnswer};
+use crate::mcp::args::AnswerEntry;
 use crate::mcp::caller::Caller;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
@@ -15,8 +15,9 @@ use crate::mcp::show::{self, QUESTION_CHARS, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::{cut, line, quoted};
 use crate::mcp::tools::chats;
 use crate::present::clarification_parts;
-use crate::view::{AnswerOne, AnswerRequests, AttentionList, ListAttention, ReadRequest, RequestView, RunView};
+use crate::view::{AnswerOne, AnswerRequests, AttentionList, ChangesView, DecisionWord, ListAttention, ReadRequest, RequestView, RunView};
 use adjutant_core::RequestStateKind;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Most questions that a list shows.
@@ -25,11 +26,20 @@ pub(in crate::mcp) const QUESTIONS_MAX: u32 = 20;
 /// Most chats with something for the caller that are shown with them.
 const MENTIONS_MAX: usize = 5;
 
-pub(in crate::mcp) async fn get_pending_questions(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    if let Some(message_id) = args.owned("message_id") {
+/// The arguments of `get_pending_questions`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct GetPendingQuestionsArgs {
+    run_id: Option<String>,
+    message_id: Option<String>,
+    after: Option<String>,
+}
+
+pub(in crate::mcp) async fn get_pending_questions(session: &Session, _caller: &Caller, args: GetPendingQuestionsArgs) -> ToolResult {
+    if let Some(message_id) = args.message_id {
         return one_question(session, message_id).await;
     }
-    let call = ListAttention { run: args.owned("run_id"), after: args.owned("after"), limit: Some(QUESTIONS_MAX) };
+    let call = ListAttention { run: args.run_id, after: args.after, limit: Some(QUESTIONS_MAX) };
     let list = session.client().call(&call).await?;
     let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = &list;
     let brief = |run: &RunView| show::run_brief(run, RESULT_CHARS_LISTED);
@@ -98,15 +108,31 @@ async fn one_question(session: &Session, message_id: String) -> ToolResult {
     reply(if open { shown.next(reply_hint(&[request])) } else { shown.next(WAIT_AGAIN) })
 }
 
-pub(in crate::mcp) async fn reply_subagent(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    let own_run = args.owned("run_id");
-    let answers: Vec<AnswerOne> = args
-        .answers("answers")?
+/// The arguments of `reply_subagent`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct ReplySubagentArgs {
+    run_id: Option<String>,
+    message_id: Option<String>,
+    answer: Option<String>,
+    decision: Option<DecisionWord>,
+    reason: Option<String>,
+    changes: Option<ChangesView>,
+    #[serde(default)]
+    answers: Vec<AnswerEntry>,
+}
+
+pub(in crate::mcp) async fn reply_subagent(session: &Session, _caller: &Caller, args: ReplySubagentArgs) -> ToolResult {
+    let ReplySubagentArgs { run_id: own_run, message_id, answer, decision, reason, changes, answers } = args;
+    let is_answer = answer.is_some() || decision.is_some();
+    let own = is_answer.then(|| AnswerEntry { run_id: own_run.clone(), message_id, answer, decision, reason, changes });
+    let answers: Vec<AnswerOne> = answers
         .into_iter()
-        .chain(args.given()?)
-        .map(|given| {
-            let GivenAnswer { run, message_id, answer, decision, reason, changes } = given;
-            AnswerOne { run: run.or_else(|| own_run.clone()), message_id, answer, decision, reason, changes, content_hash: None }
+        .chain(own)
+        .map(|entry| {
+            let AnswerEntry { run_id, message_id, answer, decision, reason, changes } = entry;
+            let (run, answer) = (run_id.or_else(|| own_run.clone()), answer.unwrap_or_default());
+            AnswerOne { run, message_id, answer, decision, reason, changes, content_hash: None }
         })
         .collect();
     if answers.is_empty() {

@@ -5,7 +5,6 @@ use super::next_step::is_stopped;
 use super::next_step::reply_hint;
 use super::next_step::resume_hint;
 use crate::config;
-use crate::mcp::args::Args;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
@@ -13,31 +12,47 @@ use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text;
 use crate::mcp::text::{line, quoted};
-use crate::view::{Dispatch, GetRun, RunView, Wait, codes};
+use crate::view::{Dispatch, GetRun, RunView, Wait, Word, codes};
+use adjutant_core::Permissions;
+use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    let wait = caller.bounded(args.count("wait_s")?, Duration::ZERO);
+/// The arguments of `run_subagent`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct RunSubagentArgs {
+    agent: String,
+    prompt: String,
+    cwd: Option<String>,
+    name: Option<String>,
+    timeout_s: Option<u64>,
+    permissions: Option<Word<Permissions>>,
+    criteria: Option<String>,
+    accept: Option<Vec<String>>,
+    wait_s: Option<u64>,
+    idempotency_key: Option<String>,
+}
+
+pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, args: RunSubagentArgs) -> ToolResult {
+    let wait = caller.bounded(args.wait_s, Duration::ZERO);
     let dispatch = Dispatch {
-        permissions: args.value("permissions"),
+        permissions: args.permissions,
         trust_repo: false,
-        agent: args.word("agent"),
-        prompt: args.word("prompt"),
-        cwd: directory(session, args.text("cwd"))?,
-        name: args.owned("name"),
-        timeout_s: args.count("timeout_s")?,
-        criteria: args.owned("criteria"),
-        accept: match args.texts("accept") {
-            accept if accept.is_empty() && args.has("accept") => {
-                return Err(Refusal::invalid("accept is empty", "name the command, or leave it out"));
-            }
-            accept => accept,
+        agent: args.agent,
+        prompt: args.prompt,
+        cwd: directory(session, args.cwd.as_deref())?,
+        name: args.name,
+        timeout_s: args.timeout_s,
+        criteria: args.criteria,
+        accept: match args.accept {
+            Some(accept) if accept.is_empty() => return Err(Refusal::invalid("accept is empty", "name the command, or leave it out")),
+            accept => accept.unwrap_or_default(),
         },
         env: config::dispatch_env(),
     };
-    let mut run = match args.text("idempotency_key") {
+    let mut run = match args.idempotency_key.as_deref() {
         Some(key) => session.client().call_with_key(&dispatch, key).await?,
         None => session.client().call(&dispatch).await?,
     };

@@ -5,7 +5,6 @@ use super::next_step::WAIT_AGAIN;
 use super::next_step::is_stopped;
 use super::next_step::reply_hint;
 use super::next_step::resume_hint;
-use crate::mcp::args::Args;
 use crate::mcp::caller::Caller;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
@@ -13,7 +12,8 @@ use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::{barred, cut, quoted};
 use crate::text::count;
-use crate::view::{GetRun, ListAttention, ListRequests, ListRuns, METADATA_MESSAGES_MAX, ReadEvents, RunView, SetStatus};
+use crate::view::{GetRun, ListAttention, ListRequests, ListRuns, METADATA_MESSAGES_MAX, ReadEvents, ReportedStatus, RunView, SetStatus, Word};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Most runs that a list shows.
@@ -25,16 +25,25 @@ const EVENTS_MAX: u32 = 50;
 /// Most characters of a task in a list.
 const TASK_CHARS: usize = 80;
 
-pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    let Some(run) = args.owned("run_id") else { return list_runs(session).await };
+/// The arguments of `check_subagent_status`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct CheckSubagentStatusArgs {
+    run_id: Option<String>,
+    history: Option<bool>,
+    events_after: Option<i64>,
+}
+
+pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
+    let Some(run) = args.run_id else { return list_runs(session).await };
     let run = session.client().call(&GetRun { run }).await?;
     session.note_shown(run_confirmation(&run));
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
     if session.compat() {
         shown = with_metadata(session, shown, &run).await?;
     }
-    if args.truth("history") == Some(true) || args.has("events_after") {
-        shown = with_history(session, shown, &run, args.integer("events_after").unwrap_or(0)).await?;
+    if args.history == Some(true) || args.events_after.is_some() {
+        shown = with_history(session, shown, &run, args.events_after.unwrap_or(0)).await?;
     }
     let next = if !run.pending.is_empty() {
         reply_hint(&run.pending)
@@ -104,13 +113,17 @@ async fn list_runs(session: &Session) -> ToolResult {
     }))
 }
 
-pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    let set = SetStatus {
-        run: args.word("run_id"),
-        status: args.value("status").unwrap_or_default(),
-        summary: args.owned("summary"),
-        ..SetStatus::default()
-    };
+/// The arguments of `update_subagent_status`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct UpdateSubagentStatusArgs {
+    run_id: String,
+    status: Word<ReportedStatus>,
+    summary: Option<String>,
+}
+
+pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &Caller, args: UpdateSubagentStatusArgs) -> ToolResult {
+    let set = SetStatus { run: args.run_id, status: args.status, summary: args.summary, ..SetStatus::default() };
     let run = session.client().call(&set).await?;
     let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
     if let Some(annotation) = &run.annotation {

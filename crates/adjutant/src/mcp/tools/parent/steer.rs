@@ -2,29 +2,64 @@
 
 use super::next_step::WAIT_AGAIN;
 use crate::config;
-use crate::mcp::args::Args;
 use crate::mcp::caller::Caller;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::line;
-use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun};
+use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
+use adjutant_core::checkpoint::Choice;
+use serde::Deserialize;
 use serde_json::json;
 
-pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    let (run, text, action) = (args.word("run_id"), args.owned("text"), args.word("action"));
-    if action != "resume" && args.has("next_step") {
+/// The arguments of `steer_subagent`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct SteerSubagentArgs {
+    run_id: String,
+    action: SteerAction,
+    text: Option<String>,
+    choice: Option<Word<Choice>>,
+    next_step: Option<String>,
+}
+
+/// What is done to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SteerAction {
+    Message,
+    Stop,
+    Resume,
+    Cancel,
+    Retry,
+}
+
+impl SteerAction {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Stop => "stop",
+            Self::Resume => "resume",
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, args: SteerSubagentArgs) -> ToolResult {
+    let SteerSubagentArgs { run_id: run, action, text, choice, next_step } = args;
+    if action != SteerAction::Resume && next_step.is_some() {
         return Err(Refusal::invalid("next_step belongs to action=resume", "leave next_step out, or pass action=resume"));
     }
-    match action.as_str() {
-        "message" => {
+    match action {
+        SteerAction::Message => {
             let Some(text) = text else { return Err(Refusal::invalid("there is no message", "pass it in text")) };
             let message = session.client().call(&SendToRun { run, text }).await?;
             let shown = Shown::new(json!({
                 "run_id": message.run_id,
                 "name": message.run_name,
-                "action": action,
+                "action": action.word(),
                 "message_id": message.message_id,
                 "delivery": message.delivery,
             }));
@@ -36,26 +71,25 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
             let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
             reply(shown.line(told).next(WAIT_AGAIN))
         }
-        "stop" => {
+        SteerAction::Stop => {
             let run = session.client().call(&Pause { run }).await?;
-            reply(steered(&run, &action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
+            reply(steered(&run, action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
         }
-        "resume" => {
-            let (next_step, choice) = (args.owned("next_step"), args.value("choice"));
+        SteerAction::Resume => {
             let run = session.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
-            reply(steered(&run, &action).line(show::run_line(&run)).next(WAIT_AGAIN))
+            reply(steered(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
-        "cancel" => {
+        SteerAction::Cancel => {
             let run = session.client().call(&Cancel { run, reason: text }).await?;
-            reply(steered(&run, &action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
+            reply(steered(&run, action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
         }
-        _ => {
+        SteerAction::Retry => {
             let run = session.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
-            reply(steered(&run, &action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
+            reply(steered(&run, action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
         }
     }
 }
 
-fn steered(run: &RunView, action: &str) -> Shown {
-    Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action)
+fn steered(run: &RunView, action: SteerAction) -> Shown {
+    Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action.word())
 }

@@ -3,7 +3,6 @@
 use super::next_step::WAIT_AGAIN;
 use super::next_step::reply_hint;
 use super::next_step::resume_hint;
-use crate::mcp::args::Args;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::cursor::Cursor;
 use crate::mcp::reply::{Reply, ToolResult, reply};
@@ -13,6 +12,7 @@ use crate::mcp::text::line;
 use crate::text::count;
 use crate::view::{RunView, StartTask, Wait, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::RunStateKind;
+use serde::Deserialize;
 use serde_json::json;
 
 /// Most of one kind that the result of a wait shows in detail.
@@ -21,15 +21,21 @@ pub(in crate::mcp) const WAITED_MAX: usize = 7;
 /// How long a Task stays readable.
 const TASK_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 
-pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    let asked = args.count("wait_s")?;
-    let until = match args.text("until") {
-        Some("any") => WaitUntil::Any,
-        Some("all") => WaitUntil::All,
-        _ => WaitUntil::Attention,
-    };
-    let from = Cursor::given(&args, "cursor")?;
-    let mut wait = Wait { runs: args.texts("run_ids"), until, after: from.map(|from| from.position), wait_ms: 0 };
+/// The arguments of `wait_for_subagents`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct WaitForSubagentsArgs {
+    #[serde(default)]
+    run_ids: Vec<String>,
+    until: Option<WaitUntil>,
+    cursor: Option<String>,
+    wait_s: Option<u64>,
+}
+
+pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Caller, args: WaitForSubagentsArgs) -> ToolResult {
+    let WaitForSubagentsArgs { run_ids, until, cursor, wait_s: asked } = args;
+    let from = Cursor::read(cursor.as_deref(), "cursor")?;
+    let mut wait = Wait { runs: run_ids, until: until.unwrap_or(WaitUntil::Attention), after: from.map(|from| from.position), wait_ms: 0 };
     // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
     if caller.takes_tasks && asked.is_none() {
         let now = session.client().call(&wait).await?;

@@ -3,7 +3,6 @@
 use super::request::answer_line;
 use super::request::described;
 use super::request::ended_unanswered;
-use crate::mcp::args::Args;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
@@ -11,15 +10,24 @@ use crate::mcp::session::Session;
 use crate::mcp::text::{line, quoted};
 use crate::view::{ReadRequest, RequestView, codes};
 use adjutant_core::RequestStateKind;
+use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;
 
+/// The arguments of `check_answer`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct CheckAnswerArgs {
+    message_id: String,
+    wait_s: Option<u64>,
+    run_id: Option<String>,
+}
+
 /// Waits for an answer: as long as the caller wants, its client allows, and patience lasts, which
 /// is counted from the first look at this request.
-pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    let asked_s = args.count("wait_s")?;
-    let messages = session.check_own_run(args.text("run_id")).await?;
-    let message_id = args.word("message_id");
+pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, args: CheckAnswerArgs) -> ToolResult {
+    let CheckAnswerArgs { message_id, wait_s: asked_s, run_id } = args;
+    let messages = session.check_own_run(run_id.as_deref()).await?;
     let mut request = session.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
     request.messages.splice(..0, messages);
     if is_settled(&request) {

@@ -5,7 +5,7 @@ use super::request::answer_line;
 use super::request::answer_text;
 use super::request::described;
 use super::request::ended_unanswered;
-use crate::mcp::args::Args;
+use crate::mcp::args::QuestionEntry;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
@@ -13,57 +13,81 @@ use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
 use crate::view::{
-    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView,
+    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView, Word,
 };
+use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::{RequestKind, RequestStateKind};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// The arguments of `ask_parent`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct AskParentArgs {
+    question: Option<String>,
+    #[serde(default)]
+    questions: Vec<QuestionEntry>,
+    context: Option<String>,
+    #[serde(default)]
+    options: Vec<String>,
+    default: Option<String>,
+    expires_s: Option<u64>,
+    blocking: Option<bool>,
+    question_id: Option<String>,
+    reason: Option<String>,
+    blocked_at: Option<String>,
+    can_resume_with: Option<String>,
+    current_state: Option<String>,
+    wait_s: Option<u64>,
+    idempotency_key: Option<String>,
+    run_id: Option<String>,
+}
+
 /// Commits the question, then waits. Whatever ends the wait, the question stays open.
-pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    let asked_s = args.count("wait_s")?;
-    let questions = args.questions()?;
-    if questions.is_empty() == args.text("question").is_none() {
-        return Err(Refusal::invalid("`question` or `questions` is missing, or both are there", "pass one question, or a list in questions"));
-    }
-    let messages = session.check_own_run(args.text("run_id")).await?;
-    if !questions.is_empty() {
-        return ask_together(session, caller, &args, questions, messages).await;
-    }
+pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
+    let question = match (&args.question, args.questions.is_empty()) {
+        (Some(question), true) => question.clone(),
+        (None, false) => return ask_together(session, caller, args).await,
+        _ => return Err(Refusal::invalid("`question` or `questions` is missing, or both are there", "pass one question, or a list in questions")),
+    };
+    let messages = session.check_own_run(args.run_id.as_deref()).await?;
+    let clarification = clarification(&args);
     let ask = Ask {
-        question: args.word("question"),
-        question_id: args.owned("question_id"),
-        clarification: clarification(&args),
-        context: args.owned("context"),
-        options: args.texts("options"),
-        default: args.owned("default"),
-        blocking: args.truth("blocking").unwrap_or(true),
-        expires_s: args.count("expires_s")?,
+        question,
+        question_id: args.question_id,
+        clarification,
+        context: args.context,
+        options: args.options,
+        default: args.default,
+        blocking: args.blocking.unwrap_or(true),
+        expires_s: args.expires_s,
     };
     let at_once = session.compat() || !ask.blocking;
-    let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
-    put(session, caller, &args, &ask, wait, messages).await
+    let wait = caller.bounded(args.wait_s, if at_once { Duration::ZERO } else { caller.cap });
+    put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
 }
 
 /// Commits several questions as one group, then waits until none that blocks is open.
-async fn ask_together(session: &Session, caller: &Caller, args: &Args, questions: Vec<Args>, mut messages: Vec<MessageView>) -> ToolResult {
-    let asked_s = args.count("wait_s")?;
-    let mut call = AskTogether { clarification: clarification(args), ..AskTogether::default() };
-    for question in questions {
+async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
+    let mut messages = session.check_own_run(args.run_id.as_deref()).await?;
+    let mut call = AskTogether { clarification: clarification(&args), ..AskTogether::default() };
+    for entry in args.questions {
+        let QuestionEntry { question, question_id, context, options, default, blocking } = entry;
         call.questions.push(Ask {
-            question: question.word("question"),
-            question_id: question.owned("question_id"),
+            question,
+            question_id,
             clarification: None,
-            context: question.owned("context").or_else(|| args.owned("context")),
-            options: question.texts("options"),
-            default: question.owned("default"),
-            blocking: question.truth("blocking").or_else(|| args.truth("blocking")).unwrap_or(true),
-            expires_s: args.count("expires_s")?,
+            context: context.or_else(|| args.context.clone()),
+            options,
+            default,
+            blocking: blocking.or(args.blocking).unwrap_or(true),
+            expires_s: args.expires_s,
         });
     }
     let at_once = session.compat() || call.questions.iter().all(|ask| !ask.blocking);
-    let wait = caller.bounded(asked_s, if at_once { Duration::ZERO } else { caller.cap });
-    let mut latest = match args.text("idempotency_key") {
+    let wait = caller.bounded(args.wait_s, if at_once { Duration::ZERO } else { caller.cap });
+    let mut latest = match args.idempotency_key.as_deref() {
         Some(key) => session.client().call_with_key(&call, key).await?,
         None => session.client().call(&call).await?,
     };
@@ -113,54 +137,89 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
     shown.with("instructions", instructions.as_str()).next(instructions)
 }
 
+/// The arguments of `request_approval`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct RequestApprovalArgs {
+    action: String,
+    preview: Option<String>,
+    risk: Option<String>,
+    context: Option<String>,
+    blocking: Option<bool>,
+    #[serde(default)]
+    options: Vec<String>,
+    default: Option<DecisionWord>,
+    expires_s: Option<u64>,
+    wait_s: Option<u64>,
+    idempotency_key: Option<String>,
+    run_id: Option<String>,
+}
+
 /// Commits a request for a decision, then waits for it.
-pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    let asked_s = args.count("wait_s")?;
-    let messages = session.check_own_run(args.text("run_id")).await?;
+pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller, args: RequestApprovalArgs) -> ToolResult {
+    let messages = session.check_own_run(args.run_id.as_deref()).await?;
     let ask = RequestApproval {
-        action: args.word("action"),
-        preview: args.owned("preview"),
-        risk: args.owned("risk"),
-        context: args.owned("context"),
-        options: args.texts("options"),
-        default: args.text("default").map(|word| if word == "approve" { DecisionWord::Approve } else { DecisionWord::Deny }),
-        blocking: args.truth("blocking").unwrap_or(true),
-        expires_s: args.count("expires_s")?,
+        action: args.action,
+        preview: args.preview,
+        risk: args.risk,
+        context: args.context,
+        options: args.options,
+        default: args.default,
+        blocking: args.blocking.unwrap_or(true),
+        expires_s: args.expires_s,
     };
-    let wait = caller.bounded(asked_s, if session.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
-    put(session, caller, &args, &ask, wait, messages).await
+    let wait = caller.bounded(args.wait_s, if session.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
+    put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
+}
+
+/// The arguments of `delegate_work`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct DelegateWorkArgs {
+    new_task_description: String,
+    independence: Option<Word<Independence>>,
+    context_required: Option<String>,
+    coordination: Option<String>,
+    reason: Option<String>,
+    agent: Option<String>,
+    directory: Option<String>,
+    priority: Option<Word<Priority>>,
+    estimated_duration: Option<String>,
+    expires_s: Option<u64>,
+    wait_s: Option<u64>,
+    idempotency_key: Option<String>,
+    run_id: Option<String>,
 }
 
 /// Commits a delegation, then waits for the decision and, if the run waits for the task, for its end.
-pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, args: Args) -> ToolResult {
-    let asked_s = args.count("wait_s")?;
-    let messages = session.check_own_run(args.text("run_id")).await?;
+pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, args: DelegateWorkArgs) -> ToolResult {
+    let messages = session.check_own_run(args.run_id.as_deref()).await?;
     let ask = Delegate {
-        task: args.word("new_task_description"),
-        agent: args.owned("agent"),
-        cwd: args.owned("directory"),
-        independence: args.value("independence"),
-        priority: args.value("priority"),
-        reason: args.owned("reason"),
-        context_required: args.owned("context_required"),
-        coordination: args.owned("coordination"),
-        estimated_duration: args.owned("estimated_duration"),
-        expires_s: args.count("expires_s")?,
+        task: args.new_task_description,
+        agent: args.agent,
+        cwd: args.directory,
+        independence: args.independence,
+        priority: args.priority,
+        reason: args.reason,
+        context_required: args.context_required,
+        coordination: args.coordination,
+        estimated_duration: args.estimated_duration,
+        expires_s: args.expires_s,
     };
-    let wait = caller.bounded(asked_s, if session.compat() { Duration::ZERO } else { caller.cap });
-    put(session, caller, &args, &ask, wait, messages).await
+    let wait = caller.bounded(args.wait_s, if session.compat() { Duration::ZERO } else { caller.cap });
+    put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
 }
 
 /// Commits a request, waits so long for what becomes of it, and says so.
 async fn put<C: Call<Reply = RequestView>>(
     session: &Session,
     caller: &Caller,
-    args: &Args,
+    idempotency_key: Option<&str>,
     ask: &C,
     wait: Duration,
     mut messages: Vec<MessageView>,
 ) -> ToolResult {
-    let mut latest = match args.text("idempotency_key") {
+    let mut latest = match idempotency_key {
         Some(key) => session.client().call_with_key(ask, key).await?,
         None => session.client().call(ask).await?,
     };
@@ -214,12 +273,12 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
 }
 
 /// What a run says along with its questions.
-fn clarification(args: &Args) -> Option<ClarificationView> {
+fn clarification(args: &AskParentArgs) -> Option<ClarificationView> {
     let said = ClarificationView {
-        reason: args.owned("reason"),
-        blocked_at: args.owned("blocked_at"),
-        can_resume_with: args.owned("can_resume_with"),
-        current_state: args.owned("current_state"),
+        reason: args.reason.clone(),
+        blocked_at: args.blocked_at.clone(),
+        can_resume_with: args.can_resume_with.clone(),
+        current_state: args.current_state.clone(),
     };
     (said != ClarificationView::default()).then_some(said)
 }

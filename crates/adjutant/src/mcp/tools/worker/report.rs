@@ -2,7 +2,6 @@
 
 use super::messages::with_messages;
 use super::request::answer_line;
-use crate::mcp::args::Args;
 use crate::mcp::caller::Caller;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
@@ -11,13 +10,22 @@ use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text::line;
 use crate::view::{GetRun, ReadRequest, ReportedStatus, SetStatus, StopWork, Word};
 use adjutant_core::RequestStateKind;
+use adjutant_core::signal::StopCause;
+use serde::Deserialize;
 use serde_json::json;
 
 /// Most answers that one check delivers; the rest come with the next.
 const ANSWERS_MAX: usize = 10;
 
-pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    let run = session.client().call(&GetRun { run: args.word("run_id") }).await?;
+/// The arguments of `check_subagent_status`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct CheckSubagentStatusArgs {
+    run_id: Option<String>,
+}
+
+pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
+    let run = session.client().call(&GetRun { run: args.run_id.unwrap_or_default() }).await?;
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run));
     shown = with_messages(shown, &run.messages);
     if session.compat() {
@@ -42,46 +50,77 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &C
     reply(shown.next(next))
 }
 
-pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
-    let percent = match args.count("percent")? {
+/// The arguments of `update_subagent_status`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct UpdateSubagentStatusArgs {
+    status: Word<ReportedStatus>,
+    summary: Option<String>,
+    percent: Option<u64>,
+    eta: Option<String>,
+    #[serde(default)]
+    deliverables: Vec<String>,
+    metrics_achieved: Option<String>,
+    issues_encountered: Option<String>,
+    recommendations: Option<String>,
+    total_duration: Option<String>,
+    run_id: Option<String>,
+}
+
+pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &Caller, args: UpdateSubagentStatusArgs) -> ToolResult {
+    let percent = match args.percent {
         None => None,
         Some(percent) => match u8::try_from(percent) {
             Ok(percent) if percent <= 100 => Some(percent),
             _ => return Err(Refusal::invalid(format!("percent is {percent}"), "pass 0 to 100")),
         },
     };
-    let status: Word<ReportedStatus> = args.value("status").unwrap_or_default();
     let set = SetStatus {
-        run: args.word("run_id"),
-        status: status.clone(),
-        summary: args.owned("summary"),
+        run: args.run_id.unwrap_or_default(),
+        status: args.status.clone(),
+        summary: args.summary,
         percent,
-        eta: args.owned("eta"),
-        deliverables: args.texts("deliverables"),
-        metrics_achieved: args.owned("metrics_achieved"),
-        issues_encountered: args.owned("issues_encountered"),
-        recommendations: args.owned("recommendations"),
-        total_duration: args.owned("total_duration"),
+        eta: args.eta,
+        deliverables: args.deliverables,
+        metrics_achieved: args.metrics_achieved,
+        issues_encountered: args.issues_encountered,
+        recommendations: args.recommendations,
+        total_duration: args.total_duration,
     };
     let run = session.client().call(&set).await?;
-    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {status}; {}", show::run_line(&run)));
+    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {}; {}", args.status, show::run_line(&run)));
     let shown = with_messages(shown, &run.messages);
     let shown = if session.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
-    reply(shown.next(if status == ReportedStatus::Running { "go on with your task" } else { "end your turn" }))
+    reply(shown.next(if args.status == ReportedStatus::Running { "go on with your task" } else { "end your turn" }))
+}
+
+/// The arguments of `stop_work`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct StopWorkArgs {
+    stop_reason: Word<StopCause>,
+    details: String,
+    blocker_type: Option<String>,
+    completed_work: Option<String>,
+    blocked_work: Option<String>,
+    state_snapshot: Option<String>,
+    resume_requirements: Option<String>,
+    error_recovery: Option<String>,
+    run_id: Option<String>,
 }
 
 /// Leaves a checkpoint; the process is stopped unless it ends by itself.
-pub(in crate::mcp) async fn stop_work(session: &Session, _caller: &Caller, args: Args) -> ToolResult {
+pub(in crate::mcp) async fn stop_work(session: &Session, _caller: &Caller, args: StopWorkArgs) -> ToolResult {
     let stop = StopWork {
-        run: args.word("run_id"),
-        stop_reason: args.value("stop_reason").unwrap_or_default(),
-        details: args.word("details"),
-        blocker_type: args.owned("blocker_type"),
-        completed_work: args.owned("completed_work"),
-        blocked_work: args.owned("blocked_work"),
-        state_snapshot: args.owned("state_snapshot"),
-        resume_requirements: args.owned("resume_requirements"),
-        error_recovery: args.owned("error_recovery"),
+        run: args.run_id.unwrap_or_default(),
+        stop_reason: args.stop_reason,
+        details: args.details,
+        blocker_type: args.blocker_type,
+        completed_work: args.completed_work,
+        blocked_work: args.blocked_work,
+        state_snapshot: args.state_snapshot,
+        resume_requirements: args.resume_requirements,
+        error_recovery: args.error_recovery,
     };
     let run = session.client().call(&stop).await?;
     let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("your checkpoint is kept; {}", show::run_line(&run)));

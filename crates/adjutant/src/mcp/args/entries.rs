@@ -1,0 +1,58 @@
+//! The entries of arguments that are lists of objects.
+
+use super::param::{DECISIONS, Kind, Param};
+use crate::view::{ChangesView, DecisionWord};
+use serde::Deserialize;
+
+/// What an entry of `answers` takes.
+pub(super) const ANSWER: [Param; 6] = [
+    Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]),
+    Param::new("message_id", Kind::Text).also(&["messageId"]),
+    Param::new("answer", Kind::Text).also(&["message"]),
+    Param::new("decision", Kind::Word(DECISIONS)),
+    Param::new("reason", Kind::Text),
+    Param::new("changes", Kind::Changes),
+];
+
+/// What `changes` takes.
+pub(super) const CHANGES: [Param; 4] = [
+    Param::new("prompt", Kind::Text).also(&["input"]),
+    Param::new("agent", Kind::Text),
+    Param::new("cwd", Kind::Text).also(&["directory"]),
+    Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
+];
+
+/// What an entry of `questions` takes.
+pub(super) const QUESTION: [Param; 6] = [
+    Param::new("question", Kind::Text).also(&["text"]).required(),
+    Param::new("question_id", Kind::Text),
+    Param::new("context", Kind::Text),
+    Param::new("options", Kind::Texts),
+    Param::new("default", Kind::Text),
+    Param::new("blocking", Kind::Bool),
+];
+
+/// One answer of `answers`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerEntry {
+    pub run_id: Option<String>,
+    pub message_id: Option<String>,
+    pub answer: Option<String>,
+    pub decision: Option<DecisionWord>,
+    pub reason: Option<String>,
+    pub changes: Option<ChangesView>,
+}
+
+/// One question of `questions`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuestionEntry {
+    pub question: String,
+    pub question_id: Option<String>,
+    pub context: Option<String>,
+    #[serde(default)]
+    pub options: Vec<String>,
+    pub default: Option<String>,
+    pub blocking: Option<bool>,
+}

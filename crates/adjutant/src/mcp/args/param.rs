@@ -1,0 +1,187 @@
+//! What a tool takes, and how that is listed.
+
+use crate::mcp::session::Role;
+use rmcp::model::JsonObject;
+use serde_json::{Value, json};
+
+/// What one argument may be.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    Text,
+    /// A whole number.
+    Integer,
+    /// A whole number, at least 0.
+    Count,
+    Bool,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of texts.
+    Texts,
+    /// A list of answers: `{message_id | run_id, answer | decision, reason}`.
+    Answers,
+    /// What a delegation is approved with instead.
+    Changes,
+    /// A list of questions: texts, or `{question, context, options, default, blocking}`.
+    Questions,
+}
+
+/// The words of a decision.
+pub const DECISIONS: &[&str] = &["approve", "deny"];
+
+/// One argument of a tool.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub required: bool,
+    /// What it means, where the name does not say it. Empty: left out of the schema.
+    about: &'static str,
+    /// The same in a worker's list, where that is shorter.
+    worker_about: Option<&'static str>,
+    /// Further spellings that are accepted.
+    pub also: &'static [&'static str],
+    /// The original protocol's spelling, which is listed under `--compat` and accepted always. Empty: the same.
+    pub original: &'static str,
+    /// Accepted always, listed only under `--compat`.
+    compat_only: bool,
+    /// The same for workers.
+    worker_compat_only: bool,
+}
+
+impl Param {
+    /// Describes an optional argument.
+    #[must_use]
+    pub const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, required: false, about: "", worker_about: None, also: &[], original: "", compat_only: false, worker_compat_only: false }
+    }
+
+    /// Makes the argument one that every call must have.
+    #[must_use]
+    pub const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    /// Says what the argument means.
+    #[must_use]
+    pub const fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
+    }
+
+    /// Says the same to workers in fewer words.
+    #[must_use]
+    pub const fn worker_about(self, about: &'static str) -> Self {
+        Self { worker_about: Some(about), ..self }
+    }
+
+    /// Accepts further spellings.
+    #[must_use]
+    pub const fn also(self, also: &'static [&'static str]) -> Self {
+        Self { also, ..self }
+    }
+
+    /// Names the original protocol's spelling.
+    #[must_use]
+    pub const fn original(self, original: &'static str) -> Self {
+        Self { original, ..self }
+    }
+
+    /// Leaves the argument out of the lists unless `--compat` asks for it.
+    #[must_use]
+    pub const fn compat_only(self) -> Self {
+        Self { compat_only: true, ..self }
+    }
+
+    /// Leaves the argument out of a worker's list unless `--compat` asks for it.
+    #[must_use]
+    pub const fn worker_compat_only(self) -> Self {
+        Self { worker_compat_only: true, ..self }
+    }
+
+    /// Returns what the argument means, in a role's list. Empty: the name says it.
+    #[must_use]
+    pub fn about_for(&self, role: Role) -> &'static str {
+        self.worker_about.filter(|_| role == Role::Worker).unwrap_or(self.about)
+    }
+
+    /// Tells whether a role's list has the argument only under `--compat`.
+    #[must_use]
+    pub fn is_compat_only(&self, role: Role) -> bool {
+        self.compat_only || (self.worker_compat_only && role == Role::Worker)
+    }
+
+    fn listed_name(&self, spelling: Spelling<'_>) -> &'static str {
+        let Spelling::Original(apart) = spelling else { return self.name };
+        match apart.iter().find(|(name, _)| *name == self.name) {
+            Some((_, spelled)) => spelled,
+            None if self.original.is_empty() => self.name,
+            None => self.original,
+        }
+    }
+
+    fn schema(&self, role: Role) -> Value {
+        let mut schema = match self.kind {
+            Kind::Text => json!({"type": "string"}),
+            Kind::Integer | Kind::Count => json!({"type": "integer"}),
+            Kind::Bool => json!({"type": "boolean"}),
+            Kind::Word(words) => json!({"type": "string", "enum": words}),
+            Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+            Kind::Answers | Kind::Questions => json!({"type": "array", "items": {"type": "object"}}),
+            Kind::Changes => json!({"type": "object"}),
+        };
+        let about = self.about_for(role);
+        if !about.is_empty() {
+            schema["description"] = json!(about);
+        }
+        schema
+    }
+
+    /// Tells whether `name` is one of the argument's spellings.
+    pub(super) fn has_spelling(&self, name: &str) -> bool {
+        self.name == name || (!self.original.is_empty() && self.original == name) || self.also.contains(&name)
+    }
+
+    /// Describes the values that the argument takes.
+    pub(super) fn expected(&self) -> String {
+        let kind = match self.kind {
+            Kind::Text => "a string".to_owned(),
+            Kind::Integer | Kind::Count => "a whole number".to_owned(),
+            Kind::Bool => "true or false".to_owned(),
+            Kind::Word(words) => format!("one of {}", words.join(", ")),
+            Kind::Texts => "a list of strings".to_owned(),
+            Kind::Answers => "a list of {\"message_id\": …, \"answer\": …}".to_owned(),
+            Kind::Questions => "a list of {\"question\": …, \"options\": […]}".to_owned(),
+            Kind::Changes => "an object with prompt, agent, cwd or priority".to_owned(),
+        };
+        format!("`{}`: {kind}", self.name)
+    }
+}
+
+/// In whose spelling arguments are listed.
+#[derive(Debug, Clone, Copy)]
+pub enum Spelling<'a> {
+    Own,
+    /// The original protocol's. It spells these in another way for one tool.
+    Original(&'a [(&'static str, &'static str)]),
+}
+
+/// Writes the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions. `required` names
+/// arguments that the list says are required beside those that are.
+#[must_use]
+pub fn input_schema(params: &[Param], role: Role, spelling: Spelling<'_>, required: &[&str]) -> JsonObject {
+    let mut properties = JsonObject::new();
+    let mut needed = Vec::new();
+    for param in params.iter().filter(|param| matches!(spelling, Spelling::Original(_)) || !param.is_compat_only(role)) {
+        let name = param.listed_name(spelling);
+        properties.insert(name.to_owned(), param.schema(role));
+        if param.required || required.contains(&param.name) {
+            needed.push(name);
+        }
+    }
+    let mut schema = JsonObject::new();
+    schema.insert("type".into(), json!("object"));
+    schema.insert("properties".into(), Value::Object(properties));
+    if !needed.is_empty() {
+        schema.insert("required".into(), json!(needed));
+    }
+    schema
+}
