@@ -23,18 +23,13 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(Signal::Clarification { said, questions }) => {
             let mut said = Some(said).filter(|said| !said.is_empty());
             let news = questions.into_iter().map(|question| NewRequest {
-                id: RequestId::new(tx.now(), crate::ops::random()),
-                subject: Subject::Question,
-                question: question.text,
                 own_id: question.id,
                 context: question.context,
                 clarification: said.take(),
                 options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
                 default: question.assumption,
                 blocking: question.blocking,
-                by_block: true,
-                patience_ms: run.patience_ms,
-                expires_at: tx.steady().plus_ms(terms.expiry_ms),
+                ..requested(tx, run, terms, Subject::Question, question.text)
             });
             let news: Vec<_> = news.collect();
             tx.ask_together(run, &news).map(|_| ())
@@ -46,43 +41,39 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 tx.malformed_signal(run, &format!("{tag}: default {default} ignored: an undecided approval is denied"))?;
             }
             let new = NewRequest {
-                id: RequestId::new(tx.now(), crate::ops::random()),
-                subject: Subject::Approval { preview, risk },
-                question: action,
                 context: reason,
                 options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                default: None,
-                blocking: true,
-                by_block: true,
-                own_id: None,
-                clarification: None,
-                patience_ms: run.patience_ms,
-                expires_at: tx.steady().plus_ms(terms.expiry_ms),
+                ..requested(tx, run, terms, Subject::Approval { preview, risk }, action)
             };
             tx.ask(run, &new).map(|_| ())
         }
         Ok(Signal::Delegation(delegation)) => {
-            let blocking = delegation.independence == Independence::Blocks;
-            let new = NewRequest {
-                id: RequestId::new(tx.now(), crate::ops::random()),
-                question: delegation.task.clone(),
-                context: None,
-                subject: Subject::Delegation(delegation),
-                options: Vec::new(),
-                default: None,
-                blocking,
-                by_block: true,
-                own_id: None,
-                clarification: None,
-                patience_ms: run.patience_ms,
-                expires_at: tx.steady().plus_ms(terms.expiry_ms),
-            };
+            let (blocking, task) = (delegation.independence == Independence::Blocks, delegation.task.clone());
+            let new = NewRequest { blocking, ..requested(tx, run, terms, Subject::Delegation(delegation), task) };
             tx.ask(run, &new).map(|_| ())
         }
     };
     match done {
         Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),
         other => other,
+    }
+}
+
+/// Returns a blocking request without options that a block of a run makes.
+fn requested(tx: &Tx<'_>, run: &Run, terms: Terms, subject: Subject, question: String) -> NewRequest {
+    NewRequest {
+        id: RequestId::new(tx.now(), crate::ops::random()),
+        subject,
+        question,
+        own_id: None,
+        context: None,
+        clarification: None,
+        options: Vec::new(),
+        default: None,
+        blocking: true,
+        by_block: true,
+        patience_ms: run.patience_ms,
+        expires_at: tx.steady().plus_ms(terms.expiry_ms),
     }
 }
 
