@@ -17,11 +17,19 @@ pub fn start(default: &str) {
     // A library that tells of each connection would fill the file.
     let default = format!("{default},rmcp=warn");
     let parse = |directives: &str| directives.parse::<Targets>();
-    let filter = wanted.as_deref().and_then(|wanted| parse(wanted).ok()).or_else(|| parse(&default).ok()).unwrap_or_default();
+    let wanted = wanted.map(|wanted| parse(&wanted).map_err(|error| (wanted, error)));
+    let (filter, problem) = match wanted {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(problem)) => (parse(&default).expect("the default is a filter"), Some(problem)),
+        None => (parse(&default).expect("the default is a filter"), None),
+    };
     // A line that the full disk does not take is lost; complaining about it would end the process.
     let lines = fmt::layer().log_internal_errors(false).with_writer(Lines::default).with_ansi(false).compact();
     if tracing_subscriber::registry().with(lines).with(filter).try_init().is_err() {
         tracing::debug!("logging has already started");
+    }
+    if let Some((wanted, error)) = problem {
+        tracing::warn!(%error, "ADJ_LOG={wanted:?} is not a filter: the default applies");
     }
 }
 

@@ -350,7 +350,7 @@ impl Client {
         if Self::answers(home, LONG_LOOK).await || sock::connect(&home.socket()).await.is_err() {
             return None;
         }
-        lock::holder_pid(&home.dir, &home.hub_lock()).ok().flatten().map(|pid| silent_hub(home, pid))
+        hub_pid(home).map(|pid| silent_hub(home, pid))
     }
 
     /// The same where nothing came for some time already. One that is ending is none: the next one comes.
@@ -358,7 +358,7 @@ impl Client {
         if Self::answers(home, LOOK).await {
             return None;
         }
-        let pid = lock::holder_pid(&home.dir, &home.hub_lock()).ok().flatten().filter(|pid| !tree::is_dying(*pid));
+        let pid = hub_pid(home).filter(|pid| !tree::is_dying(*pid));
         pid.map(|pid| silent_hub(home, pid))
     }
 
@@ -430,6 +430,14 @@ fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
             "set ADJ_HOME to a directory that you can write to, or run: adj doctor".to_owned()
         }),
     }
+}
+
+/// Returns the process that holds the hub's lock.
+fn hub_pid(home: &Home) -> Option<rustix::process::Pid> {
+    lock::holder_pid(&home.dir, &home.hub_lock()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the hub's lock cannot be read");
+        None
+    })
 }
 
 /// What is said about a hub that lives and does not answer.

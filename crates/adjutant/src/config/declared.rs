@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Completes the declared presets with what their drivers say. `text` is the file.
 pub(super) fn presets(declared: &BTreeMap<String, Preset>, text: &str, unusable: &mut UnusableValues) -> BTreeMap<String, Preset> {
-    let table: toml::Table = text.parse().unwrap_or_default();
+    let table = unusable.check("presets", text.parse::<toml::Table>().map_err(|error| error.to_string())).unwrap_or_default();
     let complete = |(name, preset): (&String, &Preset)| {
         unusable.check(&format!("presets.{name}.env_pass"), env_pass::check(&preset.env_pass));
         let said = table.get("presets").and_then(|presets| presets.get(name)?.as_table());

@@ -22,6 +22,9 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     let order = anew.as_ref().unwrap_or(order);
     let program = plain::program(order)?;
     let values = Values::new(order, preset, dir, access)?;
+    let Some(permissions) = Permissions::from_word(&order.permissions) else {
+        return Err(invalid(order, &format!("was ordered with unknown permissions: {:?}", order.permissions)));
+    };
     let profile = preset.permissions.of(&order.permissions);
     if let Some(why) = &profile.unsupported {
         let message = format!("agent {} cannot be run with {}: {why}", order.agent, order.permissions);
@@ -66,7 +69,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
             session: order.session.clone(),
             anew: order.prompt_anew.clone(),
             mode: profile.mode.clone(),
-            permissions: Permissions::from_word(&order.permissions).unwrap_or_default(),
+            permissions,
             authenticate: preset.acp.authenticate.clone(),
             edit_titles: preset.acp.edit_titles.clone(),
             input_in_content: preset.acp.input_in_content,

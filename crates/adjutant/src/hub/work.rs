@@ -263,7 +263,10 @@ pub(super) async fn render(hub: Arc<Hub>) {
     let bell = hub.ops.store().bells().listen(vec![Topic::All]);
     let mut cursor = match hub.ops.store().read(last_seq) {
         Ok(last) => EventSeq((last.0 - RENDER_BACK).max(0)),
-        Err(_) => EventSeq(0),
+        Err(error) => {
+            tracing::warn!(%error, "copies of runs are rendered from the first event");
+            EventSeq(0)
+        }
     };
     loop {
         let began = Instant::now();
@@ -341,6 +344,7 @@ pub(super) async fn kill_all(hub: &Hub) {
 /// Returns when the hub has had nothing to do for as long as the configuration says.
 pub(super) async fn idle(hub: &Hub) {
     loop {
+        // A broken configuration is reported where it is loaded; the hub stays meanwhile.
         let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
         let nap = idle_exit_ms.map_or(NAP_MAX * 60, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
         tokio::select! {

@@ -3,6 +3,7 @@
 
 use super::caps::CallCap;
 use super::refusal::Refusal;
+use super::text::quoted;
 use crate::client::Client;
 use crate::view::{ConfirmNotified, GetRun, ListRuns, MessageView, codes};
 use adjutant_core::Denied;
@@ -128,6 +129,19 @@ impl Session {
 
     pub(super) fn compat(&self) -> bool {
         self.0.setup.compat
+    }
+
+    /// Returns the directory as a text.
+    ///
+    /// # Errors
+    /// It is not UTF-8.
+    pub(super) fn directory_text(&self) -> Result<String, Refusal> {
+        let directory = self.directory();
+        let refused = || {
+            let shown = quoted(&directory.to_string_lossy(), 200);
+            Refusal::invalid(format!("{shown} is not UTF-8"), "start adj mcp in a directory with a UTF-8 name")
+        };
+        directory.to_str().map(str::to_owned).ok_or_else(refused)
     }
 
     pub(super) fn directory(&self) -> &PathBuf {

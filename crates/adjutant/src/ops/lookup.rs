@@ -43,7 +43,8 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
             } else {
                 // Beside itself, a run sees only its children.
                 let not_found = || StoreError::from(Denied::not_found("run", given));
-                run_by_ref(connection, given, Some(&itself.owner)).ok().filter(|run| run.parent == Some(itself.id)).ok_or_else(not_found)?
+                let found = StoreError::none_if_denied(run_by_ref(connection, given, Some(&itself.owner)))?;
+                found.filter(|run| run.parent == Some(itself.id)).ok_or_else(not_found)?
             }
         }
     };

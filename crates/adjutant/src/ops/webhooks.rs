@@ -148,7 +148,10 @@ impl Ops {
         };
         Ok(match self.config() {
             Ok(config) => config.webhooks.iter().map(|hook| view(&hook.url.to_string(), hook.events.clone())).collect(),
-            Err(_) => states.iter().map(|state| view(&state.url, Vec::new())).collect(),
+            Err(error) => {
+                tracing::warn!(%error, "webhooks are listed without their events");
+                states.iter().map(|state| view(&state.url, Vec::new())).collect()
+            }
         })
     }
 }

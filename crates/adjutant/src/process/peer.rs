@@ -226,10 +226,10 @@ fn chain(pid: Pid) -> io::Result<Vec<Pid>> {
     let mut before = None;
     for _ in 0..WALKS_MAX {
         let seen = walk(pid)?;
-        if seen.is_some() && seen == before {
-            return Ok(seen.unwrap_or_default());
+        match seen {
+            Some(chain) if before.as_ref() == Some(&chain) => return Ok(chain),
+            seen => before = seen,
         }
-        before = seen;
     }
     Err(io::Error::other(format!("the ancestors of process {} keep changing", pid.as_raw_nonzero())))
 }

@@ -144,7 +144,10 @@ impl Vault {
     /// Removes the files that nothing needs. Blocks.
     pub(super) fn sweep(&self, used: impl FnOnce() -> Result<BTreeSet<String>, StoreError>) -> Result<(), StoreError> {
         let there: Vec<String> = match std::fs::read_dir(&self.dir) {
-            Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect(),
+            Ok(entries) => {
+                let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
+                names.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(StoreError::from_io)?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(StoreError::from_io(error)),
         };

@@ -1,6 +1,7 @@
 //! Delegations: the run that an approved one starts, and what its end means for the requester.
 
 use super::handover::settled_text;
+use super::ids::run_id;
 use super::requests::{request_by_child, requests_below};
 use super::{NewRun, Request, Run, StoreError, Topic, Tx, append_event, report_of, run_by_id};
 use adjutant_core::run::Retention;
@@ -46,7 +47,7 @@ pub fn children_of(connection: &Connection, run: RunId) -> Result<Vec<RunId>, St
         .prepare_cached("SELECT id FROM runs WHERE parent = ?1 ORDER BY no LIMIT 1000")?
         .query_map([run.to_string()], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
-    Ok(ids.iter().filter_map(|id| RunId::parse(id).ok()).collect())
+    ids.iter().map(|id| run_id(id)).collect()
 }
 
 /// Reads the ids of the runs that answer in a root's chats, asked by nobody under it.
@@ -54,7 +55,7 @@ fn answering_beside(connection: &Connection, root: RunId) -> Result<Vec<RunId>, 
     let sql = "SELECT r.id FROM runs r JOIN chat_turns t ON t.run = r.id AND t.state = 'running'
          WHERE r.root = ?1 AND r.id <> ?1 AND r.parent IS NULL";
     let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([root.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Ok(ids.iter().filter_map(|id| RunId::parse(id).ok()).collect())
+    ids.iter().map(|id| run_id(id)).collect()
 }
 
 /// Reads the open requests of everything below a run, oldest first.

@@ -47,6 +47,18 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl StoreError {
+    /// Returns `None` for what the rules refuse, such as a name that nothing has. Other failures stay errors.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn none_if_denied<T>(result: Result<T, Self>) -> Result<Option<T>, Self> {
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(Self::Denied(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A file beside the database could not be read or written.
     pub(super) fn from_io(error: std::io::Error) -> Self {
         match error.kind() {

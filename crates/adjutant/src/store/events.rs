@@ -1,5 +1,6 @@
 //! The append-only history.
 
+use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
 use adjutant_core::{EventKind, EventSeq, Principal, RequestId, RunId, StopReason, Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -155,7 +156,7 @@ pub fn changed_runs(connection: &Connection, after: EventSeq) -> Result<(Vec<Run
         .prepare_cached("SELECT DISTINCT run FROM events WHERE seq > ?1")?
         .query_map([after.0], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
-    Ok((runs.iter().filter_map(|run| RunId::parse(run).ok()).collect(), last))
+    Ok((runs.iter().map(|run| run_id(run)).collect::<Result<_, _>>()?, last))
 }
 
 /// Returns the first line of a text with something in it, shortened, without control characters.

@@ -12,6 +12,7 @@ mod delegations;
 mod error;
 mod events;
 mod handover;
+mod ids;
 mod keys;
 mod matter;
 mod messages;

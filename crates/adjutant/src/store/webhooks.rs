@@ -1,6 +1,7 @@
 //! The outbox of webhooks: what has to be told to whom, and how often that was tried. It is filled in
 //! the transaction of what is told.
 
+use super::ids::{request_id, run_id};
 use super::{StoreError, Topic, Tx};
 use adjutant_core::webhook::{Fate, after_failure};
 use adjutant_core::{EventKind, EventSeq, RequestId, RunId, SteadyTime, Time};
@@ -46,26 +47,30 @@ pub struct OutboxState {
 /// # Errors
 /// A failure of the store.
 pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delivery>, StoreError> {
-    Ok(connection
+    let found = connection
         .prepare_cached(
             "SELECT no, id, kind, at, run, request, entry, by, text, next_at FROM outbox WHERE url = ?1 AND state = 'waiting' ORDER BY no LIMIT 1",
         )?
         .query_row([url], |row| {
-            let (run, request): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
-            Ok(Delivery {
+            let delivery = Delivery {
                 no: row.get(0)?,
                 id: row.get(1)?,
                 kind: row.get(2)?,
                 at: Time(row.get(3)?),
-                run: run.and_then(|id| RunId::parse(&id).ok()),
-                request: request.and_then(|id| RequestId::parse(&id).ok()),
+                run: None,
+                request: None,
                 entry: row.get(6)?,
                 by: row.get(7)?,
                 text: row.get(8)?,
                 next_at: SteadyTime(row.get(9)?),
-            })
+            };
+            Ok((delivery, row.get::<_, Option<String>>(4)?, row.get::<_, Option<String>>(5)?))
         })
-        .optional()?)
+        .optional()?;
+    let Some((delivery, run, request)) = found else { return Ok(None) };
+    let run = run.map(|id| run_id(&id)).transpose()?;
+    let request = request.map(|id| request_id(&id)).transpose()?;
+    Ok(Some(Delivery { run, request, ..delivery }))
 }
 
 /// Reads how things stand with every receiver.

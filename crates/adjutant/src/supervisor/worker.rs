@@ -316,7 +316,11 @@ fn read_status(tracked: &mut Tracked, now: &mut Seen) {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Ok(_) | Err(_) => tracked.status = None,
+            Ok(_) => tracked.status = None,
+            Err(error) => {
+                tracing::warn!(%error, "the exit status cannot be received");
+                tracked.status = None;
+            }
         }
     }
 }

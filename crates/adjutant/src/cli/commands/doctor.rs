@@ -314,12 +314,16 @@ async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
 }
 
 fn containment() -> Check {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let hint = "mount /proc; until then, processes that runs leave behind are only reported";
+    let status = match std::fs::read_to_string("/proc/self/status") {
+        Ok(status) => status,
+        Err(error) => return note("containment", format!("unknown: cannot read /proc/self/status: {error}"), hint),
+    };
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     match capabilities {
         Some(bits) if bits >> CAP_SYS_ADMIN & 1 == 1 => good("containment", "pid_namespace: the kernel ends all processes of a run at once"),
         Some(_) => good("containment", "subreaper: all processes of a run are found and ended (a PID namespace needs CAP_SYS_ADMIN)"),
-        None => note("containment", "unknown: cannot read /proc", "mount /proc; until then, processes that runs leave behind are only reported"),
+        None => note("containment", "unknown: /proc/self/status does not list the capabilities", hint),
     }
 }
 

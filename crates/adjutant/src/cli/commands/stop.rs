@@ -51,6 +51,7 @@ pub async fn refuse_second_hub() -> CommandResult {
     let home = home()?;
     match Client::running_hub(&home).call(&GetHub {}).await {
         Ok(hub) => Err(fail_hint(codes::CONFLICT, format!("a hub (pid {}) already serves {}", hub.pid, home.dir.display()), "stop it with adj stop")),
+        // The lock decides; this call only finds the better message.
         Err(_) => Ok(Exit::Done),
     }
 }

@@ -93,8 +93,11 @@ impl Ops {
         }
         if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
             let entry = crate::config::AgentEntry { spec: input.agent.clone(), source: entry.source.clone() };
-            if let Ok(Some(found)) = crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
-                *first = found.display().to_string();
+            match crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
+                Ok(Some(found)) => *first = found.display().to_string(),
+                // The supervisor looks it up again, and reports what is wrong.
+                Ok(None) => {}
+                Err(error) => tracing::warn!(attempt = %id, ?error, "the agent's program cannot be resolved"),
             }
         }
         let honoured = match &preset {

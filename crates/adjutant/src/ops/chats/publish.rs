@@ -187,7 +187,7 @@ fn resolve(
 ) -> Result<Option<(Participant, String)>, StoreError> {
     let of_member = |member: &Member| (member.who.clone(), member.name.clone());
     if matches!(name, "person" | "user" | "parent") {
-        let found = caller.addressee(tx.connection(), config, name).ok();
+        let found = StoreError::none_if_denied(caller.addressee(tx.connection(), config, name))?;
         let is_person = |who: &Participant| *who == Participant::Principal(Principal::Person);
         return Ok(found.filter(|(who, _)| is_person(who) || !chat.private || all.iter().any(|member| member.who == *who)));
     }
@@ -201,7 +201,7 @@ fn resolve(
         return Ok(None);
     }
     let owner = if caller.viewer.who == Principal::Person { None } else { Some(&caller.viewer.scope.owner) };
-    let found = run_by_ref(tx.connection(), name, owner).ok().filter(|run| run.name == name);
+    let found = StoreError::none_if_denied(run_by_ref(tx.connection(), name, owner))?.filter(|run| run.name == name);
     let Some(run) = found else { return Ok(None) };
     let who = Participant::Principal(Principal::Run(run.id));
     Ok(can_see(tx.connection(), &who, chat)?.then_some((who, run.name)))

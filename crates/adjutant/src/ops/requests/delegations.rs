@@ -155,7 +155,7 @@ impl Ops {
         agent.permissions = stated.min(may);
         profiles::check(&agent, stated)?;
         let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
-        let cwd = checked_cwd(directory.to_str().unwrap_or_default())?;
+        let cwd = checked_cwd(directory.to_str().expect("two texts joined are a text"))?;
         let prompt = delegation_prompt(&requester.name, &wanted);
         checked_prompt(&prompt, agent.prompt)?;
         let new = NewRun {

@@ -2,6 +2,7 @@
 
 use super::run::Run;
 use crate::store::StoreError;
+use crate::store::ids::run_id;
 use adjutant_core::RunId;
 use rusqlite::{Connection, params};
 
@@ -61,5 +62,5 @@ pub fn at_work_in(connection: &Connection, cwd: &str, except: RunId) -> Result<V
         )?
         .query_map(params![cwd, except.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
-    found.into_iter().map(|(id, name)| Ok((RunId::parse(&id).map_err(|_| StoreError::Corrupt(format!("run {id}")))?, name))).collect()
+    found.into_iter().map(|(id, name)| Ok((run_id(&id)?, name))).collect()
 }

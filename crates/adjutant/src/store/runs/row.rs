@@ -4,12 +4,11 @@ use super::conditions::RetryingRow;
 use super::run::{Run, Usage};
 use super::spec::CheckpointRow;
 use crate::store::StoreError;
-use adjutant_core::attention::Shortfall;
-use adjutant_core::checkpoint::Choice;
-use adjutant_core::report::Claim;
 use adjutant_core::tree::Rank;
+use adjutant_core::words::Words;
 use adjutant_core::{AttemptNo, Cause, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunState, SteadyTime, StopReason, Time};
 use rusqlite::{Connection, Row};
+use serde::de::DeserializeOwned;
 
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
   exit_signal, detail, attempt, created_at, started_at, ended_at, updated_at, summary, claim, result, percent, progress, annotation, containment, swept,
@@ -83,6 +82,21 @@ impl StateRow {
     }
 }
 
+/// Reads an optional column that holds JSON. A broken one is logged and left out: the run stays usable.
+fn json<T: DeserializeOwned>(run: &str, column: &str, text: Option<String>) -> Option<T> {
+    text.and_then(|text| serde_json::from_str(&text).inspect_err(|error| tracing::error!(run, column, %error, "a broken column")).ok())
+}
+
+/// Reads an optional column that holds a word. An unknown one is logged and left out.
+fn word<T: Words>(run: &str, column: &str, text: Option<String>) -> Option<T> {
+    let text = text?;
+    let read = T::from_word(&text);
+    if read.is_none() {
+        tracing::error!(run, column, text, "an unknown word");
+    }
+    read
+}
+
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
     let (id, owner, root): (String, String, String) = (row.get(0)?, row.get(5)?, row.get(7)?);
     let (parent, retry_of): (Option<String>, Option<String>) = (row.get(6)?, row.get(8)?);
@@ -93,7 +107,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         (None, None) => None,
     };
     let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
-    let checkpoint = row.get::<_, Option<String>>(39)?.and_then(|text| serde_json::from_str::<CheckpointRow>(&text).ok()).map(CheckpointRow::decode);
+    let checkpoint = json::<CheckpointRow>(&id, "checkpoint", row.get(39)?).map(CheckpointRow::decode);
     let (checkpoint, checkpoint_attempt) = checkpoint.unzip();
     let count = |index| row.get::<_, Option<i64>>(index).map(|count| count.map(|count| u64::try_from(count).unwrap_or(0)));
     let usage = match (count(45)?, count(46)?, count(47)?) {
@@ -108,10 +122,16 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         }),
     };
     let run_id = |text: &str| RunId::parse(text).ok();
-    let (Some(run), Some(owner), Some(root), Some(state), Some(prompt_via), Some(rank)) = (
+    let related = |text: Option<String>| match text {
+        None => Some(None),
+        Some(text) => run_id(&text).map(Some),
+    };
+    let (Some(run), Some(owner), Some(root), Some(parent), Some(retry_of), Some(state), Some(prompt_via), Some(rank)) = (
         run_id(&id),
         Principal::parse(&owner),
         run_id(&root),
+        related(parent),
+        related(retry_of),
         state.state(),
         PromptVia::from_word(&row.get::<_, String>(38)?),
         Rank::from_number(row.get(50)?),
@@ -127,9 +147,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         patience_ms: row.get(37)?,
         prompt_via,
         owner,
-        parent: parent.as_deref().and_then(run_id),
+        parent,
         root,
-        retry_of: retry_of.as_deref().and_then(run_id),
+        retry_of,
         state,
         exit,
         detail: row.get(16)?,
@@ -139,7 +159,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         ended_at: time(20)?,
         updated_at: Time(row.get(21)?),
         summary: row.get(22)?,
-        claim: row.get::<_, Option<String>>(23)?.as_deref().and_then(Claim::from_word),
+        claim: word(&id, "claim", row.get(23)?),
         result: row.get(24)?,
         percent: row.get(25)?,
         progress: row.get(26)?,
@@ -153,7 +173,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         checkpoint_attempt,
         resolution: row.get(40)?,
         next_step: row.get(41)?,
-        choice: row.get::<_, Option<String>>(42)?.as_deref().and_then(Choice::from_word),
+        choice: word(&id, "choice", row.get(42)?),
         eta: row.get(43)?,
         containment: row.get(28)?,
         swept: row.get(29)?,
@@ -172,9 +192,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         rank,
         last_seq: EventSeq(row.get(35)?),
         end_seq: row.get::<_, Option<i64>>(36)?.map(EventSeq),
-        shortfall: row.get::<_, Option<String>>(60)?.as_deref().and_then(Shortfall::from_word),
+        shortfall: word(&id, "shortfall", row.get(60)?),
         is_owner_notified: row.get(61)?,
-        retrying: row.get::<_, Option<String>>(62)?.and_then(|text| serde_json::from_str::<RetryingRow>(&text).ok()).map(RetryingRow::decode),
+        retrying: json::<RetryingRow>(&id, "retrying", row.get(62)?).map(RetryingRow::decode),
         retrying_seq: row.get::<_, Option<i64>>(63)?.map(EventSeq),
         subagents: row.get(64)?,
     }))

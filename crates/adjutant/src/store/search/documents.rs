@@ -5,6 +5,7 @@
 
 use super::unspaced::{indexed, joined};
 use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
+use crate::store::ids::{request_id, run_id};
 use crate::store::{Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run};
 use adjutant_core::chat::Viewer;
 use adjutant_core::report::Report;
@@ -57,13 +58,13 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
     let mut looked = 0;
     while let Some(row) = rows.next()? {
         let (seq, kind): (i64, String) = (row.get(0)?, row.get(1)?);
-        let run = || Ok::<_, StoreError>(RunId::parse(&row.get::<_, String>(2)?).ok());
+        let run = || run_id(&row.get::<_, String>(2)?);
         let job = match EventKind::from_word(&kind) {
             Some(EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestVetoed) => {
-                row.get::<_, Option<String>>(3)?.and_then(|id| RequestId::parse(&id).ok()).map(Job::Request)
+                row.get::<_, Option<String>>(3)?.map(|id| request_id(&id)).transpose()?.map(Job::Request)
             }
-            Some(EventKind::RunReported | EventKind::RunFinished) => run()?.map(Job::Report),
-            Some(EventKind::RunAdopted) => run()?.map(Job::Tree),
+            Some(EventKind::RunReported | EventKind::RunFinished) => Some(Job::Report(run()?)),
+            Some(EventKind::RunAdopted) => Some(Job::Tree(run()?)),
             _ => None,
         };
         if let Some(job) = job.filter(|job| !backlog.jobs.contains(job)) {
@@ -123,12 +124,12 @@ impl Tx<'_> {
         for (kind, reference) in found {
             match kind.as_str() {
                 "request" => {
-                    if let Some(request) = RequestId::parse(&reference).ok().map(|id| request_by_id(self.connection(), id)).transpose()?.flatten() {
+                    if let Some(request) = request_by_id(self.connection(), request_id(&reference)?)? {
                         self.index_request(&request)?;
                     }
                 }
                 _ => {
-                    if let Some(run) = RunId::parse(&reference).ok().map(|id| run_by_id(self.connection(), id)).transpose()?.flatten() {
+                    if let Some(run) = run_by_id(self.connection(), run_id(&reference)?)? {
                         self.index_report(&run)?;
                     }
                 }

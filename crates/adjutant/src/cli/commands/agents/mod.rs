@@ -73,8 +73,16 @@ async fn list(cx: &Context) -> CommandResult {
         let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
         cx.out.print_message(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
     }
-    // A broken configuration is reported below.
-    for name in Config::load(&cx.home).map(|config| add::offered(&config)).unwrap_or_default() {
+    let offered = match Config::load(&cx.home) {
+        Ok(config) => add::offered(&config),
+        // The hub reports the broken configuration among the warnings below.
+        Err(_) if !list.warnings.is_empty() => Vec::new(),
+        Err(error) => {
+            cx.out.print_message(&format!("warning: {}", text::line(&error.to_string())))?;
+            Vec::new()
+        }
+    };
+    for name in offered {
         cx.out.print_message(&format!("found {name}, which speaks ACP but has not been tested; add it with: adj agents add {name}"))?;
     }
     for warning in &list.warnings {

@@ -55,12 +55,7 @@ pub async fn chat(what: ChatWhat, cx: &Context) -> CommandResult {
         ChatWhat::Import(args) => files::import(&args, cx).await,
         ChatWhat::Stats(args) => stats(args.chat, cx).await,
         ChatWhat::Archive(args) => {
-            let call = ArchiveChat {
-                chat_id: args.chat,
-                archived: !args.undo,
-                cwd: working_directory().unwrap_or_else(|_| String::new()),
-                env: config::dispatch_env(),
-            };
+            let call = ArchiveChat { chat_id: args.chat, archived: !args.undo, cwd: working_directory()?, env: config::dispatch_env() };
             let chat = cx.hub.call(&call).await?;
             print_done(&chat, if args.undo { "restored" } else { "archived" }, &args.chat.to_string(), cx)
         }

@@ -85,7 +85,14 @@ fn throw_away_home() -> Result<Home, Failure> {
 /// Cancels live runs, stops the hub, removes the home.
 async fn clean_up(home: &Home) -> Result<(), Failure> {
     let hub = Client::running_hub(home);
-    if let Ok(left) = hub.call(&ListRuns::default()).await {
+    let left = match hub.call(&ListRuns::default()).await {
+        Ok(left) => Some(left),
+        Err(error) => {
+            tracing::debug!(%error, "the demo's runs cannot be listed");
+            None
+        }
+    };
+    if let Some(left) = left {
         for run in &left.runs {
             if let Err(error) = hub.call(&Cancel { run: run.run_id.clone(), reason: Some("the demo is over".to_owned()) }).await {
                 tracing::debug!(%error, run = run.name, "not cancelled");

@@ -75,7 +75,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         key: args.key,
         expect: args.expect.map(|expect| u32::try_from(expect).unwrap_or(u32::MAX)),
         default_responder: session.compat(),
-        cwd: if is_parent { session.directory().to_str().unwrap_or_default().to_owned() } else { String::new() },
+        cwd: if is_parent { session.directory_text()? } else { String::new() },
         env: if is_parent { config::dispatch_env() } else { Default::default() },
     };
     let said = match args.idempotency_key.as_deref() {
@@ -109,7 +109,7 @@ async fn archive(session: &Session, args: &SendChatMessageArgs, archived: bool) 
         return Err(Refusal::invalid("`chat_id` is missing", "pass it; list_chats shows the chats"));
     };
     let env = if session.role().await == Role::Parent { config::dispatch_env() } else { Default::default() };
-    let call = ArchiveChat { chat_id, archived, cwd: session.directory().to_str().unwrap_or_default().to_owned(), env };
+    let call = ArchiveChat { chat_id, archived, cwd: session.directory_text()?, env };
     let chat = session.client().call(&call).await?;
     let what = if archived { "archived" } else { "active again" };
     let shown = Shown::new(json!({"chat_id": chat.chat_id, "message_id": "", "seq": chat.last_seq, "status": chat.status}));

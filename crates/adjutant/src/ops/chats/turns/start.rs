@@ -153,6 +153,8 @@ fn task(tx: &Tx<'_>, chat: &Chat, turn: &Turn) -> Result<String, StoreError> {
     if turn.is_summary {
         return Ok(format!("chat {}: summary", chat.id));
     }
-    let entry = crate::store::entry_by_seq(tx.connection(), chat.id, turn.message)?;
-    Ok(format!("chat {}.{}: {}", chat.id, turn.message, entry.map(|entry| entry.text).unwrap_or_default()))
+    match crate::store::entry_by_seq(tx.connection(), chat.id, turn.message)? {
+        Some(entry) => Ok(format!("chat {}.{}: {}", chat.id, turn.message, entry.text)),
+        None => Err(StoreError::Corrupt(format!("turn {}: there is no message {}.{}", turn.id, chat.id, turn.message))),
+    }
 }

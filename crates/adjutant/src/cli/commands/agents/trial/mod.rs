@@ -322,9 +322,9 @@ fn is_the_command(request: &RequestView) -> bool {
     if request.kind != RequestKind::Approval {
         return false;
     }
-    let preview = request.preview.as_deref().unwrap_or_default();
-    let input: Value = serde_json::from_str(preview).unwrap_or_default();
-    let shown: Vec<&str> = ["command", "cmd"].iter().filter_map(|name| input.get(name)?.as_str()).collect();
+    // A preview that is not JSON has no such fields.
+    let input: Option<Value> = request.preview.as_deref().and_then(|preview| serde_json::from_str(preview).ok());
+    let shown: Vec<&str> = ["command", "cmd"].iter().filter_map(|name| input.as_ref()?.get(name)?.as_str()).collect();
     match shown.as_slice() {
         [] => request.question.strip_prefix("use ").is_some_and(|action| action.trim() == command),
         shown => shown.iter().all(|shown| shown.trim() == command),
