@@ -322,9 +322,9 @@ fn open_dir_as(base: &Path, path: &Path, access: OFlags) -> io::Result<OwnedFd> 
     match open_below(&dir, relative, flags) {
         // What the kernel does not know, or a sandbox forbids.
         Err(Errno::NOSYS | Errno::PERM) => {}
-        opened => return opened.map_err(|error| explain_way(&dir, base, relative, error)),
+        opened => return opened.map_err(|error| explain_open_error(&dir, base, relative, error)),
     }
-    open_by_steps(&dir, relative, flags).map_err(|error| explain_way(&dir, base, relative, error))
+    open_by_steps(&dir, relative, flags).map_err(|error| explain_open_error(&dir, base, relative, error))
 }
 
 /// Opens a path in one call that follows no link and does not leave the directory.
@@ -370,7 +370,7 @@ fn outside(base: &Path, path: &Path) -> io::Error {
 }
 
 /// Names the part of a directory's path that is in the way.
-fn explain_way(dir: &OwnedFd, base: &Path, relative: &Path, error: Errno) -> io::Error {
+fn explain_open_error(dir: &OwnedFd, base: &Path, relative: &Path, error: Errno) -> io::Error {
     let mut at: Option<OwnedFd> = None;
     let mut path = base.to_owned();
     for part in relative.components() {

@@ -10,7 +10,7 @@ use crate::failpoint::failpoint;
 use crate::link::AttemptDir;
 use crate::process::start::{INHERITED, SELF_EXE};
 use crate::process::tree::{self, Reaped};
-use crate::process::{EXIT_LOCKED, Feed, Lock, Spawn, hygiene, limit};
+use crate::process::{EXIT_LOCKED, Lock, Spawn, StdioTarget, hygiene, limit};
 use rustix::process::{Pid, WaitOptions};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -64,9 +64,9 @@ fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
         argv: vec![OsString::from("adj"), OsString::from("__supervise"), dir.0.clone().into_os_string()],
         env: config::guard_env(),
         cwd: Path::new("/"),
-        stdin: Feed::Fd(rustix::stdio::stdin()),
-        stdout: Feed::Fd(rustix::stdio::stdout()),
-        stderr: Feed::Fd(rustix::stdio::stderr()),
+        stdin: StdioTarget::Fd(rustix::stdio::stdin()),
+        stdout: StdioTarget::Fd(rustix::stdio::stdout()),
+        stderr: StdioTarget::Fd(rustix::stdio::stderr()),
         inherit: vec![lock.as_fd(), theirs.as_fd()],
         umask: None,
     }

@@ -63,12 +63,12 @@ impl LogFile {
         }
         self.bytes = 0;
         // There is no other place to complain in.
-        if self.put_aside().is_err() && rustix::fs::ftruncate(rustix::stdio::stderr(), 0).is_err() {
+        if self.rotate().is_err() && rustix::fs::ftruncate(rustix::stdio::stderr(), 0).is_err() {
             self.bytes = self.bytes_max;
         }
     }
 
-    fn put_aside(&self) -> io::Result<()> {
+    fn rotate(&self) -> io::Result<()> {
         let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let aside: OsString = [name, ".1".as_ref()].into_iter().collect();
         files::rename(&self.base, &self.path, &aside)?;

@@ -1,7 +1,7 @@
 //! One connection to a hub or a supervisor: HTTP/1.1, one call at a time, with few system calls. Both servers
 //! are Adjutant's and reply with a length; any other reply counts as a broken connection.
 
-use super::{Broken, Client};
+use super::{CallFailure, Client};
 use crate::config::Home;
 use crate::sock::{self, Stream};
 use http::header::InvalidHeaderValue;
@@ -173,7 +173,7 @@ impl Connection {
 
     /// Sends a request and returns the reply, for which it waits up to `limit`. Where the far end is the hub
     /// of `home`, it is asked meanwhile whether it is there.
-    pub(super) async fn exchange(&mut self, request: Request, limit: Option<Duration>, home: Option<&Home>) -> Result<Reply, Broken> {
+    pub(super) async fn exchange(&mut self, request: Request, limit: Option<Duration>, home: Option<&Home>) -> Result<Reply, CallFailure> {
         let later = NO_REPLY - ASK_AFTER;
         if let Some(limit) = limit {
             self.be_patient(if home.is_some() { limit - later } else { limit });
@@ -182,7 +182,7 @@ impl Connection {
         // Until all of the reply is there.
         *is_reusable = false;
         let exchanged = async {
-            let (reply, closes) = exchange(stream, request).await.map_err(|error| Broken::Connection(error.to_string()))?;
+            let (reply, closes) = exchange(stream, request).await.map_err(|error| CallFailure::Connection(error.to_string()))?;
             *is_reusable = !closes;
             Ok(reply)
         };
@@ -191,12 +191,12 @@ impl Connection {
             patience.as_mut().await;
             if let Some(home) = home {
                 if let Some(hanging) = Client::hanging(home).await {
-                    return Broken::Refused(hanging);
+                    return CallFailure::Refused(hanging);
                 }
                 patience.as_mut().reset(Instant::now() + later);
                 patience.as_mut().await;
             }
-            Broken::NoReply(format!("no reply in {} s", limit.as_secs()))
+            CallFailure::NoReply(format!("no reply in {} s", limit.as_secs()))
         };
         tokio::select! {
             biased;
@@ -303,7 +303,7 @@ mod tests {
                 drop(far);
             };
             let (replied, ()) = tokio::join!(near.exchange(request(), Some(NO_REPLY), None), replying);
-            assert!(matches!(replied, Err(Broken::Connection(_))));
+            assert!(matches!(replied, Err(CallFailure::Connection(_))));
             assert!(!near.is_reusable());
         }
     }

@@ -85,7 +85,7 @@ impl Target {
 }
 
 /// Why one try did not bring a reply.
-enum Broken {
+enum CallFailure {
     /// Nothing was sent, or nothing came back: repeat it.
     Connection(String),
     /// It was sent, and nothing came back for too long: the far end may be dying, with its socket open.
@@ -183,13 +183,13 @@ impl Client {
             let bytes = if failures == 0 { body.clone() } else { with_less_to_wait(&body, began.elapsed()) };
             match self.try_once(path, bytes, key).await {
                 Ok(reply) => return Ok(reply),
-                Err(Broken::Refused(error)) if error.code == codes::STORAGE && key.is_some() && failures < 3 => failures += 1,
-                Err(Broken::Refused(error)) => return Err(error),
-                Err(Broken::GoTo(socket)) => {
+                Err(CallFailure::Refused(error)) if error.code == codes::STORAGE && key.is_some() && failures < 3 => failures += 1,
+                Err(CallFailure::Refused(error)) => return Err(error),
+                Err(CallFailure::GoTo(socket)) => {
                     *self.target() = Target::Worker { socket, token: None };
                     self.drop_idle();
                 }
-                Err(Broken::NoReply(message)) => {
+                Err(CallFailure::NoReply(message)) => {
                     failures += 1;
                     self.drop_idle();
                     let target = self.target().clone();
@@ -200,7 +200,7 @@ impl Client {
                         _ => self.recover(failures, &message).await?,
                     }
                 }
-                Err(Broken::Connection(message)) => {
+                Err(CallFailure::Connection(message)) => {
                     failures += 1;
                     self.drop_idle();
                     if failures > 1 {
@@ -246,18 +246,18 @@ impl Client {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, Broken> {
+    async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, CallFailure> {
         let target = self.target().clone();
         let mut connection = match tokio::time::timeout(NO_REPLY, self.connection(&target)).await {
-            Ok(connection) => connection.map_err(|error| Broken::Connection(error.to_string()))?,
-            Err(_) => return Err(Broken::NoReply("no connection".to_owned())),
+            Ok(connection) => connection.map_err(|error| CallFailure::Connection(error.to_string()))?,
+            Err(_) => return Err(CallFailure::NoReply("no connection".to_owned())),
         };
         // A supervisor holds its worker's calls for as long as there is no hub.
         let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
-        let request = request(&target, path, body, key).map_err(|error| Broken::Refused(internal(&error)))?;
+        let request = request(&target, path, body, key).map_err(|error| CallFailure::Refused(internal(&error)))?;
         let home = if let Target::Hub { home, .. } = &target { Some(home) } else { None };
         let reply = connection.exchange(request, limit, home).await.inspect_err(|broken| {
-            if let Broken::NoReply(message) = broken {
+            if let CallFailure::NoReply(message) = broken {
                 tracing::warn!(path, message, "the call is repeated");
             }
         })?;
@@ -265,8 +265,8 @@ impl Client {
         *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = reply.header(headers::CONFIG_PROBLEM).and_then(decode_name);
         if let Some(socket) = reply.header(SUPERVISOR_HEADER) {
             return Err(match decode_name(socket) {
-                Some(socket) => Broken::GoTo(PathBuf::from(socket)),
-                None => Broken::Refused(internal(&"the hub named no usable supervisor")),
+                Some(socket) => CallFailure::GoTo(PathBuf::from(socket)),
+                None => CallFailure::Refused(internal(&"the hub named no usable supervisor")),
             });
         }
         if let (Target::Hub { home, .. }, Some(theirs)) = (&target, reply.header(headers::VERSION))
@@ -276,10 +276,10 @@ impl Client {
             let handed = self.hand_over(home).await;
             if reply.status == StatusCode::NOT_FOUND {
                 handed?;
-                return Err(Broken::Connection(format!("the hub was of version {theirs}")));
+                return Err(CallFailure::Connection(format!("the hub was of version {theirs}")));
             }
             // What the older hub has done is done, whatever becomes of its successor.
-            if let Err(Broken::Refused(error)) = handed {
+            if let Err(CallFailure::Refused(error)) = handed {
                 tracing::warn!(%error, "no newer hub could be started");
             }
         }
@@ -292,26 +292,26 @@ impl Client {
             hint: None,
         });
         match refusal.code.as_str() {
-            codes::CLOSING => Err(Broken::Connection(refusal.message)),
-            _ => Err(Broken::Refused(refusal)),
+            codes::CLOSING => Err(CallFailure::Connection(refusal.message)),
+            _ => Err(CallFailure::Refused(refusal)),
         }
     }
 
     /// Asks an older hub to become this binary. Its refusal only means that it stays.
-    async fn hand_over(&self, home: &Home) -> Result<(), Broken> {
+    async fn hand_over(&self, home: &Home) -> Result<(), CallFailure> {
         let exe = match std::fs::read_link("/proc/self/exe").or_else(|_| std::env::current_exe()) {
             Ok(exe) => exe.display().to_string(),
-            Err(error) => return Err(Broken::Refused(internal(&error))),
+            Err(error) => return Err(CallFailure::Refused(internal(&error))),
         };
         let call = HandOver { exe, version: VERSION.to_owned() };
-        let body = serde_json::to_vec(&call).map_err(|error| Broken::Refused(internal(&error)))?;
+        let body = serde_json::to_vec(&call).map_err(|error| CallFailure::Refused(internal(&error)))?;
         let path = format!("/api/v1/{}", HandOver::NAME);
         match Box::pin(self.try_once(&path, Bytes::from(body), None)).await {
-            Ok(_) | Err(Broken::Connection(_) | Broken::NoReply(_)) => {
+            Ok(_) | Err(CallFailure::Connection(_) | CallFailure::NoReply(_)) => {
                 self.drop_idle();
-                start::ensure_hub(home).await.map_err(|error| Broken::Refused(unreachable_hub(home, &error.to_string())))
+                start::ensure_hub(home).await.map_err(|error| CallFailure::Refused(unreachable_hub(home, &error.to_string())))
             }
-            Err(Broken::Refused(error)) => {
+            Err(CallFailure::Refused(error)) => {
                 tracing::warn!(%error, "the hub of an older version would not hand over");
                 Ok(())
             }

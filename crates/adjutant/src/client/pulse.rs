@@ -12,12 +12,12 @@ pub struct Pulse {
     /// The last sign, in milliseconds since then.
     last_ms: AtomicU64,
     calls: AtomicU32,
-    felt: Notify,
+    next_sign: Notify,
 }
 
 impl Default for Pulse {
     fn default() -> Self {
-        Self { began: Instant::now(), last_ms: AtomicU64::new(0), calls: AtomicU32::new(0), felt: Notify::new() }
+        Self { began: Instant::now(), last_ms: AtomicU64::new(0), calls: AtomicU32::new(0), next_sign: Notify::new() }
     }
 }
 
@@ -25,7 +25,7 @@ impl Pulse {
     /// Notes a sign of life.
     pub fn beat(&self) {
         self.last_ms.store(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.felt.notify_one();
+        self.next_sign.notify_one();
     }
 
     /// Notes a call; it is under way until what this returns is dropped.
@@ -44,8 +44,8 @@ impl Pulse {
     }
 
     /// Returns when a sign comes, or one has come since this was asked last.
-    pub async fn felt(&self) {
-        self.felt.notified().await;
+    pub async fn next_sign(&self) {
+        self.next_sign.notified().await;
     }
 }
 

@@ -157,9 +157,9 @@ impl Codex {
 
     fn asked(&mut self, method: &str, id: &Value, params: &Value) -> Vec<Step> {
         let (tool, input) = match method {
-            "item/commandExecution/requestApproval" => ("a command", pick(params, &["command", "cwd", "reason", "networkApprovalContext"])),
+            "item/commandExecution/requestApproval" => ("a command", select_fields(params, &["command", "cwd", "reason", "networkApprovalContext"])),
             "item/fileChange/requestApproval" => {
-                let mut input = pick(params, &["reason", "grantRoot"]);
+                let mut input = select_fields(params, &["reason", "grantRoot"]);
                 input["changes"] = self.changes.get(&text(&params["itemId"])).cloned().unwrap_or_default();
                 ("apply_patch", input)
             }
@@ -197,7 +197,7 @@ fn text(value: &Value) -> String {
 }
 
 /// The fields of these names that say something.
-fn pick(from: &Value, names: &[&str]) -> Value {
+fn select_fields(from: &Value, names: &[&str]) -> Value {
     names
         .iter()
         .filter(|name| !from[**name].is_null())

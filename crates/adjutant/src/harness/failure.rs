@@ -91,7 +91,7 @@ pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, told: 
         (true, false) => hint,
         (false, false) => format!("{text}\n{hint}"),
     };
-    let again_at = || told.and_then(|at| reset::believed(at, now)).or_else(|| reset::again_at(&lower, now, zone));
+    let again_at = || told.and_then(|at| reset::plausible(at, now)).or_else(|| reset::again_at(&lower, now, zone));
     let again_at = if cause.passes() { again_at() } else { None };
     Failure { cause, message, again_at }
 }

@@ -30,7 +30,7 @@ pub struct Begin {
 
 /// A message for it.
 #[derive(Debug)]
-struct Given {
+struct QueuedMessage {
     text: String,
     sent: Sent,
 }
@@ -52,7 +52,7 @@ pub struct Pi {
     /// It has taken the prompt.
     is_prompted: bool,
     /// Messages for it that it has not read, by their ids.
-    given: BTreeMap<String, Given>,
+    given: BTreeMap<String, QueuedMessage>,
     /// Dialogs of our extension that are open.
     asked: BTreeSet<String>,
 }
@@ -160,7 +160,7 @@ impl Pi {
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
         // Words before it, so that it is a message and never a command.
-        let mut given = Given { text: format!("A message from {}:\n{}", message.from, message.text), sent: Sent::Not };
+        let mut given = QueuedMessage { text: format!("A message from {}:\n{}", message.from, message.text), sent: Sent::Not };
         let bytes = if self.is_prompted { given.steer(&message.message_id) } else { Vec::new() };
         self.given.insert(message.message_id.clone(), given);
         bytes
@@ -183,7 +183,7 @@ impl Pi {
     }
 }
 
-impl Given {
+impl QueuedMessage {
     /// The command that gives it the message: while it works as a part of that, as another prompt when it
     /// does not.
     fn steer(&mut self, id: &str) -> Vec<u8> {

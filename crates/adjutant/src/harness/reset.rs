@@ -33,12 +33,12 @@ pub fn again_at(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
             .flat_map(|mark| lower.match_indices(mark).map(|(at, found)| at + found.len()))
             .find_map(|at| clock_time(&lower[at..], now, zone))
     };
-    epoch.or_else(within).or_else(clock).and_then(|at| believed(at, now))
+    epoch.or_else(within).or_else(clock).and_then(|at| plausible(at, now))
 }
 
 /// Returns when to go on, told when a limit ends: soon, where that has just passed (clocks differ); not
 /// at all, where it is absurd.
-pub fn believed(at: Time, now: Time) -> Option<Time> {
+pub fn plausible(at: Time, now: Time) -> Option<Time> {
     let in_ms = at.0.checked_sub(now.0)?;
     match in_ms {
         1..=AGAIN_MS_MAX => Some(at),

@@ -8,7 +8,7 @@ use crate::config::{Home, Stamp};
 use crate::files;
 use crate::link::Order;
 use crate::ops::{OpError, VersionQuery, VersionReply};
-use crate::process::probe::{self, Probe, Said};
+use crate::process::probe::{self, Probe, ProbeOutput};
 use crate::view::{AgentList, ListAgents};
 use adjutant_core::Principal;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ const KEPT_MAX: usize = 200;
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Known {
+struct KnownVersion {
     stamp: Stamp,
     /// `None`: it was asked and did not say; only its start takes that for an answer.
     said: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Versions {
     path: PathBuf,
     /// `None`: not read yet. A lock without an owner, since whoever starts a known program must not wait
     /// for programs that are being asked.
-    known: Mutex<Option<BTreeMap<PathBuf, Known>>>,
+    known: Mutex<Option<BTreeMap<PathBuf, KnownVersion>>>,
     /// Held while programs are asked, so that each is asked once.
     asking: tokio::sync::Mutex<()>,
     /// Programs that are to be asked when there is time; at most [`KEPT_MAX`].
@@ -90,7 +90,7 @@ impl Versions {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         for asking in asking {
             let program = asking.program.clone();
-            let known = self.known_of(&program).map(|Known { said, problem, .. }| said.ok_or_else(|| problem.unwrap_or_default()));
+            let known = self.known_of(&program).map(|KnownVersion { said, problem, .. }| said.ok_or_else(|| problem.unwrap_or_default()));
             // Who did not say it may say it now.
             if !matches!(known, Some(Ok(_))) && wanted.len() < KEPT_MAX {
                 wanted.insert(program.clone(), asking);
@@ -106,13 +106,13 @@ impl Versions {
     /// Finds out what each of these programs says, asking those side by side that have not said it.
     async fn of(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, VersionReply> {
         let mut found = BTreeMap::new();
-        let unknown = self.sift(asking, &mut found);
+        let unknown = self.take_known(asking, &mut found);
         if unknown.is_empty() {
             return found;
         }
         let _asking = self.asking.lock().await;
         // Somebody else may have asked them meanwhile.
-        let mut unknown = self.sift(unknown, &mut found).into_iter();
+        let mut unknown = self.take_known(unknown, &mut found).into_iter();
         let mut news = Vec::new();
         let mut asked = JoinSet::new();
         loop {
@@ -127,7 +127,7 @@ impl Versions {
             let Ok((program, stamp, said)) = done else { continue };
             // Of a file that was changed meanwhile nobody knows which of the two has spoken.
             if let Some(stamp) = stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)) {
-                news.push((program.clone(), Known { stamp, said: said.as_ref().ok().cloned(), problem: said.as_ref().err().cloned() }));
+                news.push((program.clone(), KnownVersion { stamp, said: said.as_ref().ok().cloned(), problem: said.as_ref().err().cloned() }));
             }
             found.insert(program, said);
         }
@@ -136,7 +136,7 @@ impl Versions {
     }
 
     /// Moves what is known into `found`. Returns the rest.
-    fn sift(&self, asking: Vec<VersionQuery>, found: &mut BTreeMap<PathBuf, VersionReply>) -> Vec<VersionQuery> {
+    fn take_known(&self, asking: Vec<VersionQuery>, found: &mut BTreeMap<PathBuf, VersionReply>) -> Vec<VersionQuery> {
         let mut unknown = Vec::new();
         for asking in asking {
             match self.known_of(&asking.program).and_then(|known| known.said) {
@@ -149,7 +149,7 @@ impl Versions {
         unknown
     }
 
-    fn known_of(&self, program: &Path) -> Option<Known> {
+    fn known_of(&self, program: &Path) -> Option<KnownVersion> {
         let stamp = Stamp::of(program);
         self.with_known(|known| known.get(program).filter(|before| Some(before.stamp) == stamp).cloned())
     }
@@ -158,7 +158,7 @@ impl Versions {
         self.with_known(|known| known.remove(program));
     }
 
-    fn keep(&self, news: Vec<(PathBuf, Known)>) {
+    fn keep(&self, news: Vec<(PathBuf, KnownVersion)>) {
         if news.is_empty() {
             return;
         }
@@ -174,7 +174,7 @@ impl Versions {
         });
     }
 
-    fn with_known<T>(&self, work: impl FnOnce(&mut BTreeMap<PathBuf, Known>) -> T) -> T {
+    fn with_known<T>(&self, work: impl FnOnce(&mut BTreeMap<PathBuf, KnownVersion>) -> T) -> T {
         // Whoever broke off has left a whole map behind.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         work(known.get_or_insert_with(|| read(&self.path)))
@@ -211,7 +211,7 @@ async fn ask(VersionQuery { program, args, env }: VersionQuery) -> (PathBuf, Opt
     (program, stamp, said)
 }
 
-fn read_out(said: Said) -> VersionReply {
+fn read_out(said: ProbeOutput) -> VersionReply {
     match said.exit_code {
         Some(0) => Ok(String::from_utf8_lossy(&said.output).into_owned()),
         Some(code) => Err(format!("it ended with exit code {code}")),
@@ -219,7 +219,7 @@ fn read_out(said: Said) -> VersionReply {
     }
 }
 
-fn read(path: &Path) -> BTreeMap<PathBuf, Known> {
+fn read(path: &Path) -> BTreeMap<PathBuf, KnownVersion> {
     let read =
         files::read(path.parent().unwrap_or(path), path, FILE_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
     read.unwrap_or_else(|error| {
@@ -230,8 +230,8 @@ fn read(path: &Path) -> BTreeMap<PathBuf, Known> {
     })
 }
 
-fn write(path: &Path, known: &BTreeMap<PathBuf, Known>) -> io::Result<()> {
+fn write(path: &Path, known: &BTreeMap<PathBuf, KnownVersion>) -> io::Result<()> {
     // What did not say it now may say it to the next hub.
-    let said: BTreeMap<&PathBuf, &Known> = known.iter().filter(|(_, known)| known.said.is_some()).collect();
+    let said: BTreeMap<&PathBuf, &KnownVersion> = known.iter().filter(|(_, known)| known.said.is_some()).collect();
     files::write_atomically(path.parent().unwrap_or(path), path, &serde_json::to_vec(&said)?)
 }

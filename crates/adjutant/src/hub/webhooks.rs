@@ -44,15 +44,15 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
 }
 
 async fn deliver_to(hub: Arc<Hub>, hook: Webhook) {
-    let bell = hub.ops.store().bells().listen(vec![Topic::Outbox]);
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Outbox]);
     loop {
         match next(&hub, &hook).await {
             Ok(Next::Done) => {}
             // It may be told not to wait for so long.
             Ok(Next::Wait(time)) => {
-                tokio::time::timeout(time.min(LOOK_EVERY), bell.heard()).await.ok();
+                tokio::time::timeout(time.min(LOOK_EVERY), subscription.wait()).await.ok();
             }
-            Ok(Next::Nothing) => bell.heard().await,
+            Ok(Next::Nothing) => subscription.wait().await,
             Err(error) => {
                 tracing::error!(%error, "the outbox cannot be seen to yet");
                 tokio::time::sleep(AGAIN_AFTER).await;

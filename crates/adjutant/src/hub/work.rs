@@ -73,7 +73,7 @@ async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<(
 
 /// Starts queued runs whenever a place is free, and watches them.
 pub(super) async fn schedule(hub: Arc<Hub>) {
-    let bell = hub.ops.store().bells().listen(vec![Topic::Queue]);
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Queue]);
     let mut watched = JoinSet::new();
     loop {
         loop {
@@ -89,7 +89,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
             }
         }
         tokio::select! {
-            () = bell.heard() => {}
+            () = subscription.wait() => {}
             () = tokio::time::sleep(NAP_MAX) => {}
         }
         while let Some(ended) = watched.try_join_next() {
@@ -177,10 +177,10 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
 
 /// Settles what is due, when it is due.
 pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
-    let bells = hub.ops.store().bells();
-    let bell = bells.listen(vec![Topic::Deadline]);
+    let wake_ups = hub.ops.store().wake_ups();
+    let subscription = wake_ups.subscribe(vec![Topic::Deadline]);
     loop {
-        bells.next_look(None);
+        wake_ups.set_next_check(None);
         let nap = match hub.ops.settle_due().await {
             Ok(next) => next.map_or(NAP_MAX, clock::until).min(NAP_MAX),
             Err(error) => {
@@ -188,9 +188,9 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
                 NAP_MAX
             }
         };
-        bells.next_look(Some(nap));
+        wake_ups.set_next_check(Some(nap));
         tokio::select! {
-            () = bell.heard() => {}
+            () = subscription.wait() => {}
             () = tokio::time::sleep(nap) => {}
         }
     }
@@ -209,33 +209,33 @@ pub(super) async fn forget(hub: Arc<Hub>) {
 
 /// Removes the credentials of runs that have ended or wait for somebody to resume them.
 pub(super) async fn drop_credentials(hub: Arc<Hub>) {
-    let bell = hub.ops.store().bells().listen(vec![Topic::Turns]);
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
         if let Err(error) = hub.ops.store().sweep_credentials().await {
             tracing::error!(%error, "credentials that nothing needs cannot be removed yet");
             tokio::time::sleep(SETTLE_AGAIN).await;
             continue;
         }
-        bell.heard().await;
+        subscription.wait().await;
     }
 }
 
 /// Lets agents answer in chats: posts what their runs came to and starts those that are next.
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
-    let bell = hub.ops.store().bells().listen(vec![Topic::Turns]);
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
         if let Err(error) = hub.ops.run_turns().await {
             tracing::error!(%error, "answers in chats are delayed");
             tokio::time::sleep(SETTLE_AGAIN).await;
             continue;
         }
-        bell.heard().await;
+        subscription.wait().await;
     }
 }
 
 /// Keeps up the index of what is searched, when there is time: a search does not wait for it.
 pub(super) async fn index(hub: Arc<Hub>) {
-    let bell = hub.ops.store().bells().listen(vec![Topic::All]);
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::All]);
     let mut after = 0;
     loop {
         let began = Instant::now();
@@ -252,7 +252,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
         };
         tokio::time::sleep(INDEX_EVERY.max(began.elapsed() * INDEX_SHARE)).await;
         if !more {
-            bell.heard().await;
+            subscription.wait().await;
             tokio::time::sleep(INDEX_AFTER).await;
         }
     }
@@ -260,7 +260,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
 
 /// Renders the copies of runs that have changed.
 pub(super) async fn render(hub: Arc<Hub>) {
-    let bell = hub.ops.store().bells().listen(vec![Topic::All]);
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::All]);
     let mut cursor = match hub.ops.store().read(last_seq) {
         Ok(last) => EventSeq((last.0 - RENDER_BACK).max(0)),
         Err(error) => {
@@ -284,7 +284,7 @@ pub(super) async fn render(hub: Arc<Hub>) {
             Err(error) => tracing::error!(%error, "changed runs cannot be read"),
         }
         tokio::time::sleep((began.elapsed() * RENDER_SHARE).clamp(RENDER_EVERY, RENDER_LATEST)).await;
-        bell.heard().await;
+        subscription.wait().await;
     }
 }
 

@@ -63,7 +63,7 @@ impl Ops {
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
             self.clean(&Principal::Person, retention_ms, false).await?;
         }
-        self.store.lay_ballast();
+        self.store.reserve_space();
         Ok(self.store.sweep_credentials().await?)
     }
 

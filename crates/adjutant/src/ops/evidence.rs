@@ -15,9 +15,9 @@ pub(super) fn parse_evidence(text: Option<String>, run: RunId) -> Result<Option<
 /// Returns a run's checkpoint with its working directory and changed files.
 pub(super) fn checkpoint(connection: &Connection, run: &Run) -> Result<Option<Checkpoint>, StoreError> {
     let Some(mut checkpoint) = run.checkpoint.clone() else { return Ok(None) };
-    let (_, saw) = report_of(connection, run.id)?;
+    let (_, evidence) = report_of(connection, run.id)?;
     checkpoint.working_directory.get_or_insert_with(|| run.cwd.clone());
-    checkpoint.changed_files = parse_evidence(saw, run.id)?.and_then(|saw| saw.changed).unwrap_or_default();
+    checkpoint.changed_files = parse_evidence(evidence, run.id)?.and_then(|evidence| evidence.changed).unwrap_or_default();
     Ok(Some(checkpoint))
 }
 
@@ -26,10 +26,10 @@ pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreErro
     if run.state != RunState::Finished(Outcome::Succeeded) {
         return Ok(());
     }
-    let (report, saw) = report_of(tx.connection(), run.id)?;
-    let saw = parse_evidence(saw, run.id)?;
-    let accepted = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(accepted);
-    let verdict = report.map(|report| report::overall(&report::check(&report, &evidence(run, saw.as_ref()))));
+    let (report, evidence) = report_of(tx.connection(), run.id)?;
+    let evidence = parse_evidence(evidence, run.id)?;
+    let accepted = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(accepted);
+    let verdict = report.map(|report| report::overall(&report::check(&report, &evidence_of(run, evidence.as_ref()))));
     match shortfall(accepted.as_ref(), verdict) {
         Some(shortfall) => tx.set_shortfall(run.id, shortfall),
         None => Ok(()),
@@ -37,14 +37,14 @@ pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreErro
 }
 
 /// Returns the evidence that a run's report is checked against.
-pub(super) fn evidence(run: &Run, saw: Option<&AttemptEvidence>) -> Evidence {
-    let files: Option<Vec<ReportedFile>> = saw.and_then(|saw| saw.files.as_ref()).map(|files| files.iter().map(seen_file).collect());
+pub(super) fn evidence_of(run: &Run, evidence: Option<&AttemptEvidence>) -> Evidence {
+    let files: Option<Vec<ReportedFile>> = evidence.and_then(|evidence| evidence.files.as_ref()).map(|files| files.iter().map(seen_file).collect());
     let over = matches!(run.state, RunState::Stopped { .. } | RunState::Finished(_));
     Evidence {
         exit: run.exit.filter(|_| over),
         stopped: matches!(run.state, RunState::Stopped { .. }),
         files,
-        acceptance: saw.and_then(|saw| saw.acceptance.as_ref()).map(accepted),
+        acceptance: evidence.and_then(|evidence| evidence.acceptance.as_ref()).map(accepted),
         open_requests: u64::try_from(run.pending).unwrap_or(0),
         active_ms: run.active_ms,
     }

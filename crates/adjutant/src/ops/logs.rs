@@ -38,7 +38,7 @@ impl Ops {
 /// Reads one page, waiting for more when there is none yet.
 async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
     let deadline = super::end_of_wait(call.wait_ms);
-    let listener = ops.store().bells().listen(vec![Topic::Run(run.id)]);
+    let subscription = ops.store().wake_ups().subscribe(vec![Topic::Run(run.id)]);
     let bytes_max = call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
     let id = run.id.to_string();
     let mut watch: Option<Watch> = None;
@@ -82,7 +82,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
         };
         tokio::select! {
             () = tokio::time::sleep_until(deadline) => {}
-            () = listener.heard() => {}
+            () = subscription.wait() => {}
             () = watch.changed() => {}
         }
     }

@@ -169,7 +169,7 @@ impl Ops {
     }
 
     /// Like `write`, for calls that stop a run and must work on a full disk (see [`Store::write_with_ballast`]).
-    async fn write_with_ballast<T>(
+    async fn write_using_reserved_space<T>(
         &self,
         caller: Caller,
         work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Clone + Send + 'static,
@@ -178,7 +178,7 @@ impl Ops {
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let Caller { who, key } = caller;
-        Ok(self.store.write_with_ballast(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
+        Ok(self.store.write_using_reserved_space(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
     }
 
     /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds the same reply

@@ -110,7 +110,7 @@ impl Ops {
             .await?;
         if let (Principal::Run(_), Ok(id)) = (&who, RunId::parse(&view.run_id)) {
             let run = self.store.read(|connection| lookup::run(connection, &who, Action::See, &id.to_string()))?;
-            view.messages = self.hand_messages(run.id, key.as_ref()).await?;
+            view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

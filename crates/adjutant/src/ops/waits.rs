@@ -82,7 +82,7 @@ impl Ops {
             Principal::Person => vec![Topic::All],
             who => vec![Topic::Owner(who.to_string())],
         };
-        let listener = self.store.bells().listen(topics);
+        let subscription = self.store.wake_ups().subscribe(topics);
         let mut span: Option<WaitScope> = None;
         loop {
             let is_over = Instant::now() >= deadline;
@@ -105,7 +105,7 @@ impl Ops {
             if let Some(waited) = waited {
                 return Ok(waited);
             }
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                 continue;
             }
         }
@@ -156,7 +156,7 @@ impl Ops {
             (None, Principal::Person) => Topic::All,
             (None, who) => Topic::Owner(who.to_string()),
         };
-        let listener = self.store.bells().listen(vec![topic]);
+        let subscription = self.store.wake_ups().subscribe(vec![topic]);
         let deadline = super::end_of_wait(call.wait_ms);
         loop {
             let (events, last) =
@@ -166,7 +166,7 @@ impl Ops {
                     if events.len() < limit as usize { last.0.max(call.after) } else { events.last().map_or(call.after, |event| event.seq.0) };
                 return Ok(EventPage { events: events.iter().map(render::event).collect(), cursor });
             }
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                 continue;
             }
         }

@@ -9,7 +9,7 @@
 use super::hygiene;
 use super::start::INHERITED;
 use super::tree::{Reaped, reap};
-use super::{Feed, Spawn};
+use super::{Spawn, StdioTarget};
 use crate::config;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::WaitOptions;
@@ -89,9 +89,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
         argv: argv.to_vec(),
         env: config::whole_env(),
         cwd: Path::new("."),
-        stdin: Feed::Fd(rustix::stdio::stdin()),
-        stdout: Feed::Fd(rustix::stdio::stdout()),
-        stderr: Feed::Fd(rustix::stdio::stderr()),
+        stdin: StdioTarget::Fd(rustix::stdio::stdin()),
+        stdout: StdioTarget::Fd(rustix::stdio::stdout()),
+        stderr: StdioTarget::Fd(rustix::stdio::stderr()),
         inherit: Vec::new(),
         umask: Some(umask),
     }

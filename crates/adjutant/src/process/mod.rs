@@ -31,7 +31,7 @@ pub mod watch;
 
 pub use lock::Lock;
 pub use rustix::process::{Pid, Signal};
-pub use spawn::{Child, Feed, Spawn};
+pub use spawn::{Child, Spawn, StdioTarget};
 pub use start::{Detached, GuardChild, ReadyPipe, spawn_detached_self, spawn_guard};
 pub use watch::attempt_over;
 

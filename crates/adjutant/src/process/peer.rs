@@ -147,12 +147,12 @@ enum Role {
 
 /// Reads a command line: `<anything> __guard|__supervise <home>/runs/<run>/<attempt>`.
 fn role(pid: Pid, home: &Path) -> io::Result<Option<(Role, String, u32)>> {
-    Ok(told(pid, "cmdline")?.and_then(|line| role_in(&line, home)))
+    Ok(read_proc_file(pid, "cmdline")?.and_then(|line| role_in(&line, home)))
 }
 
 /// Reads a file that the kernel has about a process. `None`: it has ended, or does not let us look. An
 /// error is no such answer: a process is not outside because we lack a descriptor or memory to see it.
-fn told(pid: Pid, file: &str) -> io::Result<Option<Vec<u8>>> {
+fn read_proc_file(pid: Pid, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.raw_os_error().is_some_and(|code| [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO].contains(&code)) => Err(error),
@@ -180,7 +180,7 @@ fn role_in(line: &[u8], home: &Path) -> Option<(Role, String, u32)> {
 /// The marker in its environment, for a worker that outlived both its guard and its supervisor. It
 /// counts only where it names an attempt of this home.
 fn marked(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
-    Ok(told(pid, "environ")?.and_then(|env| marked_in(&env, home)))
+    Ok(read_proc_file(pid, "environ")?.and_then(|env| marked_in(&env, home)))
 }
 
 fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
@@ -194,7 +194,7 @@ fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
 
 /// The value among its limits, for a worker that has also cleared its environment, or lets nobody read it.
 fn limited(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
-    let Some(value) = told(pid, "limits")?.and_then(|limits| limit::in_limits(&limits)) else { return Ok(None) };
+    let Some(value) = read_proc_file(pid, "limits")?.and_then(|limits| limit::in_limits(&limits)) else { return Ok(None) };
     if !limit::is_of_home(value, home) {
         return Ok(None);
     }

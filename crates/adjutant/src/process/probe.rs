@@ -1,7 +1,7 @@
 //! Asking a program something short, such as its version, or speaking with one for a moment: bounded in time and
 //! output, and everything that it starts ends with it.
 
-use super::{Child, Feed, Signal, Spawn, tree, watch};
+use super::{Child, Signal, Spawn, StdioTarget, tree, watch};
 use rustix::process::{WaitId, WaitIdOptions};
 use std::ffi::OsString;
 use std::io;
@@ -26,7 +26,7 @@ pub struct Probe {
 
 /// What it said.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProbeOutput {
     /// `None`: a signal ended it.
     pub exit_code: Option<i32>,
     /// The beginning of its standard output.
@@ -41,19 +41,19 @@ const DRAIN_MAX: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// It cannot be started; `TimedOut`: it took too long.
-pub async fn ask(probe: Probe) -> io::Result<Said> {
+pub async fn ask(probe: Probe) -> io::Result<ProbeOutput> {
     let (theirs, mut ours) = pipe::pipe()?;
     let theirs = theirs.into_blocking_fd()?;
-    let started = Started::start(&probe, Path::new("/"), Feed::Null, Feed::Fd(theirs.as_fd()), Feed::Null)?;
+    let started = Started::start(&probe, Path::new("/"), StdioTarget::Null, StdioTarget::Fd(theirs.as_fd()), StdioTarget::Null)?;
     drop(theirs);
     let mut output = Vec::new();
-    let ended = tokio::time::timeout(probe.limit, heard(&started.child.pidfd, &mut ours, &mut output, probe.output_bytes_max)).await;
+    let ended = tokio::time::timeout(probe.limit, read_output(&started.child.pidfd, &mut ours, &mut output, probe.output_bytes_max)).await;
     let exit_code = started.end().await?;
     match ended {
-        Ok(heard) => heard?,
+        Ok(read_output) => read_output?,
         Err(_) => return Err(timed_out(probe.limit)),
     }
-    Ok(Said { exit_code, output })
+    Ok(ProbeOutput { exit_code, output })
 }
 
 /// What follows from a line of a program that is spoken with.
@@ -68,7 +68,7 @@ pub enum Reply {
 
 /// How speaking with a program came out.
 #[derive(Debug)]
-pub struct Spoken {
+pub struct Conversation {
     /// The last reply was [`Reply::Enough`].
     pub is_enough: bool,
     /// Its exit code, where it has ended by itself before there was enough.
@@ -85,11 +85,11 @@ const COMPLAINT_BYTES_MAX: usize = 4 * 1024;
 ///
 /// # Errors
 /// It cannot be started; `TimedOut`: it took too long; `FileTooLarge`: it said too much.
-pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Spoken> {
+pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
     let (their_input, our_input) = std::io::pipe()?;
     let (their_output, our_output) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
     let (their_errors, our_errors) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
-    let feeds = [their_input.as_fd(), their_output.as_fd(), their_errors.as_fd()].map(Feed::Fd);
+    let feeds = [their_input.as_fd(), their_output.as_fd(), their_errors.as_fd()].map(StdioTarget::Fd);
     let [input, output, errors] = feeds;
     let started = Started::start(&probe, cwd, input, output, errors)?;
     drop((their_input, their_output, their_errors));
@@ -113,7 +113,7 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn
         Ok(spoken) => spoken?,
         Err(_) => return Err(timed_out(probe.limit)),
     };
-    Ok(Spoken { is_enough, exit_code, complaint: pipes.complaint })
+    Ok(Conversation { is_enough, exit_code, complaint: pipes.complaint })
 }
 
 /// The pipes of a program that is spoken with.
@@ -197,7 +197,7 @@ struct Started {
 }
 
 impl Started {
-    fn start(probe: &Probe, cwd: &Path, stdin: Feed<'_>, stdout: Feed<'_>, stderr: Feed<'_>) -> io::Result<Self> {
+    fn start(probe: &Probe, cwd: &Path, stdin: StdioTarget<'_>, stdout: StdioTarget<'_>, stderr: StdioTarget<'_>) -> io::Result<Self> {
         static ASKED: AtomicU32 = AtomicU32::new(0);
         let mark = format!("probe-{}", rustix::process::getpid().as_raw_nonzero());
         let n = ASKED.fetch_add(1, Ordering::Relaxed);
@@ -228,7 +228,7 @@ impl Started {
 }
 
 /// Reads until there is enough, or the program has ended and what it wrote is there.
-async fn heard(pidfd: &std::os::fd::OwnedFd, pipe: &mut pipe::Receiver, output: &mut Vec<u8>, bytes_max: usize) -> io::Result<()> {
+async fn read_output(pidfd: &std::os::fd::OwnedFd, pipe: &mut pipe::Receiver, output: &mut Vec<u8>, bytes_max: usize) -> io::Result<()> {
     let mut ended = std::pin::pin!(watch::ended(pidfd.try_clone()?));
     let mut has_ended = false;
     let mut buffer = [0; 4096];
@@ -259,7 +259,7 @@ async fn heard(pidfd: &std::os::fd::OwnedFd, pipe: &mut pipe::Receiver, output: 
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limit: Duration) -> io::Result<Said> {
+    fn shell(script: &str, limit: Duration) -> io::Result<ProbeOutput> {
         let probe = Probe {
             program: PathBuf::from("/bin/sh"),
             args: vec!["-c".to_owned(), script.to_owned()],
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    fn spoken(script: &str, limit: Duration, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Spoken> {
+    fn spoken(script: &str, limit: Duration, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
         let probe = Probe {
             program: PathBuf::from("/bin/sh"),
             args: vec!["-c".to_owned(), script.to_owned()],

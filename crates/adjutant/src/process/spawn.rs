@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// What one of the child's standard streams is.
 #[derive(Debug, Clone, Copy)]
-pub enum Feed<'a> {
+pub enum StdioTarget<'a> {
     /// `/dev/null`.
     Null,
     Fd(BorrowedFd<'a>),
@@ -33,9 +33,9 @@ pub struct Spawn<'a> {
     /// Its whole environment.
     pub env: Vec<(OsString, OsString)>,
     pub cwd: &'a Path,
-    pub stdin: Feed<'a>,
-    pub stdout: Feed<'a>,
-    pub stderr: Feed<'a>,
+    pub stdin: StdioTarget<'a>,
+    pub stdout: StdioTarget<'a>,
+    pub stderr: StdioTarget<'a>,
     /// These become descriptors 3, 4, ….
     pub inherit: Vec<BorrowedFd<'a>>,
     /// Its umask. Only a single-threaded process may ask for one.
@@ -96,8 +96,8 @@ impl Spawn<'_> {
         let mut sources: Vec<OwnedFd> = Vec::with_capacity(places);
         for feed in [self.stdin, self.stdout, self.stderr] {
             let fd = match feed {
-                Feed::Null => null.as_fd(),
-                Feed::Fd(fd) => fd,
+                StdioTarget::Null => null.as_fd(),
+                StdioTarget::Fd(fd) => fd,
             };
             sources.push(fcntl_dupfd_cloexec(fd, first_free)?);
         }

@@ -1,7 +1,7 @@
 //! Starting this binary again: a guard beside an attempt, a hub in the background.
 
 use super::hygiene::inherited;
-use super::{Child, Feed, Lock, Spawn, watch};
+use super::{Child, Lock, Spawn, StdioTarget, watch};
 use crate::config;
 use crate::files;
 use crate::link::{AttemptDir, Order};
@@ -62,9 +62,9 @@ pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result
         argv: vec![OsString::from("adj"), OsString::from("__guard"), dir.0.clone().into_os_string()],
         env: config::guard_env(),
         cwd: Path::new("/"),
-        stdin: Feed::Fd(order.as_fd()),
-        stdout: Feed::Fd(log.as_fd()),
-        stderr: Feed::Fd(log.as_fd()),
+        stdin: StdioTarget::Fd(order.as_fd()),
+        stdout: StdioTarget::Fd(log.as_fd()),
+        stderr: StdioTarget::Fd(log.as_fd()),
         inherit: vec![lock.as_fd()],
         umask: None,
     }
@@ -137,13 +137,13 @@ impl Detached {
 /// As the kernel says; nothing runs then.
 pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log: Option<BorrowedFd<'_>>) -> io::Result<Detached> {
     let (ready, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let out = log.map_or(Feed::Null, Feed::Fd);
+    let out = log.map_or(StdioTarget::Null, StdioTarget::Fd);
     let child = Spawn {
         program: Path::new(SELF_EXE),
         argv: [OsStr::new("adj"), OsStr::new("__detach")].into_iter().chain(args.iter().copied()).map(OsStr::to_owned).collect(),
         env,
         cwd: Path::new("/"),
-        stdin: Feed::Null,
+        stdin: StdioTarget::Null,
         stdout: out,
         stderr: out,
         inherit: vec![theirs.as_fd()],
@@ -177,9 +177,9 @@ fn detached(args: &[OsString]) -> io::Result<()> {
         argv: [OsString::from("adj")].into_iter().chain(args.iter().cloned()).collect(),
         env: config::whole_env(),
         cwd: Path::new("/"),
-        stdin: Feed::Null,
-        stdout: Feed::Fd(rustix::stdio::stdout()),
-        stderr: Feed::Fd(rustix::stdio::stderr()),
+        stdin: StdioTarget::Null,
+        stdout: StdioTarget::Fd(rustix::stdio::stdout()),
+        stderr: StdioTarget::Fd(rustix::stdio::stderr()),
         inherit: vec![ready.as_fd()],
         umask: None,
     }

@@ -353,7 +353,7 @@ async fn approval_is_decided_once_and_revocable_until_used() {
 
     let told = fixture.ask(run.id, approval()).await.expect("asked");
     let told = fixture.settle(told.id, decide(Decision::approved())).await.expect("approved");
-    let untold = |fixture: &Fixture| fixture.store.read(|connection| untold_of(connection, run.id, 10)).expect("a store");
+    let untold = |fixture: &Fixture| fixture.store.read(|connection| undelivered_of(connection, run.id, 10)).expect("a store");
     assert_eq!(untold(&fixture).len(), 2, "what was read is not told again");
     fixture
         .store
@@ -494,12 +494,12 @@ async fn finished_run_is_neither_underway_nor_stopped() {
 async fn commit_wakes_only_its_waiters() {
     let fixture = fixture();
     let (one, other) = (fixture.running(&Principal::Person).await, fixture.running(&Principal::Person).await);
-    let bells = fixture.store.bells();
-    let hears = bells.listen(vec![Topic::Run(one.id)]);
-    let silent = bells.listen(vec![Topic::Run(other.id)]);
+    let wake_ups = fixture.store.wake_ups();
+    let hears = wake_ups.subscribe(vec![Topic::Run(one.id)]);
+    let silent = wake_ups.subscribe(vec![Topic::Run(other.id)]);
     fixture.ask(one.id, question(false, 60_000, None)).await.expect("asked");
-    hears.heard().await;
-    assert!(futures::FutureExt::now_or_never(silent.heard()).is_none());
+    hears.wait().await;
+    assert!(futures::FutureExt::now_or_never(silent.wait()).is_none());
 }
 
 #[tokio::test]
@@ -507,7 +507,7 @@ async fn wake_up_carries_the_settled_answer() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
-    let waits = fixture.store.bells().listen(vec![Topic::Answer(run.id, asked.id)]);
+    let waits = fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]);
     // Neither a refusal nor another event gives the call an answer.
     let id = asked.id;
     let refused = fixture.store.write(move |tx| {
@@ -516,15 +516,15 @@ async fn wake_up_carries_the_settled_answer() {
         Err::<(), _>(StoreError::Closed)
     });
     assert!(refused.await.is_err() && waits.settled().is_none());
-    assert!(futures::FutureExt::now_or_never(waits.heard()).is_none());
+    assert!(futures::FutureExt::now_or_never(waits.wait()).is_none());
     let settled = fixture.settle_and_retrieve(asked.id, answer("b")).await.expect("answered");
-    waits.heard().await;
+    waits.wait().await;
     let handed = waits.settled().expect("handed over");
     let stored = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
     assert_eq!(handed.state, settled.state);
     assert_eq!(format!("{handed:?}"), format!("{stored:?}"), "nothing that a second read would show is missing");
     // A call that begins now finds it in the store.
-    assert!(fixture.store.bells().listen(vec![Topic::Answer(run.id, asked.id)]).settled().is_none());
+    assert!(fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]).settled().is_none());
 }
 
 #[tokio::test]
@@ -532,11 +532,11 @@ async fn answer_with_queued_messages_has_to_be_read() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
-    let waits = fixture.store.bells().listen(vec![Topic::Answer(run.id, asked.id)]);
+    let waits = fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]);
     let id = RequestId::new(clock::now(), random());
     fixture.store.write(move |tx| tx.send_message(&run, &Principal::Person, id, "go left")).await.expect("sent");
     fixture.settle_and_retrieve(asked.id, answer("b")).await.expect("answered");
-    waits.heard().await;
+    waits.wait().await;
     assert!(waits.settled().is_none(), "the message would stay behind");
 }
 

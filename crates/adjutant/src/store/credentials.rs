@@ -52,7 +52,7 @@ impl DispatchEnv {
 #[derive(Debug)]
 pub struct KeptCredentials {
     pub env: DispatchEnv,
-    vault: Arc<Vault>,
+    credential_files: Arc<CredentialFiles>,
     is_durable: bool,
 }
 
@@ -68,8 +68,8 @@ impl KeptCredentials {
     /// Makes them durable. Blocks.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if let Some(id) = self.id().filter(|_| !self.is_durable) {
-            self.vault.on_file(id, |path| files::open(self.vault.base(), path)?.sync_all())?;
-            rustix::fs::fsync(files::open_dir(self.vault.base(), &self.vault.dir)?)?;
+            self.credential_files.on_file(id, |path| files::open(self.credential_files.base(), path)?.sync_all())?;
+            rustix::fs::fsync(files::open_dir(self.credential_files.base(), &self.credential_files.dir)?)?;
         }
         self.is_durable = true;
         Ok(())
@@ -78,26 +78,26 @@ impl KeptCredentials {
     /// Removes them. Blocks.
     pub(super) fn remove(self) -> io::Result<()> {
         let Some(id) = self.id() else { return Ok(()) };
-        self.vault.on_file(id, |path| std::fs::remove_file(path))
+        self.credential_files.on_file(id, |path| std::fs::remove_file(path))
     }
 }
 
 impl Drop for KeptCredentials {
     fn drop(&mut self) {
         if let Some(id) = &self.env.credentials {
-            self.vault.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            self.credential_files.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         }
     }
 }
 
 /// The files.
 #[derive(Debug)]
-pub(super) struct Vault {
+pub(super) struct CredentialFiles {
     dir: PathBuf,
     in_flight: Mutex<BTreeSet<String>>,
 }
 
-impl Vault {
+impl CredentialFiles {
     pub(super) fn new(home: &Home) -> Arc<Self> {
         Arc::new(Self { dir: home.credentials_dir(), in_flight: Mutex::default() })
     }
@@ -106,11 +106,11 @@ impl Vault {
     pub(super) fn keep(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
         let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_kept_apart(name));
         if secret.is_empty() {
-            return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), vault: self, is_durable: true });
+            return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), credential_files: self, is_durable: true });
         }
         let id = new_id();
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
-        let kept = KeptCredentials { env: DispatchEnv::new(plain, Some(id.clone())), vault: Arc::clone(&self), is_durable: false };
+        let kept = KeptCredentials { env: DispatchEnv::new(plain, Some(id.clone())), credential_files: Arc::clone(&self), is_durable: false };
         self.write(&id, &secret)?;
         Ok(kept)
     }
@@ -194,7 +194,7 @@ pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreE
 /// Takes the credentials out of a database that was written before they had files of their own: those that are
 /// still needed get one. The caller is within a transaction.
 pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), StoreError> {
-    let vault = Vault::new(home);
+    let credential_files = CredentialFiles::new(home);
     let needed = "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited') OR r.holding > 0
         OR EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id AND q.status = 'pending' AND q.kind = 'delegation')";
     let inputs: Vec<(String, String, bool)> = connection
@@ -207,7 +207,7 @@ pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), Store
             env.retain(|name, _| !is_credential(name));
         }
         if let Some(env) = spec.get_mut("dispatch_env") {
-            *env = taken_out(&vault, env.take(), needed, &run)?;
+            *env = taken_out(&credential_files, env.take(), needed, &run)?;
         }
         let spec = spec.to_string();
         if spec != text {
@@ -221,7 +221,7 @@ pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), Store
     for (turn, text, needed) in turns {
         let what = format!("turn {turn}");
         let env = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
-        let env = taken_out(&vault, env, needed, &what)?.to_string();
+        let env = taken_out(&credential_files, env, needed, &what)?.to_string();
         if env != text {
             connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.execute(rusqlite::params![turn, env])?;
         }
@@ -229,11 +229,11 @@ pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), Store
     Ok(())
 }
 
-fn taken_out(vault: &Arc<Vault>, env: serde_json::Value, needed: bool, what: &str) -> Result<serde_json::Value, StoreError> {
+fn taken_out(credential_files: &Arc<CredentialFiles>, env: serde_json::Value, needed: bool, what: &str) -> Result<serde_json::Value, StoreError> {
     let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("{what}: {error}"));
     let env: BTreeMap<String, String> = serde_json::from_value(env).map_err(corrupt)?;
     let env = if needed {
-        let mut kept = Arc::clone(vault).keep(env).map_err(StoreError::from_io)?;
+        let mut kept = Arc::clone(credential_files).keep(env).map_err(StoreError::from_io)?;
         kept.sync().map_err(StoreError::from_io)?;
         kept.env.clone()
     } else {
@@ -250,24 +250,24 @@ mod tests {
     fn environment_never_holds_a_credential_itself() {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(dir.path()).expect("a home");
-        let vault = Vault::new(&home);
+        let credential_files = CredentialFiles::new(&home);
         let env: BTreeMap<String, String> =
             [("PATH", "/bin"), ("ANTHROPIC_API_KEY", "canary-1"), ("MY_DB_PASSWORD", "canary-2")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
-        let kept = Arc::clone(&vault).keep(env).expect("it is kept");
+        let kept = Arc::clone(&credential_files).keep(env).expect("it is kept");
         let text = serde_json::to_string(&kept.env).expect("JSON");
         assert!(!text.contains("canary") && text.contains("/bin"), "{text}");
         let again: DispatchEnv = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(again, kept.env);
-        let read = vault.read(&again).expect("a file");
+        let read = credential_files.read(&again).expect("a file");
         assert_eq!(read.values().map(String::as_str).collect::<Vec<_>>(), ["canary-1", "canary-2"]);
 
-        vault.sweep(|| Ok(BTreeSet::new())).expect("swept");
-        assert!(vault.read(&again).is_ok(), "it is on its way into the store");
+        credential_files.sweep(|| Ok(BTreeSet::new())).expect("swept");
+        assert!(credential_files.read(&again).is_ok(), "it is on its way into the store");
         drop(kept);
         let id = again.credentials.clone().expect("a name");
-        vault.sweep(|| Ok(BTreeSet::from([id]))).expect("swept");
-        assert!(vault.read(&again).is_ok(), "it is in use");
-        vault.sweep(|| Ok(BTreeSet::new())).expect("swept");
-        assert_eq!(vault.read(&again).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+        credential_files.sweep(|| Ok(BTreeSet::from([id]))).expect("swept");
+        assert!(credential_files.read(&again).is_ok(), "it is in use");
+        credential_files.sweep(|| Ok(BTreeSet::new())).expect("swept");
+        assert_eq!(credential_files.read(&again).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
     }
 }

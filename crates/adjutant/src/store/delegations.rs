@@ -119,8 +119,8 @@ impl Tx<'_> {
         let by = Principal::Run(child.id).to_string();
         let seq = append_event(self, EventKind::DelegationEnded, request.run, &request.owner.to_string(), Some(request.id), &by, &text)?;
         self.touch(request.run, seq)?;
-        self.ring(Topic::Request(request.id));
-        self.ring(Topic::Answer(request.run, request.id));
+        self.notify(Topic::Request(request.id));
+        self.notify(Topic::Answer(request.run, request.id));
         let was_held = request.held;
         let request = Request { held: false, outcome: Some(result), ..request };
         if was_held {
@@ -130,7 +130,7 @@ impl Tx<'_> {
             )?
             .execute(params![request.run.to_string(), self.steady().0])?;
             self.look_by_estimate(request.run)?;
-            self.ring(Topic::Queue);
+            self.notify(Topic::Queue);
             self.hand_over(&request, retention)?;
             return self.resume_settled(request.run, true);
         }
@@ -167,10 +167,10 @@ impl Tx<'_> {
     }
 
     /// Wakes the waiters of the runs above this one.
-    pub(super) fn ring_above(&mut self, run: &Run) -> Result<(), StoreError> {
+    pub(super) fn notify_ancestors(&mut self, run: &Run) -> Result<(), StoreError> {
         let mut above = run.parent;
         while let Some(parent) = above {
-            self.ring(Topic::Run(parent));
+            self.notify(Topic::Run(parent));
             above = run_by_id(self.connection(), parent)?.and_then(|run| run.parent);
         }
         Ok(())

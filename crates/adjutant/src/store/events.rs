@@ -49,13 +49,13 @@ pub fn append(
     ])?;
     let seq = EventSeq(tx.connection().last_insert_rowid());
     tx.tell_webhooks(seq, kind)?;
-    tx.ring(Topic::Run(run));
+    tx.notify(Topic::Run(run));
     if kind.changes_orders() {
-        tx.ring(Topic::Orders(run));
+        tx.notify(Topic::Orders(run));
     }
-    tx.ring(Topic::Owner(owner.to_owned()));
-    tx.ring(Topic::All);
-    tx.ring(Topic::Outbox);
+    tx.notify(Topic::Owner(owner.to_owned()));
+    tx.notify(Topic::All);
+    tx.notify(Topic::Outbox);
     Ok(seq)
 }
 

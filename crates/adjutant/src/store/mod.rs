@@ -5,7 +5,6 @@
 //! connections of their own. Waiting is by bells, rung after the commit.
 
 mod attention;
-mod bells;
 mod chats;
 mod credentials;
 mod delegations;
@@ -14,16 +13,17 @@ mod events;
 mod handover;
 mod ids;
 mod keys;
-mod matter;
 mod messages;
 mod open;
 mod requests;
 mod runs;
 mod search;
 mod steady;
+mod subject;
 mod tasks;
 mod trusted;
 mod tx;
+mod wake_ups;
 mod webhooks;
 mod writer;
 
@@ -31,7 +31,6 @@ mod writer;
 mod conformance;
 
 pub use attention::{stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
-pub use bells::{Bells, Listener, Topic};
 pub use chats::{
     Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
     branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed, entries_last,
@@ -47,8 +46,8 @@ pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
 pub use messages::{Message, delivered_messages, has_queued_messages, messages_by_id, queued_messages};
 pub use requests::{
-    Group, NewRequest, Request, RequestsOf, newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together, unread_of,
-    unsettled_of, untold_of,
+    Group, NewRequest, Request, RequestsOf, newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together, undelivered_of,
+    unread_of, unsettled_of,
 };
 pub use runs::{
     AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of, at_work_in, attempt_row, beside,
@@ -59,6 +58,7 @@ pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_u
 pub use tasks::{Task, task_by_id};
 pub use trusted::is_trusted;
 pub use tx::Tx;
+pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
 
 use crate::config::Home;
@@ -83,8 +83,8 @@ struct Inner {
     /// `None` once the store is closed.
     readers: Mutex<Option<Readers>>,
     free: std::sync::Condvar,
-    bells: Arc<Bells>,
-    vault: Arc<credentials::Vault>,
+    wake_ups: Arc<WakeUps>,
+    credential_files: Arc<credentials::CredentialFiles>,
 }
 
 struct Readers {
@@ -122,13 +122,13 @@ impl Store {
     /// # Errors
     /// The disk is full beyond help, the file is newer than this binary, or is no store.
     pub fn open(home: &Home) -> Result<Self, StoreError> {
-        let bells = Arc::new(Bells::default());
+        let wake_ups = Arc::new(WakeUps::default());
         let connection = open::writable(home)?;
         steady::begin(&connection)?;
         let readers = Readers { idle: vec![open::read_only(home)?], open: 1 };
-        let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&bells))?;
-        let (readers, free, vault) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::Vault::new(home));
-        Ok(Self(Arc::new(Inner { home: home.clone(), writer, readers, free, bells, vault })))
+        let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&wake_ups))?;
+        let (readers, free, credential_files) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::CredentialFiles::new(home));
+        Ok(Self(Arc::new(Inner { home: home.clone(), writer, readers, free, wake_ups, credential_files })))
     }
 
     /// Runs one transaction and returns when it is durable. What `work` returns as an error leaves
@@ -162,7 +162,7 @@ impl Store {
     ///
     /// # Errors
     /// What `work` refused, or what became of the disk.
-    pub async fn write_with_ballast<T, F>(&self, work: F) -> Result<T, StoreError>
+    pub async fn write_using_reserved_space<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
@@ -171,7 +171,7 @@ impl Store {
             Err(StoreError::Full) => {
                 tracing::error!("the disk is full: giving up the ballast to be able to stop a run");
                 let home = self.0.home.clone();
-                let given_up = tokio::task::spawn_blocking(move || open::give_up_ballast(&home)).await.map_err(|_| StoreError::Closed)?;
+                let given_up = tokio::task::spawn_blocking(move || open::release_reserved_space(&home)).await.map_err(|_| StoreError::Closed)?;
                 if let Err(error) = given_up {
                     // Another call may have done it.
                     tracing::warn!(%error, "no room was made");
@@ -183,8 +183,8 @@ impl Store {
     }
 
     /// Keeps room free again that was used (see [`Store::write_with_ballast`]), if there is some.
-    pub fn lay_ballast(&self) {
-        open::lay_ballast(&self.0.home);
+    pub fn reserve_space(&self) {
+        open::reserve_space(&self.0.home);
     }
 
     /// Hands in a transaction that nobody waits for and that may be lost: for what is only a
@@ -217,7 +217,7 @@ impl Store {
         result
     }
 
-    fn lend(&self) -> Result<Lent<'_>, StoreError> {
+    fn lend(&self) -> Result<PooledConnection<'_>, StoreError> {
         let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = loop {
             match readers.as_mut().ok_or(StoreError::Closed)?.take(&self.0.home) {
@@ -225,7 +225,7 @@ impl Store {
                 None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
             }
         };
-        Ok(Lent { store: &self.0, connection: Some(connection) })
+        Ok(PooledConnection { store: &self.0, connection: Some(connection) })
     }
 
     /// Takes the credentials out of an environment and keeps them beside the store, for a transaction that will
@@ -234,8 +234,8 @@ impl Store {
     /// # Errors
     /// Their file cannot be written.
     pub async fn keep_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
-        let vault = Arc::clone(&self.0.vault);
-        Self::blocking(move || vault.keep(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
+        let credential_files = Arc::clone(&self.0.credential_files);
+        Self::blocking(move || credential_files.keep(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
     }
 
     /// The same for what may not be referred to: durable once [`Store::settle_credentials`] has found that it is.
@@ -243,7 +243,7 @@ impl Store {
     /// # Errors
     /// Their file cannot be written.
     pub fn hold_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
-        Arc::clone(&self.0.vault).keep(env).map_err(StoreError::from_io)
+        Arc::clone(&self.0.credential_files).keep(env).map_err(StoreError::from_io)
     }
 
     /// Makes kept credentials durable when the store refers to them, and removes them otherwise.
@@ -265,8 +265,8 @@ impl Store {
     /// # Errors
     /// Their file is gone, or cannot be read.
     pub async fn credentials(&self, env: &DispatchEnv) -> Result<BTreeMap<String, String>, StoreError> {
-        let (vault, env) = (Arc::clone(&self.0.vault), env.clone());
-        Self::blocking(move || vault.read(&env).map_err(StoreError::from_io)).await
+        let (credential_files, env) = (Arc::clone(&self.0.credential_files), env.clone());
+        Self::blocking(move || credential_files.read(&env).map_err(StoreError::from_io)).await
     }
 
     /// Removes the credentials that nothing goes on with by itself.
@@ -275,7 +275,7 @@ impl Store {
     /// A failure of the store, or a file cannot be removed.
     pub async fn sweep_credentials(&self) -> Result<(), StoreError> {
         let store = self.clone();
-        Self::blocking(move || store.0.vault.sweep(|| store.read(credentials::in_use))).await
+        Self::blocking(move || store.0.credential_files.sweep(|| store.read(credentials::in_use))).await
     }
 
     async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, StoreError> + Send + 'static) -> Result<T, StoreError> {
@@ -284,8 +284,8 @@ impl Store {
 
     /// Returns the bells that commits ring.
     #[must_use]
-    pub fn bells(&self) -> &Arc<Bells> {
-        &self.0.bells
+    pub fn wake_ups(&self) -> &Arc<WakeUps> {
+        &self.0.wake_ups
     }
 
     /// Takes no more writes, finishes those that wait and closes the files.
@@ -297,12 +297,12 @@ impl Store {
 }
 
 /// Gives a connection back however the read ends.
-struct Lent<'a> {
+struct PooledConnection<'a> {
     store: &'a Inner,
     connection: Option<Connection>,
 }
 
-impl Lent<'_> {
+impl PooledConnection<'_> {
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let connection = self.connection.as_ref().expect("lent until dropped");
         connection.prepare_cached("BEGIN")?.execute([])?;
@@ -319,7 +319,7 @@ impl Lent<'_> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             // A read that panicked has left its snapshot open.

@@ -50,7 +50,7 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
             }
         }
         Ok(connection) => {
-            lay_ballast(home);
+            reserve_space(home);
             lay_log(home);
             Ok(connection)
         }
@@ -155,8 +155,8 @@ fn opening(error: rusqlite::Error) -> StoreError {
 }
 
 /// Lays the ballast where it is missing and there is room for it.
-pub(super) fn lay_ballast(home: &Home) {
-    if let Err(error) = load_ballast(home) {
+pub(super) fn reserve_space(home: &Home) {
+    if let Err(error) = allocate_reserved_space(home) {
         tracing::warn!(%error, "no ballast");
     }
 }
@@ -164,7 +164,7 @@ pub(super) fn lay_ballast(home: &Home) {
 /// Gives up the ballast for the log of the database: its next pages get their room before somebody
 /// else can take it. Should we die in between, there is room, or a file that has more than it shows,
 /// and the next hub reserves the space again.
-pub(super) fn give_up_ballast(home: &Home) -> std::io::Result<()> {
+pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
     // Opened first, so that nothing lies between the two steps. SQLite's locks are on other files.
     let log = files::open_writable(&home.dir, &home.database_log());
     std::fs::remove_file(home.ballast())?;
@@ -204,7 +204,7 @@ fn lengthen_log(home: &Home) -> std::io::Result<()> {
     written
 }
 
-fn load_ballast(home: &Home) -> std::io::Result<()> {
+fn allocate_reserved_space(home: &Home) -> std::io::Result<()> {
     let file = files::open_or_create(&home.dir, &home.ballast())?;
     files::make_private(&home.dir, &home.ballast())?;
     if file.metadata()?.len() < BALLAST_BYTES {
@@ -352,7 +352,7 @@ mod tests {
         assert!(kept.len() == 1 && kept[0].contains("/credentials/"), "{kept:?}");
         let input = crate::store::run_input(&connection, adjutant_core::RunId::parse(live).expect("an id")).expect("its input");
         assert_eq!((input.env.path(), input.agent.env.get("A").map(String::as_str)), ("/bin", Some("1")));
-        let credentials = crate::store::credentials::Vault::new(&home).read(&input.env).expect("its key");
+        let credentials = crate::store::credentials::CredentialFiles::new(&home).read(&input.env).expect("its key");
         assert_eq!(credentials.get("ANTHROPIC_API_KEY").map(String::as_str), Some("canary-live"));
         assert!(dir.path().is_dir());
     }

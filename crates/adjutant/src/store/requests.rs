@@ -1,6 +1,6 @@
 //! Requests: asking, answering, reading, expiring.
 
-use super::matter::{self, DecisionRow};
+use super::subject::{self, DecisionRow};
 use super::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
 use adjutant_core::request::{RequestTerms, apply};
 use adjutant_core::run::{Blocking, Retention, resumes_now};
@@ -100,7 +100,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         answer: Option<String>,
         by: Option<String>,
         default: Option<String>,
-        matter: Option<String>,
+        subject: Option<String>,
         verdict: Option<String>,
         changes: Option<String>,
         child: Option<(String, String)>,
@@ -115,7 +115,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
         answer: row.get(12)?,
         by: row.get(13)?,
         default: row.get(8)?,
-        matter: row.get(20)?,
+        subject: row.get(20)?,
         verdict: row.get(21)?,
         changes: row.get(22)?,
         child: row.get::<_, Option<String>>(24)?.zip(row.get::<_, Option<String>>(27)?),
@@ -149,12 +149,12 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
             ("withdrawn", None, None, Some(at)) => RequestState::Withdrawn { at },
             _ => return None,
         };
-        let subject = matter::read(&question, raw.matter.as_deref())?;
+        let subject = subject::read(&question, raw.subject.as_deref())?;
         // Versions before 0.2 kept a default for approvals, too. It does not count.
         let default = raw.default.filter(|_| subject == Subject::Question);
         let clarification = match raw.clarification {
             None => None,
-            Some(written) => Some(matter::read_clarification(&written)?),
+            Some(written) => Some(subject::read_clarification(&written)?),
         };
         let child = match raw.child {
             None => None,
@@ -292,7 +292,7 @@ pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
 ///
 /// # Errors
 /// A failure of the store.
-pub fn untold_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+pub fn undelivered_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!(
             "{COLUMNS} {FROM} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
@@ -412,7 +412,7 @@ impl Request {
 }
 
 /// How one step of a request is told in the history: as what, by whom, and with what text.
-fn told_as(request: &Request, from: &RequestState, to: &RequestState) -> Result<(EventKind, String, String), StoreError> {
+fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result<(EventKind, String, String), StoreError> {
     Ok(match to {
         RequestState::Answered(answer) => {
             let kind = if *from == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestVetoed };
@@ -439,7 +439,7 @@ impl Tx<'_> {
         if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
             return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
         }
-        self.look_by(new.expires_at);
+        self.wake_by(new.expires_at);
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
         self.prepare(
@@ -459,12 +459,12 @@ impl Tx<'_> {
             new.expires_at.0,
             new.by_block,
             new.subject.kind().word(),
-            matter::write(&new.subject).map_err(corrupt)?,
+            subject::write(&new.subject).map_err(corrupt)?,
             new.own_id,
-            new.clarification.as_ref().map(matter::write_clarification).transpose().map_err(corrupt)?
+            new.clarification.as_ref().map(subject::write_clarification).transpose().map_err(corrupt)?
         ])?;
         let no = RequestNo(self.connection().last_insert_rowid());
-        self.ring_above(run)?;
+        self.notify_ancestors(run)?;
         let seq = append_event(
             self,
             EventKind::RequestAsked,
@@ -536,7 +536,7 @@ impl Tx<'_> {
     /// What the rules refuse.
     pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.moment())?;
-        self.move_on(request, &[next])
+        self.apply_states(request, &[next])
     }
 
     /// The same, where the asker waits for it: what is answered is retrieved at once, and given to the call that
@@ -547,16 +547,16 @@ impl Tx<'_> {
     pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let answered = apply(&request.state, &request.terms(), event, self.moment())?;
         let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
-        let settled = self.move_on(request, &[answered, retrieved])?;
+        let settled = self.apply_states(request, &[answered, retrieved])?;
         // Messages go with the answer; a call that has some to take looks for itself.
         if !has_queued_messages(self.connection(), request.run)? {
-            self.hand_settled(&settled);
+            self.deliver_settled(&settled);
         }
         Ok(settled)
     }
 
     /// Records the states that a request goes through now.
-    fn move_on(&mut self, request: &Request, states: &[RequestState]) -> Result<Request, StoreError> {
+    fn apply_states(&mut self, request: &Request, states: &[RequestState]) -> Result<Request, StoreError> {
         let mut before = &request.state;
         let mut steps = Vec::with_capacity(states.len());
         for state in states {
@@ -592,7 +592,7 @@ impl Tx<'_> {
         }
         let (owner, mut seq, mut unread) = (request.owner.to_string(), EventSeq(0), 0);
         for (from, to) in &steps {
-            let (kind, by, text) = told_as(request, from, to)?;
+            let (kind, by, text) = event_of(request, from, to)?;
             let text = format!("{} {text}", request.no);
             seq = append_event(self, kind, request.run, &owner, Some(request.id), &by, text.trim_end())?;
             unread += match (from, to) {
@@ -609,8 +609,8 @@ impl Tx<'_> {
              WHERE id = ?1",
         )?
         .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0, self.steady().0])?;
-        self.ring(Topic::Request(request.id));
-        self.ring(Topic::Answer(request.run, request.id));
+        self.notify(Topic::Request(request.id));
+        self.notify(Topic::Answer(request.run, request.id));
         if was_blocking == 1 {
             self.look_by_estimate(request.run)?;
             self.resume_settled(request.run, true)?;

@@ -42,7 +42,7 @@ pub(super) struct Saved(Option<SteadyClock>);
 impl Saved {
     /// Takes the clocks' readings in, and stores them where it is time to: within the transaction that counts by
     /// them.
-    pub(super) fn keep_up(&mut self, connection: &Connection) -> Result<(), StoreError> {
+    pub(super) fn advance(&mut self, connection: &Connection) -> Result<(), StoreError> {
         let Some((clock, jump)) = clock::advance() else { return Ok(()) };
         if let Some(jump) = jump {
             report(jump);

@@ -107,12 +107,12 @@ impl<'a> Tx<'a> {
     }
 
     /// Has a bell rung after the commit.
-    pub fn ring(&mut self, topic: Topic) {
+    pub fn notify(&mut self, topic: Topic) {
         self.topics.push(topic);
     }
 
     /// Wakes the keeper of deadlines by then.
-    pub(super) fn look_by(&mut self, due: SteadyTime) {
+    pub(super) fn wake_by(&mut self, due: SteadyTime) {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
     }
 
@@ -137,7 +137,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Has whoever waits for the answer to a request given it, once it is durable.
-    pub(super) fn hand_settled(&mut self, request: &Request) {
+    pub(super) fn deliver_settled(&mut self, request: &Request) {
         self.settled.push(Arc::new(request.clone()));
     }
 

@@ -184,7 +184,7 @@ impl Tx<'_> {
         let again = self
             .prepare("UPDATE outbox SET state = 'waiting', attempts = 0, next_at = 0 WHERE url = ?1 AND (state = 'parked' OR next_at > ?2)")?
             .execute(params![url, self.steady().0])?;
-        self.ring(Topic::Outbox);
+        self.notify(Topic::Outbox);
         Ok(u64::try_from(again).unwrap_or(u64::MAX))
     }
 

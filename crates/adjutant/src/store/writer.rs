@@ -2,7 +2,7 @@
 
 use super::error::is_full;
 use super::steady::Saved;
-use super::{Bells, Request, StoreError, Topic, Tx, open};
+use super::{Request, StoreError, Topic, Tx, WakeUps, open};
 use crate::clock;
 use crate::config::Home;
 use crate::failpoint::failpoint;
@@ -80,11 +80,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(home: Home, connection: Connection, bells: Arc<Bells>) -> Result<Self, StoreError> {
+    pub(super) fn start(home: Home, connection: Connection, wake_ups: Arc<WakeUps>) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || serve(&home, connection, &queue, &bells))
+            .spawn(move || serve(&home, connection, &queue, &wake_ups))
             .map_err(|error| StoreError::Sql(error.to_string()))?;
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
@@ -138,7 +138,7 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     }
 }
 
-fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, bells: &Bells) {
+fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
     let mut connection = Some(connection);
     let mut saved = Saved::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
@@ -157,7 +157,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
             }
         }
         let healthy = match &connection {
-            Some(open) => commit(open, &mut saved, &mut batch, bells),
+            Some(open) => commit(open, &mut saved, &mut batch, wake_ups),
             None => {
                 for job in batch.drain(..) {
                     job.refuse(StoreError::Sql("the store cannot be opened".to_owned()));
@@ -174,7 +174,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
 }
 
 /// Runs a batch in one transaction. Returns whether the connection is still to be trusted.
-fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, bells: &Bells) -> bool {
+fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> bool {
     if let Err(error) = step(connection, "BEGIN IMMEDIATE") {
         let full = is_full(&error);
         tracing::error!(%error, "no transaction");
@@ -183,7 +183,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         }
         return full;
     }
-    if let Err(error) = saved.keep_up(connection) {
+    if let Err(error) = saved.advance(connection) {
         // The time that deadlines count is kept in memory meanwhile.
         tracing::error!(%error, "the clock cannot be stored");
     }
@@ -243,10 +243,10 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     match step(connection, "COMMIT") {
         Ok(()) => {
             failpoint!("store.after_commit");
-            settled.iter().for_each(|request| bells.hand_settled(request));
-            bells.ring(&rung);
+            settled.iter().for_each(|request| wake_ups.deliver_settled(request));
+            wake_ups.notify(&rung);
             if let Some(due) = due {
-                bells.look_within(clock::until(due));
+                wake_ups.notify_deadline(clock::until(due));
             }
             for reply in replies {
                 reply(Ok(()));
@@ -348,7 +348,7 @@ mod tests {
     fn refused_call_does_not_affect_its_batch() {
         let connection = Connection::open_in_memory().expect("a database");
         connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
-        let bells = Bells::default();
+        let wake_ups = WakeUps::default();
         // Alone: the transaction is the call's.
         for (job, mut reply) in [
             call(insert_and_refuse(1)),
@@ -358,7 +358,7 @@ mod tests {
                 insert_and_refuse(3)(tx)
             }),
         ] {
-            assert!(commit(&connection, &mut Saved::default(), &mut vec![job], &bells));
+            assert!(commit(&connection, &mut Saved::default(), &mut vec![job], &wake_ups));
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
@@ -371,7 +371,7 @@ mod tests {
         });
         let (early, mut early_reply) = checked(refused);
         let (last, mut last_reply) = call(insert(7));
-        assert!(commit(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &bells));
+        assert!(commit(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &wake_ups));
         assert!(matches!((first_reply.try_recv(), last_reply.try_recv()), (Ok(Ok(())), Ok(Ok(())))));
         for reply in [&mut late_reply, &mut own_reply, &mut early_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
@@ -386,7 +386,7 @@ mod tests {
         let (first, mut first_reply) = checked(insert(1));
         let (second, mut second_reply) = checked(insert_and_refuse(2));
         let (third, mut third_reply) = checked(insert(3));
-        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second, third], &Bells::default()));
+        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second, third], &WakeUps::default()));
         for reply in [&mut first_reply, &mut second_reply, &mut third_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Sql(_)))));
         }
@@ -403,17 +403,17 @@ mod tests {
         let tables = "PRAGMA foreign_keys = ON; CREATE TABLE a (id INTEGER PRIMARY KEY);
                       CREATE TABLE b (a INTEGER REFERENCES a (id) DEFERRABLE INITIALLY DEFERRED)";
         connection.execute_batch(tables).expect("tables");
-        let bells = Bells::default();
+        let wake_ups = WakeUps::default();
         // A reference to nothing is found out by the commit.
         let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
         let (second, mut second_reply) = call(refused);
-        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second], &bells));
+        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second], &wake_ups));
         assert!(matches!(first_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
         assert!(matches!(second_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
 
         assert!(roll_back(&connection));
         let (alone, mut reply) = call(refused);
-        assert!(commit(&connection, &mut Saved::default(), &mut vec![alone], &bells));
+        assert!(commit(&connection, &mut Saved::default(), &mut vec![alone], &wake_ups));
         assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
     }
 }

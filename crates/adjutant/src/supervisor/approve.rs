@@ -136,7 +136,7 @@ async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
 }
 
 /// Reports to the parent that an allowed call has changed. Nothing waits for an answer.
-pub async fn tell_changed(client: Client, changed: Changed) {
+pub async fn report_change(client: Client, changed: Changed) {
     let Changed { tool, allowed, now } = changed;
     let told = Ask {
         question: format!("{} changed after it was approved: is that all right? If not, cancel the run", text::line(&tool)),

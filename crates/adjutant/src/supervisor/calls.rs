@@ -28,7 +28,7 @@ pub(super) struct Calls(VecDeque<Call>);
 
 impl Calls {
     /// Takes in what is said of a call. Returns the line that is to be written.
-    pub(super) fn hear(&mut self, id: &str, name: &str, input: &str, state: CallState) -> Option<String> {
+    pub(super) fn note(&mut self, id: &str, name: &str, input: &str, state: CallState) -> Option<String> {
         let at = match self.0.iter().position(|call| call.id == id) {
             Some(at) => at,
             // What is only said to be over was forgotten, or never begun.
@@ -84,7 +84,7 @@ mod tests {
 
     fn lines(said: &[(&str, &str, &str, CallState)]) -> Vec<String> {
         let mut calls = Calls::default();
-        said.iter().filter_map(|(id, name, input, state)| calls.hear(id, name, input, *state)).collect()
+        said.iter().filter_map(|(id, name, input, state)| calls.note(id, name, input, *state)).collect()
     }
 
     #[test]
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn calls_are_bounded_and_flush_writes_all() {
         let mut calls = Calls::default();
-        assert_eq!(calls.hear("a", "sh", "1", Pending), None);
+        assert_eq!(calls.note("a", "sh", "1", Pending), None);
         assert_eq!((calls.flush(), calls.flush()), (vec!["sh 1".to_owned()], Vec::new()));
-        assert_eq!(calls.hear("a", "", "", Over), None, "it has its line");
+        assert_eq!(calls.note("a", "", "", Over), None, "it has its line");
         for n in 0..CALLS_MAX * 2 {
-            calls.hear(&n.to_string(), "x", "", Pending);
+            calls.note(&n.to_string(), "x", "", Pending);
         }
         assert_eq!(calls.0.len(), CALLS_MAX);
     }

@@ -1,7 +1,7 @@
 //! When the agent has ended: a look at what it left behind. The hub says what is wanted (it knows
 //! what the run has reported); what is seen is stated as a fact before the last one.
 
-use super::aside::{self, Aside, Keep};
+use super::side_command::{self, KeptOutput, SideCommand};
 use super::{deliverable, git, worker};
 use crate::client::Client;
 use crate::link::{AcceptanceEvidence, AttemptEvidence, Closing, GetClosing, Order, Orders};
@@ -51,55 +51,55 @@ impl Closer<'_> {
 
     /// Looks: first what the agent itself left, then what the acceptance command makes of it.
     pub async fn look(&self, closing: &Closing, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> AttemptEvidence {
-        let mut saw = AttemptEvidence::default();
+        let mut evidence = AttemptEvidence::default();
         if let Some(paths) = &closing.files {
             let mut files = Vec::new();
             let mut budget = deliverable::HASHED_BYTES_TOTAL_MAX;
             for path in paths {
-                files.push(deliverable::look_at(&self.order.cwd, path, &mut budget).await);
+                files.push(deliverable::examine(&self.order.cwd, path, &mut budget).await);
             }
-            saw.files = Some(files);
+            evidence.files = Some(files);
         }
         if closing.changed
             && let Some(git::Changes { files, cut, since_start }) = git::changed(self.order, self.tree.as_ref()).await
         {
-            (saw.changed, saw.changed_cut, saw.changed_since_start) = (Some(files), cut, since_start);
+            (evidence.changed, evidence.changed_cut, evidence.changed_since_start) = (Some(files), cut, since_start);
         }
         if closing.accept && !self.order.accept.is_empty() {
-            saw.acceptance = Some(self.accept(time_left, orders).await);
+            evidence.acceptance = Some(self.accept(time_left, orders).await);
         }
-        saw
+        evidence
     }
 
     async fn accept(&self, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> AcceptanceEvidence {
         let not_known = |why: String| AcceptanceEvidence { not_known: Some(why), ..AcceptanceEvidence::default() };
         let command = &self.order.accept;
         let path = self.order.env.get("PATH").map_or("", String::as_str);
-        let Some(program) = aside::find(&command[0], path, &self.order.cwd) else {
+        let Some(program) = side_command::find(&command[0], path, &self.order.cwd) else {
             return not_known(format!("{} is not found on the run's PATH", command[0]));
         };
-        let aside = Aside {
+        let side_command = SideCommand {
             program,
             argv: command.iter().map(Into::into).collect(),
             env: worker::environment(self.order),
             limit: time_left.unwrap_or(ACCEPT_MAX),
-            keep: Keep::Tail { bytes_max: ACCEPT_OUTPUT_BYTES_MAX },
+            keep: KeptOutput::Tail { bytes_max: ACCEPT_OUTPUT_BYTES_MAX },
         };
-        match aside::run(self.order, aside, Some(orders)).await {
-            Ok(ran) => {
-                let (exit_code, signal) = match ran.exit {
+        match side_command::run(self.order, side_command, Some(orders)).await {
+            Ok(result) => {
+                let (exit_code, signal) = match result.exit {
                     Some(Exit::Code(code)) => (Some(code), None),
                     Some(Exit::Signal(signal)) => (None, Some(signal)),
                     None => (None, None),
                 };
-                let from = ran.output.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+                let from = result.output.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
                 AcceptanceEvidence {
                     exit_code,
                     signal,
-                    stopped: ran.stopped.map(str::to_owned),
+                    stopped: result.stopped.map(str::to_owned),
                     not_known: None,
-                    output: String::from_utf8_lossy(&ran.output[from..]).into_owned(),
-                    took_ms: u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX),
+                    output: String::from_utf8_lossy(&result.output[from..]).into_owned(),
+                    took_ms: u64::try_from(result.took.as_millis()).unwrap_or(u64::MAX),
                 }
             }
             Err(Failed::Worker(error) | Failed::Containment(error)) => not_known(format!("{} could not be started: {error}", command[0])),

@@ -17,7 +17,7 @@ pub const HASHED_BYTES_TOTAL_MAX: u64 = 256 * 1024 * 1024;
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Looks at one path. `budget` is how many bytes may still be hashed.
-pub async fn look_at(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence {
+pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence {
     let made = |seen: &str| FileEvidence { path: named.to_owned(), seen: seen.to_owned(), ..FileEvidence::default() };
     let unreadable = |error: &io::Error| FileEvidence { problem: Some(error.to_string()), ..made("unreadable") };
     let Some(relative) = below(cwd, named) else { return made("outside") };
@@ -110,7 +110,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     async fn seen(cwd: &Path, named: &str) -> FileEvidence {
-        look_at(cwd, named, &mut HASHED_BYTES_TOTAL_MAX.clone()).await
+        examine(cwd, named, &mut HASHED_BYTES_TOTAL_MAX.clone()).await
     }
 
     #[tokio::test]

@@ -55,9 +55,9 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
     let mcp = mcp::http_router(client.clone(), &token);
     let calls = calls(client);
     let has_called = Arc::new(AtomicBool::new(false));
-    let door = Arc::new(Door { token, port, has_called: Arc::clone(&has_called) });
-    let on_socket = calls.clone().layer(middleware::from_fn_with_state(Arc::clone(&door), admit_peer));
-    let on_loopback = calls.merge(mcp).layer(middleware::from_fn_with_state(door, admit_bearer));
+    let endpoint = Arc::new(EndpointAccess { token, port, has_called: Arc::clone(&has_called) });
+    let on_socket = calls.clone().layer(middleware::from_fn_with_state(Arc::clone(&endpoint), admit_peer));
+    let on_loopback = calls.merge(mcp).layer(middleware::from_fn_with_state(endpoint, admit_bearer));
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
         if let Err(error) = axum::serve(Checked(socket), service).await {
@@ -103,13 +103,13 @@ async fn carry(State(client): State<Client>, UrlPath(name): UrlPath<String>, giv
 
 /// What admits to the endpoint.
 #[derive(Debug)]
-struct Door {
+struct EndpointAccess {
     token: String,
     port: u16,
     has_called: Arc<AtomicBool>,
 }
 
-impl Door {
+impl EndpointAccess {
     /// Checks a bearer: `None` where none was shown.
     fn bearer(&self, headers: &HeaderMap) -> Option<bool> {
         let shown = headers.get("authorization")?.as_bytes();
@@ -142,22 +142,27 @@ fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
-async fn admit_peer(State(door): State<Arc<Door>>, ConnectInfo(admission): ConnectInfo<Admission>, request: Request, next: Next) -> Response {
+async fn admit_peer(
+    State(endpoint): State<Arc<EndpointAccess>>,
+    ConnectInfo(admission): ConnectInfo<Admission>,
+    request: Request,
+    next: Next,
+) -> Response {
     if admission == Admission::Foreign {
         return Refused::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it").into_response();
     }
-    if door.bearer(request.headers()) == Some(false) {
+    if endpoint.bearer(request.headers()) == Some(false) {
         return Refused::new(codes::NOT_ALLOWED, "the token belongs to another run").into_response();
     }
-    door.has_called.store(true, Ordering::Relaxed);
+    endpoint.has_called.store(true, Ordering::Relaxed);
     next.run(request).await
 }
 
-async fn admit_bearer(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    match door.refusal(request.headers()) {
+async fn admit_bearer(State(endpoint): State<Arc<EndpointAccess>>, request: Request, next: Next) -> Response {
+    match endpoint.refusal(request.headers()) {
         Some(refusal) => refusal,
         None => {
-            door.has_called.store(true, Ordering::Relaxed);
+            endpoint.has_called.store(true, Ordering::Relaxed);
             next.run(request).await
         }
     }
@@ -179,7 +184,7 @@ impl Listener for Checked {
 
     async fn accept(&mut self) -> (sock::Stream, Admission) {
         let stream = sock::accept(&mut self.0).await;
-        let admission = match look_at(&stream) {
+        let admission = match examine(&stream) {
             Ok(true) => Admission::Own,
             Ok(false) => Admission::Foreign,
             Err(error) => {
@@ -195,7 +200,7 @@ impl Listener for Checked {
     }
 }
 
-fn look_at(stream: &sock::Stream) -> io::Result<bool> {
+fn examine(stream: &sock::Stream) -> io::Result<bool> {
     let peer = Peer::of(stream)?;
     Ok(peer.is_same_user() && peer.is_below(rustix::process::getpid())?)
 }

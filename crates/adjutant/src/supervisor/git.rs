@@ -3,7 +3,7 @@
 //! system monitor, no filters, no pager, no fetching, no submodules. A repository is the work of the agent,
 //! its configuration included.
 
-use super::aside::{self, Aside, Keep, Ran};
+use super::side_command::{self, CommandOutput, KeptOutput, SideCommand};
 use crate::link::{Order, Orders};
 use crate::process::tree::MARKER;
 use adjutant_core::Exit;
@@ -93,17 +93,17 @@ fn top(cwd: &Path) -> Option<&Path> {
 async fn tree(order: &Order, limit: Duration, mut orders: Option<&mut watch::Receiver<Orders>>) -> Option<Tree> {
     let top = top(&order.cwd)?.to_owned();
     let names = git(order, &[], &["config", "--list", "--name-only", "-z"], limit, orders.as_deref_mut()).await?;
-    let tamed = tame(&names.output).filter(|_| !names.cut)?;
+    let overrides = disable_filters(&names.output).filter(|_| !names.cut)?;
     let args = ["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=all", "--", "."];
-    let ran = git(order, &tamed, &args, limit, orders).await?;
+    let result = git(order, &overrides, &args, limit, orders).await?;
     // Looking at as many files as are named may wait for a disk.
     let looked = tokio::task::spawn_blocking(move || {
-        let Status { head, entries, cut } = read_status(&ran.output);
+        let Status { head, entries, cut } = read_status(&result.output);
         let dirty = entries.into_iter().map(|(path, status)| {
             let print = fingerprint(&top, &path);
             (path, Dirty { status, print })
         });
-        Tree { head, dirty: dirty.collect(), cut: cut || ran.cut }
+        Tree { head, dirty: dirty.collect(), cut: cut || result.cut }
     });
     match looked.await {
         Ok(tree) => Some(tree),
@@ -136,9 +136,9 @@ async fn committed(order: &Order, old: Option<&str>, new: Option<&str>) -> Optio
     let old = old.unwrap_or(EMPTY_TREE);
     let flags = ["--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all"];
     let args: Vec<&str> = ["diff-tree", "-r", "-z", "--name-only"].into_iter().chain(flags).chain([old, new, "--", "."]).collect();
-    let ran = git(order, &tame(&[])?, &args, GIT_MAX, None).await?;
-    let paths = whole_entries(&ran.output).map(<[u8]>::to_vec).collect();
-    Some(Paths { paths, cut: ran.cut })
+    let result = git(order, &disable_filters(&[])?, &args, GIT_MAX, None).await?;
+    let paths = whole_entries(&result.output).map(<[u8]>::to_vec).collect();
+    Some(Paths { paths, cut: result.cut })
 }
 
 /// Names what changed between two states.
@@ -161,7 +161,7 @@ fn changes(paths: BTreeSet<Vec<u8>>, cut: bool, since_start: bool) -> Changes {
 
 /// The settings that take every filter of a repository away, beside what is always taken away.
 /// `None`: there are too many.
-fn tame(names: &[u8]) -> Option<Vec<(String, String)>> {
+fn disable_filters(names: &[u8]) -> Option<Vec<(String, String)>> {
     let mut settings: Vec<(String, String)> = TAMED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let mut filters: Vec<String> = Vec::new();
     for name in names.split(|byte| *byte == 0) {
@@ -188,9 +188,9 @@ async fn git(
     args: &[&str],
     limit: Duration,
     orders: Option<&mut watch::Receiver<Orders>>,
-) -> Option<Ran> {
+) -> Option<CommandOutput> {
     let path = order.env.get("PATH").map_or("", String::as_str);
-    let program = aside::find("git", path, Path::new("/"))?;
+    let program = side_command::find("git", path, Path::new("/"))?;
     let mut argv: Vec<OsString> = ["git", "--no-pager", "--no-optional-locks", "--no-replace-objects"].map(Into::into).to_vec();
     argv.extend(args.iter().map(Into::into));
     let mut env: Vec<(OsString, OsString)> = [
@@ -211,11 +211,11 @@ async fn git(
         env.push((format!("GIT_CONFIG_KEY_{n}").into(), name.into()));
         env.push((format!("GIT_CONFIG_VALUE_{n}").into(), value.into()));
     }
-    let aside = Aside { program, argv, env, limit, keep: Keep::Head { bytes_max: OUTPUT_BYTES_MAX } };
-    match aside::run(order, aside, orders).await {
-        Ok(ran) if ran.exit == Some(Exit::Code(0)) => Some(ran),
-        Ok(ran) => {
-            tracing::info!(exit = ?ran.exit, stopped = ?ran.stopped, "git does not say what has changed");
+    let side_command = SideCommand { program, argv, env, limit, keep: KeptOutput::Head { bytes_max: OUTPUT_BYTES_MAX } };
+    match side_command::run(order, side_command, orders).await {
+        Ok(result) if result.exit == Some(Exit::Code(0)) => Some(result),
+        Ok(result) => {
+            tracing::info!(exit = ?result.exit, stopped = ?result.stopped, "git does not say what has changed");
             None
         }
         Err(error) => {
@@ -275,12 +275,12 @@ mod tests {
     #[test]
     fn every_git_filter_is_disabled() {
         let names = b"core.bare\0filter.lfs.clean\0filter.lfs.process\0filter.a=b.c d.smudge\0";
-        let tamed = tame(names).expect("few filters");
+        let overrides = disable_filters(names).expect("few filters");
         for (name, value) in [("filter.lfs.process", ""), ("filter.lfs.clean", ""), ("filter.a=b.c d.clean", ""), ("core.fsmonitor", "")] {
-            assert!(tamed.iter().any(|(known, given)| known == name && given == value), "{name}");
+            assert!(overrides.iter().any(|(known, given)| known == name && given == value), "{name}");
         }
         let many: Vec<u8> = (0..200).flat_map(|n| format!("filter.f{n}.clean\0").into_bytes()).collect();
-        assert!(tame(&many).is_none());
+        assert!(disable_filters(&many).is_none());
     }
 
     #[test]

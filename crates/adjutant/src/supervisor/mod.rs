@@ -10,7 +10,6 @@
 //! Before the marker nothing ever ran, and the hub may begin the attempt again; after it, never.
 
 mod approve;
-mod aside;
 mod attempt;
 mod calls;
 mod clock;
@@ -26,6 +25,7 @@ mod orders;
 mod output;
 mod permits;
 pub mod reader;
+mod side_command;
 mod stall;
 mod stop;
 mod worker;
@@ -44,7 +44,7 @@ use crate::process::start::INHERITED;
 use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
 use crate::trace;
 use crate::view::codes;
-use attempt::{Attempt, Begun};
+use attempt::{Attempt, AttemptParts};
 use closing::Closer;
 use journal::Journal;
 use logfile::LogFile;
@@ -149,9 +149,9 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
     let closer = Closer { order: &order, client: client.clone(), has_called, tree };
-    let begun = Begun { journal, worker, orders, delivered, guard, client, dialogue, pulse };
-    let (mut journal, mut logs) = Attempt::new(&order, begun).run(pump, &closer).await;
-    tell_last(&mut journal).await;
+    let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse };
+    let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
+    upload_last_fact(&mut journal).await;
     // What took the last fact may take these too.
     logfile::finish(&mut logs);
     tasks.shutdown().await;
@@ -250,13 +250,13 @@ fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
 
 async fn refused(mut journal: Journal, refusal: Refusal) -> ExitCode {
     journal.state(FactKind::SpawnFailed { code: refusal.code.to_owned(), message: refusal.message });
-    tell_last(&mut journal).await;
+    upload_last_fact(&mut journal).await;
     ExitCode::SUCCESS
 }
 
 /// Tells the hub the last fact, for a while; it finds it on disk else. While the disk is full too,
 /// nobody else knows how the attempt ended, so it goes on until one of them takes it.
-async fn tell_last(journal: &mut Journal) {
+async fn upload_last_fact(journal: &mut Journal) {
     while tokio::time::timeout(LAST_FACT_MAX, journal.taken()).await.is_err() {
         if journal.is_on_disk() {
             tracing::warn!("the hub does not take the last fact; it finds it on disk");

@@ -6,7 +6,7 @@
 
 use super::decode::Decoder;
 use super::logfile::LogFile;
-use super::reader::{Part, Reader, Summary, Told};
+use super::reader::{Part, Reader, StreamUpdate, Summary};
 use crate::client::Pulse;
 use crate::preset::StderrRetry;
 use crate::signal::{Found, Scanner};
@@ -59,10 +59,10 @@ enum Source {
 
 /// What the output reports to the attempt.
 #[derive(Debug)]
-pub enum Heard {
+pub enum OutputEvent {
     /// Something in the agent's own words looks like a signal.
     Signal(Found),
-    Told(Told),
+    Stream(StreamUpdate),
 }
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub struct Pump {
     at_line_start: bool,
     scanner: Scanner,
     /// Found in the last read.
-    heard: Vec<Heard>,
+    events: Vec<OutputEvent>,
     /// The structured stream on standard output, and where it is kept as it came.
     lines_of: Option<(Reader, LogFile)>,
     complaint: VecDeque<u8>,
@@ -116,7 +116,7 @@ impl Pump {
             last: Source::Out,
             at_line_start: true,
             scanner: Scanner::default(),
-            heard: Vec::new(),
+            events: Vec::new(),
             stderr_retries: lines_of.as_ref().map(|(reader, _)| reader.stderr_retries().to_vec()).unwrap_or_default(),
             err_line: Vec::new(),
             lines_of,
@@ -130,7 +130,7 @@ impl Pump {
     pub async fn run(
         mut self,
         progress: watch::Sender<u64>,
-        heard: mpsc::Sender<Heard>,
+        events: mpsc::Sender<OutputEvent>,
         mut notes: mpsc::Receiver<String>,
         pulse: Arc<Pulse>,
         cut: CancellationToken,
@@ -157,7 +157,7 @@ impl Pump {
                 pulse.beat();
                 progress.send_replace(self.log.total_bytes());
             }
-            self.hand_out(&heard).await;
+            self.send_events(&events).await;
             reads += 1;
             if reads % READS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
@@ -170,9 +170,9 @@ impl Pump {
         self.text.clear();
         self.out.decoder.finish(&mut self.text);
         self.take(Source::Out);
-        let heard_now = &mut self.heard;
-        self.scanner.end(&mut |block| heard_now.push(Heard::Signal(block)));
-        self.hand_out(&heard).await;
+        let events_now = &mut self.events;
+        self.scanner.end(&mut |block| events_now.push(OutputEvent::Signal(block)));
+        self.send_events(&events).await;
         self.text.clear();
         self.err.decoder.finish(&mut self.text);
         self.take(Source::Err);
@@ -194,9 +194,9 @@ impl Pump {
         self.take_part(&Part::Note(&format!("{gap}{note}\n")));
     }
 
-    async fn hand_out(&mut self, to: &mpsc::Sender<Heard>) {
-        for heard in self.heard.drain(..) {
-            if to.send(heard).await.is_err() {
+    async fn send_events(&mut self, to: &mpsc::Sender<OutputEvent>) {
+        for events in self.events.drain(..) {
+            if to.send(events).await.is_err() {
                 tracing::debug!("something was heard after the end");
             }
         }
@@ -205,9 +205,9 @@ impl Pump {
     /// The structured stream has ended.
     fn end_lines(&mut self) -> Option<(Summary, LogFile)> {
         let (reader, raw) = self.lines_of.take()?;
-        let mut told = Vec::new();
-        let summary = reader.finish(&mut |part| self.take_part(&part), &mut told);
-        self.heard.extend(told.into_iter().map(Heard::Told));
+        let mut updates = Vec::new();
+        let summary = reader.finish(&mut |part| self.take_part(&part), &mut updates);
+        self.events.extend(updates.into_iter().map(OutputEvent::Stream));
         Some((summary, raw))
     }
 
@@ -215,9 +215,9 @@ impl Pump {
     fn take_lines(&mut self, bytes: &[u8]) {
         let Some((mut reader, mut raw)) = self.lines_of.take() else { return };
         raw.append(bytes);
-        let mut told = Vec::new();
-        reader.push(bytes, &mut |part| self.take_part(&part), &mut told);
-        self.heard.extend(told.into_iter().map(Heard::Told));
+        let mut updates = Vec::new();
+        reader.push(bytes, &mut |part| self.take_part(&part), &mut updates);
+        self.events.extend(updates.into_iter().map(OutputEvent::Stream));
         self.lines_of = Some((reader, raw));
     }
 
@@ -316,7 +316,7 @@ impl Pump {
             if piece.ends_with(b"\n") {
                 let line = String::from_utf8_lossy(&self.err_line);
                 if let Some(words) = self.stderr_retries.iter().find_map(|retry| retry.find(&line)) {
-                    self.heard.push(Heard::Told(Told::Retry { words: words.to_owned(), cause: None }));
+                    self.events.push(OutputEvent::Stream(StreamUpdate::Retry { words: words.to_owned(), cause: None }));
                     if let Some((reader, _)) = &mut self.lines_of {
                         reader.expect_progress();
                     }
@@ -333,9 +333,9 @@ impl Pump {
         }
         self.begin(Source::Out);
         if are_own_words {
-            let heard = &mut self.heard;
+            let events = &mut self.events;
             match std::str::from_utf8(&self.text) {
-                Ok(text) => self.scanner.feed(text, &mut |block| heard.push(Heard::Signal(block))),
+                Ok(text) => self.scanner.feed(text, &mut |block| events.push(OutputEvent::Signal(block))),
                 Err(error) => tracing::error!(%error, "decoded text is no text"),
             }
         }

@@ -77,9 +77,9 @@ impl Permits {
     }
 
     /// Reports to the parent that a call changed after it was allowed.
-    pub fn tell_changed(&mut self, client: Client, changed: Changed) {
+    pub fn report_change(&mut self, client: Client, changed: Changed) {
         self.deciding.spawn(async move {
-            approve::tell_changed(client, changed).await;
+            approve::report_change(client, changed).await;
             Decided { id: String::new(), number: 0, outcome: None }
         });
     }

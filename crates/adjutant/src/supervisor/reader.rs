@@ -31,7 +31,7 @@ pub enum Part<'a> {
 
 /// What the attempt has to know at once.
 #[derive(Debug, PartialEq)]
-pub enum Told {
+pub enum StreamUpdate {
     Session(String),
     /// A try failed that the CLI repeats.
     Retry {
@@ -87,7 +87,7 @@ pub struct Reader {
     /// The last one that was said.
     last: String,
     /// Its words were told since the last line that the dialogue has seen.
-    has_told_words: bool,
+    has_reported_words: bool,
     /// The last remark of the CLI's own: the result where nothing else was said.
     remark: String,
     /// The log stands within a line.
@@ -125,7 +125,7 @@ impl Reader {
             message_of: None,
             last: String::new(),
             remark: String::new(),
-            has_told_words: false,
+            has_reported_words: false,
             within_line: false,
             session: String::new(),
             sessions: 0,
@@ -151,7 +151,7 @@ impl Reader {
     }
 
     /// Takes what was read.
-    pub fn push(&mut self, bytes: &[u8], part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+    pub fn push(&mut self, bytes: &[u8], part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             let (line, after) = rest.split_at(end);
@@ -161,11 +161,11 @@ impl Reader {
                 continue;
             }
             if self.line.is_empty() {
-                self.read(line, part, told);
+                self.read(line, part, updates);
             } else {
                 let mut whole = std::mem::take(&mut self.line);
                 whole.extend_from_slice(line);
-                self.read(&whole, part, told);
+                self.read(&whole, part, updates);
                 whole.clear();
                 if whole.capacity() <= 64 * 1024 {
                     self.line = whole;
@@ -186,10 +186,10 @@ impl Reader {
     }
 
     /// Takes the end of the stream.
-    pub fn finish(mut self, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) -> Summary {
+    pub fn finish(mut self, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> Summary {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
-            self.read(&line, part, told);
+            self.read(&line, part, updates);
         }
         self.end_message(part);
         self.flush_calls(part);
@@ -211,7 +211,7 @@ impl Reader {
         self.summary
     }
 
-    fn read(&mut self, line: &[u8], part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+    fn read(&mut self, line: &[u8], part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let line = String::from_utf8_lossy(line);
         if line.trim().is_empty() {
             return;
@@ -221,7 +221,7 @@ impl Reader {
             // Text of an earlier attempt is not repeated.
             let mut listen = false;
             let is_known = rules.read(&line, &mut |said| match said {
-                StreamEvent::Listen | StreamEvent::Session(_) => listen |= self.take(said, part, told),
+                StreamEvent::Listen | StreamEvent::Session(_) => listen |= self.take(said, part, updates),
                 _ => {}
             });
             if !is_known {
@@ -232,34 +232,34 @@ impl Reader {
                 if is_reply_to(&line, id) {
                     self.answers_after = None;
                 }
-                self.has_told_words = false;
-                told.push(Told::Line(line.into_owned()));
+                self.has_reported_words = false;
+                updates.push(StreamUpdate::Line(line.into_owned()));
             }
         } else {
             let mut listen = false;
-            let is_known = rules.read(&line, &mut |said| listen |= self.take(said, part, told));
+            let is_known = rules.read(&line, &mut |said| listen |= self.take(said, part, updates));
             if !is_known {
                 self.end_message(part);
                 note(part, &mut self.within_line, &line);
             }
             if listen {
-                self.has_told_words = false;
-                told.push(Told::Line(line.into_owned()));
+                self.has_reported_words = false;
+                updates.push(StreamUpdate::Line(line.into_owned()));
             }
         }
         self.rules = rules;
         self.speaker = None;
         if let Some((all, more)) = self.subagents.news() {
-            told.push(Told::Subagents(all, more));
+            updates.push(StreamUpdate::Subagents(all, more));
         }
     }
 
     /// Takes one thing that was said. `true`: the dialogue has to see the line.
-    fn take(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) -> bool {
+    fn take(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
         match said {
             StreamEvent::Listen => return true,
             StreamEvent::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
-            StreamEvent::Subagent { told, begins } => self.subagents.take(told, begins),
+            StreamEvent::Subagent { told: subagent, begins } => self.subagents.take(subagent, begins),
             said if self.speaker.is_some() => self.take_of_subagent(said, part),
             StreamEvent::Session(id) if id == self.session => {}
             // It becomes an argument of the next attempt: what is no id is nobody's session.
@@ -269,46 +269,46 @@ impl Reader {
             StreamEvent::Session(id) => {
                 self.sessions += 1;
                 self.session = id.into_owned();
-                told.push(Told::Session(self.session.clone()));
+                updates.push(StreamUpdate::Session(self.session.clone()));
             }
             StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.stream.is_retry_note(&text) => {
-                self.retry(text.trim(), None, part, told)
+                self.retry(text.trim(), None, part, updates)
             }
             StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.message.is_empty() && self.stream.is_remark(&text) => {
-                self.go_on(part, told);
+                self.go_on(part, updates);
                 self.end_message(part);
                 note(part, &mut self.within_line, text.trim());
                 self.remark = self.tail(text.trim()).to_owned();
             }
-            StreamEvent::Retry { words, cause } => self.retry(&words, cause, part, told),
+            StreamEvent::Retry { words, cause } => self.retry(&words, cause, part, updates),
             StreamEvent::Call { id, name, input, state } => {
                 self.summary.has_acted = true;
-                if let Some(call) = self.calls.hear(&id, &name, &input, state) {
-                    self.go_on(part, told);
+                if let Some(call) = self.calls.note(&id, &name, &input, state) {
+                    self.go_on(part, updates);
                     self.end_message(part);
                     note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
                 }
             }
             StreamEvent::Step(step) if *step == *self.step => {}
             StreamEvent::Step(step) => {
-                self.go_on(part, told);
+                self.go_on(part, updates);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
                 self.step = step.into_owned();
             }
             StreamEvent::Cost(cost) => self.cost_usd = Some(cost),
             StreamEvent::Text(text) => {
-                self.go_on(part, told);
+                self.go_on(part, updates);
                 self.flush_calls(part);
-                self.tell_words(&text, told);
+                self.report_model_words(&text, updates);
                 self.end_message(part);
                 self.say(&text, part);
                 self.end_message(part);
             }
             StreamEvent::Delta { of, text } => {
-                self.go_on(part, told);
+                self.go_on(part, updates);
                 self.flush_calls(part);
-                self.tell_words(&text, told);
+                self.report_model_words(&text, updates);
                 if of.as_deref() != self.message_of.as_deref() {
                     self.end_message(part);
                     self.message_of = of.map(std::borrow::Cow::into_owned);
@@ -317,12 +317,12 @@ impl Reader {
             }
             StreamEvent::Tool { name, input } => {
                 self.summary.has_acted = true;
-                self.go_on(part, told);
+                self.go_on(part, updates);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
             }
             StreamEvent::Output(output) => {
-                self.go_on(part, told);
+                self.go_on(part, updates);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
             }
@@ -350,7 +350,7 @@ impl Reader {
             StreamEvent::End(end) => {
                 // Some state each try that fails as an end, and go on.
                 if end == End::Success {
-                    self.go_on(part, told);
+                    self.go_on(part, updates);
                 }
                 self.end_message(part);
                 self.summary.end = Some(end);
@@ -390,15 +390,15 @@ impl Reader {
     }
 
     /// Tells the dialogue once that there are words between two of its lines.
-    fn tell_words(&mut self, text: &str, told: &mut Vec<Told>) {
-        if !self.has_told_words && !text.trim().is_empty() {
-            self.has_told_words = true;
-            told.push(Told::Words);
+    fn report_model_words(&mut self, text: &str, updates: &mut Vec<StreamUpdate>) {
+        if !self.has_reported_words && !text.trim().is_empty() {
+            self.has_reported_words = true;
+            updates.push(StreamUpdate::Words);
         }
     }
 
     /// A try failed that the CLI repeats.
-    fn retry(&mut self, words: &str, cause: Option<Cause>, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+    fn retry(&mut self, words: &str, cause: Option<Cause>, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = if words.is_empty() { "a call to its model failed".to_owned() } else { text::head(&words, TOOL_BYTES_MAX).to_owned() };
         if self.retries.same == 0 || without_digits(&self.retries.words) != without_digits(&words) {
@@ -412,15 +412,15 @@ impl Reader {
         self.retries.tries = self.retries.tries.saturating_add(1);
         // Should it give up without a word, that is why.
         text::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
-        told.push(Told::Retry { words, cause });
+        updates.push(StreamUpdate::Retry { words, cause });
     }
 
     /// The model or a tool is heard from.
-    fn go_on(&mut self, part: &mut impl FnMut(Part<'_>), told: &mut Vec<Told>) {
+    fn go_on(&mut self, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         if self.retries.tries > 0 {
             self.end_retry_line(part);
             self.retries.tries = 0;
-            told.push(Told::Progress);
+            updates.push(StreamUpdate::Progress);
         }
     }
 
@@ -504,8 +504,8 @@ mod tests {
         Reader::new(&StreamOf { stream: preset::builtin(name).expect("it is there").stream, answers_after }, 16 * 1024)
     }
 
-    fn read(mut reader: Reader, pieces: &[&[u8]]) -> (String, String, Vec<Told>, Summary) {
-        let (mut log, mut words, mut told) = (String::new(), String::new(), Vec::new());
+    fn read(mut reader: Reader, pieces: &[&[u8]]) -> (String, String, Vec<StreamUpdate>, Summary) {
+        let (mut log, mut words, mut updates) = (String::new(), String::new(), Vec::new());
         let mut part = |part: Part<'_>| match part {
             Part::Words(text) => {
                 log.push_str(text);
@@ -514,10 +514,10 @@ mod tests {
             Part::Note(text) => log.push_str(text),
         };
         for piece in pieces {
-            reader.push(piece, &mut part, &mut told);
+            reader.push(piece, &mut part, &mut updates);
         }
-        let summary = reader.finish(&mut part, &mut told);
-        (log, words, told, summary)
+        let summary = reader.finish(&mut part, &mut updates);
+        (log, words, updates, summary)
     }
 
     const CODEX: &str = concat!(
@@ -540,7 +540,7 @@ mod tests {
     fn cli_remark_is_not_a_result() {
         let said = |texts: &[&str]| {
             let mut reader = reader("copilot", None);
-            let (mut log, mut told) = (String::new(), Vec::new());
+            let (mut log, mut updates) = (String::new(), Vec::new());
             for text in texts {
                 let update = serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
                 let line = format!("{}\n", serde_json::json!({"method": "session/update", "params": {"update": update}}));
@@ -551,13 +551,13 @@ mod tests {
                             Part::Words(text) | Part::Note(text) => text,
                         })
                     },
-                    &mut told,
+                    &mut updates,
                 );
             }
-            let result = reader.finish(&mut |_| (), &mut told).result;
-            (result, log.contains("Info: /w/a.txt"), told)
+            let result = reader.finish(&mut |_| (), &mut updates).result;
+            (result, log.contains("Info: /w/a.txt"), updates)
         };
-        assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![Told::Words]));
+        assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![StreamUpdate::Words]));
         assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "nothing else was said");
     }
 
@@ -576,7 +576,7 @@ mod tests {
         let whole = read(reader("codex", None), &[CODEX.as_bytes()]);
         assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
         assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
-        assert_eq!(whole.2.first(), Some(&Told::Session("t1".to_owned())));
+        assert_eq!(whole.2.first(), Some(&StreamUpdate::Session("t1".to_owned())));
         assert_eq!((whole.2.len(), whole.3.again_at_s), (4, Some(1_795_288_981)), "the dialogue sees the reply, words and the end");
         assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
         for at in 0..CODEX.len() {
@@ -589,11 +589,11 @@ mod tests {
         let retry = "{\"type\":\"system\",\"subtype\":\"api_retry\",\"error_status\":null,\"error\":\"unknown\"}\n";
         let text = "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"Hello\"}]}}\n";
         let stream = [retry, retry, retry, text, retry, "noise\n", retry].concat();
-        let (log, words, told, summary) = read(reader("claude", None), &[stream.as_bytes()]);
+        let (log, words, updates, summary) = read(reader("claude", None), &[stream.as_bytes()]);
         assert_eq!(log, "! unknown ×3\nHello\n! unknown\nnoise\n! unknown\n");
         assert_eq!((words.as_str(), summary.error.as_str()), ("Hello\n", "unknown"));
-        let failed = |told: &&Told| matches!(told, Told::Retry { cause: Some(Cause::Network), .. });
-        assert_eq!((told.iter().filter(failed).count(), told.iter().filter(|told| **told == Told::Progress).count()), (5, 1));
+        let failed = |updates: &&StreamUpdate| matches!(updates, StreamUpdate::Retry { cause: Some(Cause::Network), .. });
+        assert_eq!((updates.iter().filter(failed).count(), updates.iter().filter(|updates| **updates == StreamUpdate::Progress).count()), (5, 1));
     }
 
     #[test]
@@ -627,14 +627,14 @@ mod tests {
         "\n",
     );
 
-    fn subagents(told: &[Told]) -> Vec<Subagent> {
-        let newest = told.iter().rev().find_map(|told| if let Told::Subagents(all, 0) = told { Some(all.clone()) } else { None });
+    fn subagents(updates: &[StreamUpdate]) -> Vec<Subagent> {
+        let newest = updates.iter().rev().find_map(|updates| if let StreamUpdate::Subagents(all, 0) = updates { Some(all.clone()) } else { None });
         newest.expect("there are some")
     }
 
     #[test]
     fn sub_agent_output_is_logged_under_its_name_only() {
-        let (log, words, told, summary) = read(reader("claude", None), &[CHILD.as_bytes()]);
+        let (log, words, updates, summary) = read(reader("claude", None), &[CHILD.as_bytes()]);
         let expected = "[count [y] files] → Bash {\"command\":\"ls\"}\n[count [y] files] [STOP_WORK]\n  mine\n  [/STOP_WORK]\nCounted.\n";
         assert_eq!((log.as_str(), words.as_str(), summary.result.as_str()), (expected, "Counted.\n", "Counted."));
         let known = Subagent {
@@ -644,7 +644,7 @@ mod tests {
             state: Some("completed".to_owned()),
             tokens: Some(2020),
         };
-        assert_eq!(subagents(&told), [known]);
+        assert_eq!(subagents(&updates), [known]);
     }
 
     #[test]
@@ -656,12 +656,12 @@ mod tests {
         };
         let ended = "{\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t2\",\"turn\":{\"status\":\"completed\",\"items\":[{\"type\":\"agentMessage\",\"text\":\"forged\"}]}}}\n";
         let usage = "{\"method\":\"thread/tokenUsage/updated\",\"params\":{\"threadId\":\"t2\",\"tokenUsage\":{\"total\":{\"inputTokens\":5,\"outputTokens\":2}}}}\n";
-        let begun = "{\"id\":2,\"result\":{\"thread\":{\"id\":\"t1\"}}}\n".to_owned();
-        let stream = [begun, item("started"), usage.to_owned(), ended.to_owned(), item("completed")].concat();
-        let (log, words, told, summary) = read(reader("codex", None), &[stream.as_bytes()]);
+        let parts = "{\"id\":2,\"result\":{\"thread\":{\"id\":\"t1\"}}}\n".to_owned();
+        let stream = [parts, item("started"), usage.to_owned(), ended.to_owned(), item("completed")].concat();
+        let (log, words, updates, summary) = read(reader("codex", None), &[stream.as_bytes()]);
         assert_eq!((log.as_str(), words.as_str()), ("[/root/count] forged\n", ""));
         assert_eq!((summary.end, summary.usage, summary.result.as_str()), (None, None, ""));
-        let [known] = &subagents(&told)[..] else { panic!("one: {told:?}") };
+        let [known] = &subagents(&updates)[..] else { panic!("one: {updates:?}") };
         assert_eq!((known.state.as_deref(), known.tokens, known.kind.as_deref()), (Some("completed"), Some(7), None));
     }
 
@@ -682,18 +682,21 @@ mod tests {
             "{\"id\":5,\"result\":{\"stopReason\":\"end_turn\"}}\n".to_owned(),
         ]
         .concat();
-        let (log, words, told, summary) = read(reader("gemini", Some(3)), &[stream.as_bytes()]);
+        let (log, words, updates, summary) = read(reader("gemini", Some(3)), &[stream.as_bytes()]);
         assert_eq!(log, "Hello\n→ ls\nBye\n");
         assert_eq!(words, "Hello\nBye\n");
         assert_eq!((summary.result.as_str(), summary.end), ("Bye", Some(End::Success)));
         // Two replies, and the tool call that an approval may be asked for. That there are words is told once between them.
-        assert!(matches!(told[..], [Told::Line(_), Told::Words, Told::Line(_), Told::Words, Told::Line(_)]), "{told:?}");
+        assert!(
+            matches!(updates[..], [StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_)]),
+            "{updates:?}"
+        );
     }
 
     #[test]
     fn endless_line_uses_bounded_memory() {
         let mut reader = reader("codex", None);
-        let (mut log, mut told) = (String::new(), Vec::new());
+        let (mut log, mut updates) = (String::new(), Vec::new());
         for _ in 0..100 {
             reader.push(
                 &[b'x'; 100_000],
@@ -702,12 +705,12 @@ mod tests {
                         Part::Words(text) | Part::Note(text) => text,
                     })
                 },
-                &mut told,
+                &mut updates,
             );
             assert!(reader.line.capacity() <= 2 * LINE_BYTES_MAX);
         }
-        reader.push(b"\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n", &mut |_| {}, &mut told);
-        assert_eq!(told.first(), Some(&Told::Session("t".to_owned())));
+        reader.push(b"\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n", &mut |_| {}, &mut updates);
+        assert_eq!(updates.first(), Some(&StreamUpdate::Session("t".to_owned())));
         assert!(log.len() < 200, "{log}");
     }
 }

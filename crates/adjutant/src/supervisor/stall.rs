@@ -56,7 +56,7 @@ impl Stall {
     }
 
     /// Takes what may be a sign of life. Tells whether it is one.
-    pub fn hear(&mut self, silent_since: Option<Instant>, now: Instant) -> bool {
+    pub fn note_sign(&mut self, silent_since: Option<Instant>, now: Instant) -> bool {
         let State::Stalled { since } = self.state else { return false };
         let is_news = silent_since.is_none_or(|last| last > since);
         if is_news {
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!(stall.due(), Some(at(260)));
         assert_eq!(stall.look(Some(at(160)), at(270)), Some(Duration::from_millis(110)));
         assert_eq!((stall.due(), stall.is_stalled()), (None, true));
-        assert!(!stall.hear(Some(at(160)), at(280)), "that was heard before");
-        assert!(stall.hear(Some(at(290)), at(290)) && !stall.is_stalled());
+        assert!(!stall.note_sign(Some(at(160)), at(280)), "that was heard before");
+        assert!(stall.note_sign(Some(at(290)), at(290)) && !stall.is_stalled());
         assert_eq!(stall.due(), Some(at(390)));
         assert_eq!(Stall::watch(None, begin).due(), None);
     }

@@ -8,7 +8,7 @@ use crate::link::Order;
 use crate::process::containment::{self, Contained, Failed, Namespace, Wanted};
 use crate::process::init::Message;
 use crate::process::tree::{self, Reaped};
-use crate::process::{Feed, Pid, Signal, Spawn};
+use crate::process::{Pid, Signal, Spawn, StdioTarget};
 use adjutant_core::Exit;
 use rustix::fs::Mode;
 use rustix::process::{WaitOptions, WaitStatus};
@@ -98,9 +98,9 @@ pub fn start(
         argv: launch.argv.clone(),
         env,
         cwd: Path::new(&order.cwd),
-        stdin: stdin.as_ref().map_or(Feed::Null, |(theirs, _)| Feed::Fd(theirs.as_fd())),
-        stdout: Feed::Fd(out_theirs.as_fd()),
-        stderr: Feed::Fd(err_theirs.as_fd()),
+        stdin: stdin.as_ref().map_or(StdioTarget::Null, |(theirs, _)| StdioTarget::Fd(theirs.as_fd())),
+        stdout: StdioTarget::Fd(out_theirs.as_fd()),
+        stderr: StdioTarget::Fd(err_theirs.as_fd()),
         inherit: Vec::new(),
         umask: Some(UMASK),
     };

@@ -228,10 +228,10 @@ pub struct Say {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
-call!(Say = "say", writes true -> Said);
+call!(Say = "say", writes true -> PostedMessage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Said {
+pub struct PostedMessage {
     pub chat_id: i64,
     pub title: String,
     pub message: ChatEntryView,

@@ -263,7 +263,7 @@ impl Acp {
                 if self.changes.is_empty()
                     && self.begin.mode.is_none()
                     && !result["configOptions"].is_null()
-                    && let Some(mode) = self.is_unasking()
+                    && let Some(mode) = self.never_asks()
                 {
                     return self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking"));
                 }
@@ -273,7 +273,7 @@ impl Acp {
                 // Some give their turn up over a denial, without telling their model why.
                 Some(why) => {
                     self.continuations += 1;
-                    self.prompt = after_denial(&why);
+                    self.prompt = prompt_after_denial(&why);
                     vec![Step::Write(self.send_prompt())]
                 }
                 None => {
@@ -286,11 +286,11 @@ impl Acp {
     }
 
     /// Names the mode that it works in without asking, unless that is permitted.
-    fn is_unasking(&self) -> Option<String> {
+    fn never_asks(&self) -> Option<String> {
         if self.begin.permissions == Permissions::Full {
             return None;
         }
-        modes::unasking(&self.settings).map(str::to_owned)
+        modes::mode_that_never_asks(&self.settings).map(str::to_owned)
     }
 
     /// Sets what is to be set next, or says the prompt.
@@ -303,7 +303,7 @@ impl Acp {
 
     /// It works in its own mode then, if that is not known to work without asking.
     fn take_mode_refusal(&mut self, error: &Value) -> Vec<Step> {
-        match self.is_unasking() {
+        match self.never_asks() {
             Some(mode) => self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking: {}", describe(error))),
             None => vec![Step::Write(self.next_change())],
         }
@@ -406,7 +406,7 @@ impl Acp {
 }
 
 /// What is said to an agent whose turn ended with a denial.
-fn after_denial(why: &str) -> String {
+fn prompt_after_denial(why: &str) -> String {
     let why = quote::quote_field("What you asked for was denied", why);
     format!("{why}\nGo on without it: finish your task in another way, or report what cannot be done.")
 }

@@ -13,7 +13,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// One thing that a client can set, such as the session's mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    by: By,
+    by: SettingCall,
     /// It is the session's mode, not something beside it.
     is_mode: bool,
     current: Option<usize>,
@@ -21,7 +21,7 @@ pub struct Setting {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum By {
+enum SettingCall {
     /// `session/set_mode`.
     Mode,
     /// `session/set_config_option`, of a select with this id.
@@ -40,7 +40,7 @@ struct Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
     /// It does things without asking that a profile would have it ask for.
-    Unasking,
+    NeverAsks,
     /// It asks.
     Asking,
     /// It plans or reads, and may hide tools.
@@ -56,7 +56,7 @@ pub struct Change {
 }
 
 /// Words that a mode has in its id or name when it does not ask. Each is a whole word of it.
-const UNASKING_WORDS: &[&str] = &[
+const NEVER_ASKS_WORDS: &[&str] = &[
     "yolo",
     "bypass",
     "danger",
@@ -143,8 +143,8 @@ pub fn nature(id: &str, name: &str, description: &str) -> Nature {
     let is_automatic = words_of_id.iter().chain(&words_of_name).any(|word| word.starts_with("auto"));
     let runs = [words_of_id.concat(), words_of_name.concat()];
     let has_run = UNASKING_RUNS.iter().any(|run| runs.iter().any(|text| text.contains(run)));
-    if is_automatic || has_run || says(UNASKING_WORDS) || describes(UNASKING_PHRASES) {
-        Nature::Unasking
+    if is_automatic || has_run || says(NEVER_ASKS_WORDS) || describes(UNASKING_PHRASES) {
+        Nature::NeverAsks
     } else if says(RESTRICTED_WORDS) && !describes(ASKING_PHRASES) {
         Nature::Restricted
     } else if says(ASKING_WORDS) || describes(ASKING_PHRASES) {
@@ -186,7 +186,7 @@ fn mode_setting(modes: &Value) -> Option<Setting> {
     let list = modes["availableModes"].as_array()?;
     let choices: Vec<Choice> = list.iter().take(CHOICES_MAX).filter_map(|mode| choice(mode, "id")).collect();
     let current = modes["currentModeId"].as_str().and_then(|id| choices.iter().position(|choice| choice.id == id));
-    (!choices.is_empty()).then_some(Setting { by: By::Mode, is_mode: true, current, choices })
+    (!choices.is_empty()).then_some(Setting { by: SettingCall::Mode, is_mode: true, current, choices })
 }
 
 fn choice(value: &Value, id: &str) -> Option<Choice> {
@@ -205,7 +205,7 @@ fn option_setting(option: &Value) -> Option<Setting> {
         let on = Choice { id: "true".to_owned(), nature: nature(id, name, option["description"].as_str().unwrap_or_default()) };
         let off = Choice { id: "false".to_owned(), nature: Nature::Unknown };
         let current = usize::from(option["currentValue"] == true);
-        return Some(Setting { by: By::Switch(id.to_owned()), is_mode: false, current: Some(current), choices: vec![off, on] });
+        return Some(Setting { by: SettingCall::Switch(id.to_owned()), is_mode: false, current: Some(current), choices: vec![off, on] });
     }
     let is_about_approval =
         || about().iter().any(|word| ["mode", "permission", "permissions", "approval", "approvals", "sandbox", "autonomy"].contains(&word.as_str()));
@@ -217,7 +217,7 @@ fn option_setting(option: &Value) -> Option<Setting> {
     let flat = list.iter().flat_map(|entry| entry["options"].as_array().map_or(std::slice::from_ref(entry), Vec::as_slice));
     let choices: Vec<Choice> = flat.take(CHOICES_MAX).filter_map(|entry| choice(entry, "value")).collect();
     let current = option["currentValue"].as_str().and_then(|id| choices.iter().position(|choice| choice.id == id));
-    (!choices.is_empty()).then_some(Setting { by: By::Select(id.to_owned()), is_mode, current, choices })
+    (!choices.is_empty()).then_some(Setting { by: SettingCall::Select(id.to_owned()), is_mode, current, choices })
 }
 
 /// Decides what has to be changed for a profile.
@@ -241,19 +241,19 @@ pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Chan
 
 /// Names the first setting that does not ask, as the agent says it is now.
 #[must_use]
-pub fn unasking(settings: &[Setting]) -> Option<&str> {
+pub fn mode_that_never_asks(settings: &[Setting]) -> Option<&str> {
     settings
         .iter()
-        .find_map(|setting| setting.choices.get(setting.current?).filter(|choice| choice.nature == Nature::Unasking))
+        .find_map(|setting| setting.choices.get(setting.current?).filter(|choice| choice.nature == Nature::NeverAsks))
         .map(|c| c.id.as_str())
 }
 
 /// Tells whether a mode is one that does not ask, by what the agent lists of it, or by its id where it lists none of it.
 #[must_use]
-pub fn is_unasking(settings: &[Setting], id: &str) -> bool {
+pub fn never_asks(settings: &[Setting], id: &str) -> bool {
     let mut listed = settings.iter().filter(|setting| setting.is_mode).flat_map(|setting| &setting.choices);
     let nature = listed.find(|choice| choice.id == id).map_or_else(|| nature(id, "", ""), |choice| choice.nature);
-    nature == Nature::Unasking
+    nature == Nature::NeverAsks
 }
 
 /// Returns the ids of the session's modes, the one that it is in first.
@@ -300,9 +300,9 @@ impl Setting {
     fn change(&self, at: usize) -> Change {
         let id = &self.choices[at].id;
         let (method, params) = match &self.by {
-            By::Mode => ("session/set_mode", json!({ "modeId": id })),
-            By::Select(config) => ("session/set_config_option", json!({ "configId": config, "value": id })),
-            By::Switch(config) => ("session/set_config_option", json!({ "configId": config, "type": "boolean", "value": id == "true" })),
+            SettingCall::Mode => ("session/set_mode", json!({ "modeId": id })),
+            SettingCall::Select(config) => ("session/set_config_option", json!({ "configId": config, "value": id })),
+            SettingCall::Switch(config) => ("session/set_config_option", json!({ "configId": config, "type": "boolean", "value": id == "true" })),
         };
         Change { method, params }
     }
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn mode_is_judged_by_its_description_or_its_id() {
         let listed = settings(&modes("a", &[("a", "A", ""), ("b", "B", "Edits without asking"), ("auto", "Auto", "")]));
-        assert!(is_unasking(&listed, "b") && is_unasking(&listed, "auto") && is_unasking(&listed, "yolo") && is_unasking(&[], "bypassPermissions"));
-        assert!(!is_unasking(&listed, "a") && !is_unasking(&listed, "unlisted") && !is_unasking(&[], "plan"));
+        assert!(never_asks(&listed, "b") && never_asks(&listed, "auto") && never_asks(&listed, "yolo") && never_asks(&[], "bypassPermissions"));
+        assert!(!never_asks(&listed, "a") && !never_asks(&listed, "unlisted") && !never_asks(&[], "plan"));
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
             ("run", "Run", "Executes commands without asking"),
             ("x", "Never ask", ""),
         ] {
-            assert_eq!(nature(id, name, description), Nature::Unasking, "{id}");
+            assert_eq!(nature(id, name, description), Nature::NeverAsks, "{id}");
         }
         for (id, name, description) in [
             ("default", "Default", "Prompts for approval"),

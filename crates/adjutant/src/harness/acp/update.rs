@@ -44,8 +44,8 @@ impl Acp {
             return None;
         }
         let mode = match update["sessionUpdate"].as_str()? {
-            "current_mode_update" => update["currentModeId"].as_str().filter(|id| modes::is_unasking(&self.settings, id))?.to_owned(),
-            "config_option_update" => modes::unasking(&modes::settings(update))?.to_owned(),
+            "current_mode_update" => update["currentModeId"].as_str().filter(|id| modes::never_asks(&self.settings, id))?.to_owned(),
+            "config_option_update" => modes::mode_that_never_asks(&modes::settings(update))?.to_owned(),
             _ => return None,
         };
         (self.begin.mode.as_deref() != Some(mode.as_str())).then_some(mode)

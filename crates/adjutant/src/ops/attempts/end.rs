@@ -31,27 +31,27 @@ impl Ops {
 }
 
 /// Stores the evidence of an attempt.
-pub(super) fn store_evidence(tx: &mut Tx<'_>, run: &Run, saw: &AttemptEvidence) -> Result<(), StoreError> {
+pub(super) fn store_evidence(tx: &mut Tx<'_>, run: &Run, evidence: &AttemptEvidence) -> Result<(), StoreError> {
     if run.state.is_finished() {
         return Ok(());
     }
-    let saw = with_earlier(tx, run, saw.clone())?;
-    let text = serde_json::to_string(&saw).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    tx.set_saw(run.id, &text)
+    let evidence = with_earlier(tx, run, evidence.clone())?;
+    let text = serde_json::to_string(&evidence).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    tx.set_evidence(run.id, &text)
 }
 
 /// Adds the files that earlier attempts changed: each attempt records only changes since its own start.
-fn with_earlier(tx: &Tx<'_>, run: &Run, mut saw: AttemptEvidence) -> Result<AttemptEvidence, StoreError> {
-    if run.attempt.0 <= 1 || (saw.changed.is_some() && !saw.changed_since_start) {
-        return Ok(saw);
+fn with_earlier(tx: &Tx<'_>, run: &Run, mut evidence: AttemptEvidence) -> Result<AttemptEvidence, StoreError> {
+    if run.attempt.0 <= 1 || (evidence.changed.is_some() && !evidence.changed_since_start) {
+        return Ok(evidence);
     }
     let (_, earlier) = report_of(tx.connection(), run.id)?;
-    let Some(earlier) = crate::ops::evidence::parse_evidence(earlier, run.id)? else { return Ok(saw) };
-    let Some(files) = earlier.changed else { return Ok(saw) };
-    saw.changed_since_start = earlier.changed_since_start;
+    let Some(earlier) = crate::ops::evidence::parse_evidence(earlier, run.id)? else { return Ok(evidence) };
+    let Some(files) = earlier.changed else { return Ok(evidence) };
+    evidence.changed_since_start = earlier.changed_since_start;
     let mut all: std::collections::BTreeSet<String> = files.into_iter().collect();
-    all.extend(saw.changed.take().unwrap_or_default());
-    saw.changed_cut |= earlier.changed_cut || all.len() > CHANGED_MAX;
-    saw.changed = Some(all.into_iter().take(CHANGED_MAX).collect());
-    Ok(saw)
+    all.extend(evidence.changed.take().unwrap_or_default());
+    evidence.changed_cut |= earlier.changed_cut || all.len() > CHANGED_MAX;
+    evidence.changed = Some(all.into_iter().take(CHANGED_MAX).collect());
+    Ok(evidence)
 }

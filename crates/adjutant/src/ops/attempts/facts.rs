@@ -2,10 +2,10 @@
 
 use crate::link::{Fact, FactKind, UsageText};
 use crate::ops::attempts::end::store_evidence;
-use crate::ops::attempts::start::TOLD_MAX;
+use crate::ops::attempts::start::UNDELIVERED_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::{OpError, Ops, Terms};
-use crate::store::{EndRow, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, untold_of};
+use crate::store::{EndRow, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, undelivered_of};
 use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
 use adjutant_core::report::Claim;
@@ -57,7 +57,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             tx.set_containment(run.id, id.n, &containment)?;
             if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                 // The answers in the new attempt's prompt have been delivered.
-                for request in untold_of(tx.connection(), run.id, TOLD_MAX)? {
+                for request in undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)? {
                     if request.told == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
                         tx.settle(&request, RequestEvent::Retrieve)?;
                     }
@@ -91,7 +91,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             return tx.set_agent_end(run.id, id.n, &end);
         }
-        FactKind::EvidenceCollected(saw) => return store_evidence(tx, &run, &saw),
+        FactKind::EvidenceCollected(evidence) => return store_evidence(tx, &run, &evidence),
         FactKind::Session { session } => return tx.set_session(run.id, &session),
         FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
         FactKind::LimitReached { active_ms } => {

@@ -19,8 +19,8 @@ impl Ops {
     /// A failure of the store.
     pub async fn orders(&self, id: AttemptId, known: i64, wait_ms: u64) -> Result<Orders, OpError> {
         let deadline = crate::ops::end_of_wait(wait_ms);
-        let pressing = self.store.bells().listen(vec![Topic::Orders(id.run)]);
-        let anything = self.store.bells().listen(vec![Topic::Run(id.run)]);
+        let pressing = self.store.wake_ups().subscribe(vec![Topic::Orders(id.run)]);
+        let anything = self.store.wake_ups().subscribe(vec![Topic::Run(id.run)]);
         let mut settled = false;
         loop {
             let orders = self.current_orders(id)?;
@@ -32,17 +32,17 @@ impl Ops {
             if is_known {
                 tokio::select! {
                     biased;
-                    () = pressing.heard() => {
+                    () = pressing.wait() => {
                         settled = false;
                         continue;
                     }
                     () = tokio::time::sleep_until(deadline) => continue,
-                    () = anything.heard() => {}
+                    () = anything.wait() => {}
                 }
             }
             // Only the clock differs; questions may be asked and answered in quick succession.
             let look_again = deadline.min(Instant::now() + CLOCK_SETTLES);
-            settled = tokio::time::timeout_at(look_again, pressing.heard()).await.is_err();
+            settled = tokio::time::timeout_at(look_again, pressing.wait()).await.is_err();
         }
     }
 

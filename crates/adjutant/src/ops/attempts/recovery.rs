@@ -84,9 +84,9 @@ impl Ops {
 /// Settles an attempt whose supervisor died after the agent's end, while collecting evidence: the agent's end counts,
 /// and missing evidence is unknown.
 fn settle_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: Terms) -> Result<(), StoreError> {
-    let (_, saw) = report_of(tx.connection(), id.run)?;
+    let (_, evidence) = report_of(tx.connection(), id.run)?;
     let (_, accept) = acceptance_of(tx.connection(), id.run)?;
-    if saw.is_none() && !accept.is_empty() {
+    if evidence.is_none() && !accept.is_empty() {
         let not_known = AcceptanceEvidence { not_known: Some("its supervisor died while it ran".to_owned()), ..AcceptanceEvidence::default() };
         let run = tx.run(id.run)?;
         store_evidence(tx, &run, &AttemptEvidence { acceptance: Some(not_known), ..AttemptEvidence::default() })?;

@@ -6,7 +6,7 @@ use crate::ops::attempts::{AttemptId, Launch, hash, resumption};
 use crate::ops::trust::TrustDecision;
 use crate::ops::{OpError, Ops};
 use crate::preset::Preset;
-use crate::store::{counts, fruitless_attempts, live_in_dir, next_queued, run_input, turn_of_run, untold_of};
+use crate::store::{counts, fruitless_attempts, live_in_dir, next_queued, run_input, turn_of_run, undelivered_of};
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
 use adjutant_core::resume::{compose, compose_in_session};
@@ -15,7 +15,7 @@ use adjutant_core::{Cause, HarnessKind, RunEvent};
 use std::path::PathBuf;
 
 /// Maximum number of answers in the prompt of a new attempt.
-pub(super) const TOLD_MAX: u32 = 10_000;
+pub(super) const UNDELIVERED_MAX: u32 = 10_000;
 /// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends with blanks.
 const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
 
@@ -49,7 +49,7 @@ impl Ops {
                 let session = run.session.clone().filter(|_| run.attempt.0 > 1 && preset.as_ref().is_some_and(|preset| preset.can.resume));
                 let mut since = None;
                 if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
-                    let told = untold_of(tx.connection(), run.id, TOLD_MAX)?;
+                    let told = undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)?;
                     let resumption = resumption::of(tx, &run, &told)?;
                     input.prompt = compose(&input.prompt, &resumption);
                     since = Some(resumption);

@@ -20,14 +20,14 @@ impl Ops {
         Self::check(who, Action::ReadChat)?;
         let chat = self.store.read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
-        let listener = self.store.bells().listen(vec![Topic::Chat(chat.id)]);
+        let subscription = self.store.wake_ups().subscribe(vec![Topic::Chat(chat.id)]);
         loop {
             let answers = self.answers(&chat, call.seq, call.turn)?;
             if answers.waiting.is_empty() || Instant::now() >= deadline {
                 self.note_read(who, &chat, &answers).await?;
                 return Ok(answers);
             }
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                 continue;
             }
         }

@@ -47,7 +47,7 @@ impl Ops {
     /// Waits until something unread mentions the caller, or the deadline.
     async fn until_named(&self, who: &Principal, deadline: Instant) -> Result<(), OpError> {
         let name = who.to_string();
-        let listener = self.store.bells().listen(topics_of(who));
+        let subscription = self.store.wake_ups().subscribe(topics_of(who));
         let look = |connection: &Connection| {
             let caller = ChatCaller::of(connection, who)?;
             let mut is_named = has_messages(connection, who)?;
@@ -57,7 +57,7 @@ impl Ops {
             Ok::<_, StoreError>((is_named, newest_mention(connection, &name)?))
         };
         let (mut is_named, before) = self.store.read(look)?;
-        while !is_named && tokio::time::timeout_at(deadline, listener.heard()).await.is_ok() {
+        while !is_named && tokio::time::timeout_at(deadline, subscription.wait()).await.is_ok() {
             let (unread, newest) = self.store.read(look)?;
             // A mention that was delivered to the process meanwhile is read, but still counts as news.
             is_named = unread || newest > before;

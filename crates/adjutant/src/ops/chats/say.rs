@@ -9,7 +9,7 @@ use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{ChatEntry, NewEntry, StoreError, Tx, entry_by_key, hops_behind, members, turn_of_run};
-use crate::view::{Said, Say};
+use crate::view::{PostedMessage, Say};
 use adjutant_core::chat::{self, ChatKind, EntryKind, KEY_BYTES_MAX, check_edit};
 use adjutant_core::{Action, AgentName, Denied, Principal};
 
@@ -21,7 +21,7 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign chat or participant, an archived chat, or an unusable text.
-    pub async fn say(&self, caller: Caller, mut call: Say) -> Result<Said, OpError> {
+    pub async fn say(&self, caller: Caller, mut call: Say) -> Result<PostedMessage, OpError> {
         Self::check(&caller.who, Action::Say)?;
         if let Some(message) = &call.message {
             chat::checked_message(message)?;
@@ -34,13 +34,13 @@ impl Ops {
             say(tx, &config, &caller, call, work_context)
         };
         // The reply is its own receipt, since the message may be edited before the call is repeated.
-        let said = self.write_with_receipt(caller, say, Said::clone, |_, said| Ok(said)).await;
+        let said = self.write_with_receipt(caller, say, PostedMessage::clone, |_, said| Ok(said)).await;
         self.settle_credentials(kept).await;
         said
     }
 }
 
-fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_context: WorkContext) -> Result<Said, StoreError> {
+fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_context: WorkContext) -> Result<PostedMessage, StoreError> {
     let Say { chat_id, to, message, reply_to, edit_of, pin, label, key, expect, default_responder, cwd: _, env: _ } = call;
     let chat_id = match (chat_id, &edit_of) {
         (None, Some(given)) => Some(entry_no("edit_of", None, given)?.0),
@@ -66,7 +66,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     if chat.archived {
         return Err(Denied::conflict("chat_id", format!("chat {} is archived: restore it first (adj chat archive --undo)", chat.id)).into());
     }
-    let said = |entry: &ChatEntry, answering: &[AgentName], notes: Vec<String>| Said {
+    let said = |entry: &ChatEntry, answering: &[AgentName], notes: Vec<String>| PostedMessage {
         chat_id: chat.id.0,
         title: chat.title.clone(),
         message: render::entry(entry),

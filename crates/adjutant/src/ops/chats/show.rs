@@ -36,7 +36,7 @@ impl Ops {
         let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
         let mut topics = topics_of(who);
         topics.push(Topic::Chat(chat.id));
-        let listener = self.store.bells().listen(topics);
+        let subscription = self.store.wake_ups().subscribe(topics);
         let mut waiting = None;
         let mut changes = match call.changes {
             Some(changes) => changes,
@@ -62,7 +62,7 @@ impl Ops {
                 break (within_bytes(entries, after.is_none()), within_bytes(changed, false));
             }
             waiting.get_or_insert_with(|| self.presence.enter(chat.id, &who.to_string()));
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                 continue;
             }
         };

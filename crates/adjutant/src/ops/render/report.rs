@@ -1,7 +1,7 @@
 //! A run's report with the evidence for it.
 
 use crate::link::{AcceptanceEvidence, AttemptEvidence};
-use crate::ops::evidence::{accepted, evidence, parse_evidence};
+use crate::ops::evidence::{accepted, evidence_of, parse_evidence};
 use crate::store::{Connection, Run, StoreError, report_of};
 use crate::view::{AcceptanceView, ChoiceView, DeliverableView, FindingView, ReportView, RunView};
 use adjutant_core::checkpoint::choices;
@@ -15,14 +15,14 @@ const NOT_ACCEPTED: RunStatus = RunStatus::Error;
 /// Adds the report, the evidence and the resulting verdicts to a run's view.
 pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
     let (criteria, accept) = crate::store::acceptance_of(connection, run.id)?;
-    let (report, saw) = report_of(connection, run.id)?;
-    let saw = parse_evidence(saw, run.id)?;
+    let (report, evidence) = report_of(connection, run.id)?;
+    let evidence = parse_evidence(evidence, run.id)?;
     view.criteria = criteria;
-    view.acceptance = saw.as_ref().and_then(|saw| saw.acceptance.as_ref()).map(|seen| acceptance_view(seen, &accept));
-    view.changed_files = saw.as_ref().and_then(|saw| saw.changed.clone());
-    view.changed_files_more = saw.as_ref().is_some_and(|saw| saw.changed_cut);
-    view.changed_before_too = saw.as_ref().is_some_and(|saw| saw.changed.is_some() && !saw.changed_since_start);
-    view.report = report.map(|report| report_view(report, run, saw.as_ref()));
+    view.acceptance = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(|seen| acceptance_view(seen, &accept));
+    view.changed_files = evidence.as_ref().and_then(|evidence| evidence.changed.clone());
+    view.changed_files_more = evidence.as_ref().is_some_and(|evidence| evidence.changed_cut);
+    view.changed_before_too = evidence.as_ref().is_some_and(|evidence| evidence.changed.is_some() && !evidence.changed_since_start);
+    view.report = report.map(|report| report_view(report, run, evidence.as_ref()));
     if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
         // The agent claims success, but the acceptance command failed.
         view.status = NOT_ACCEPTED.into();
@@ -48,8 +48,8 @@ fn acceptance_view(seen: &AcceptanceEvidence, accept: &[String]) -> AcceptanceVi
     }
 }
 
-fn report_view(claimed: Report, run: &Run, saw: Option<&AttemptEvidence>) -> ReportView {
-    let evidence = evidence(run, saw);
+fn report_view(claimed: Report, run: &Run, evidence: Option<&AttemptEvidence>) -> ReportView {
+    let evidence = evidence_of(run, evidence);
     let findings = report::check(&claimed, &evidence);
     let Report { status, summary, deliverables, metrics, issues, recommendations, duration } = claimed;
     ReportView {

@@ -5,7 +5,7 @@ use crate::ops::checks::bounded;
 use crate::ops::requests::delegations::Child;
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Bells, Connection, Request, StoreError, Topic, Tx, run_by_id};
+use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, run_by_id};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord};
 use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject, chosen, limits};
 use std::collections::BTreeMap;
@@ -35,14 +35,14 @@ impl Ops {
             answers.push((which, given));
         }
         let retention = self.retention();
-        let bells = Arc::clone(self.store.bells());
+        let wake_ups = Arc::clone(self.store.wake_ups());
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
             if several {
                 tx.may_refuse_late()?;
             }
             let mut requests = Vec::with_capacity(answers.len());
             for (which, given) in answers {
-                let request = given.settle(tx, who, &bells, &requests).map_err(|why| one_of(which.as_deref(), why))?;
+                let request = given.settle(tx, who, &wake_ups, &requests).map_err(|why| one_of(which.as_deref(), why))?;
                 tx.hand_over(&request, retention)?;
                 requests.push(request);
             }
@@ -74,7 +74,7 @@ struct ParsedAnswer {
 
 impl ParsedAnswer {
     /// Answers the request. `before`: requests that the same call has already answered.
-    fn settle(self, tx: &mut Tx<'_>, who: &Principal, bells: &Bells, before: &[Request]) -> Result<Request, StoreError> {
+    fn settle(self, tx: &mut Tx<'_>, who: &Principal, wake_ups: &WakeUps, before: &[Request]) -> Result<Request, StoreError> {
         let Self { decision, child, one: AnswerOne { run, message_id, content_hash, .. } } = self;
         let request = match (message_id, run) {
             (Some(id), within) => {
@@ -107,7 +107,9 @@ impl ParsedAnswer {
                 crate::ops::requests::delegations::decide(tx, who, &request, decision, child)?
             }
             // An approval can be revoked until it is read, so only the run itself reads it.
-            Subject::Question if bells.hangs(&Topic::Answer(request.run, request.id)) => as_answered(tx.settle_and_retrieve(&request, given)?),
+            Subject::Question if wake_ups.has_subscriber(&Topic::Answer(request.run, request.id)) => {
+                as_answered(tx.settle_and_retrieve(&request, given)?)
+            }
             Subject::Question | Subject::Approval { .. } => tx.settle(&request, given)?,
         })
     }

@@ -11,7 +11,7 @@ pub(super) const MESSAGES: &str = "messages";
 impl Ops {
     /// Delivers queued messages with one of the run's own calls. A repeated call under the same key gets the same
     /// messages, since its reply may have been lost.
-    pub(in crate::ops) async fn hand_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
+    pub(in crate::ops) async fn deliver_queued_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         let key = key.map(|key| key.beside(MESSAGES));
         if self.store.read(|connection| has_no_messages(connection, run, key.as_ref()))? {
             return Ok(Vec::new());
@@ -22,7 +22,7 @@ impl Ops {
     /// Like `hand_messages`, for any caller; only a run has messages.
     pub(in crate::ops) async fn messages_for(&self, who: &Principal, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         match who {
-            Principal::Run(run) => self.hand_messages(*run, key).await,
+            Principal::Run(run) => self.deliver_queued_messages(*run, key).await,
             Principal::Person | Principal::Client(_) => Ok(Vec::new()),
         }
     }

@@ -30,7 +30,7 @@ impl Ops {
         if let Principal::Run(run) = who {
             return self.read_own(run, key, id, deadline).await;
         }
-        let listener = self.store.bells().listen(vec![Topic::Request(id)]);
+        let subscription = self.store.wake_ups().subscribe(vec![Topic::Request(id)]);
         loop {
             let request = self.store.read(look)?;
             if request.state.is_settled() || Instant::now() >= deadline {
@@ -39,7 +39,7 @@ impl Ops {
                 let [view] = views;
                 return Ok(view);
             }
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                 continue;
             }
         }
@@ -57,9 +57,9 @@ impl Ops {
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let look = |connection: &Connection| requests_together(connection, &lookup::request(connection, &who, Action::ReadAnswer, &call.message_id)?);
         let topics = self.store.read(look)?.iter().map(|request| Topic::Request(request.id)).collect();
-        let listener = self.store.bells().listen(topics);
+        let subscription = self.store.wake_ups().subscribe(topics);
         while self.store.read(look)?.iter().any(|request| request.blocking && !request.is_ready()) {
-            if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                 break;
             }
         }
@@ -104,22 +104,22 @@ impl Ops {
         let who = Principal::Run(run);
         let key = key.map(|key| key.beside(MESSAGES));
         let waits = Instant::now() < deadline;
-        let listener = waits.then(|| self.store.bells().listen(vec![Topic::Answer(run, id)]));
+        let subscription = waits.then(|| self.store.wake_ups().subscribe(vec![Topic::Answer(run, id)]));
         let look = |connection: &Connection| {
             let request = lookup::request(connection, &who, Action::ReadAnswer, &id.to_string())?;
             let nothing_along = has_no_messages(connection, request.run, key.as_ref())?;
             Ok((request, nothing_along))
         };
         let (mut request, mut nothing_along) = self.store.read(look)?;
-        if let Some(listener) = listener {
+        if let Some(subscription) = subscription {
             // A blocking delegation is ready when its child run has ended.
             while !request.is_ready() {
-                if tokio::time::timeout_at(deadline, listener.heard()).await.is_err() {
+                if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                     // An answer being committed may rely on this listener, so read it in a transaction.
-                    drop(listener);
+                    drop(subscription);
                     return self.take_answer(who, key, id).await;
                 }
-                if let Some(settled) = listener.settled().filter(|_| nothing_along) {
+                if let Some(settled) = subscription.settled().filter(|_| nothing_along) {
                     return Ok(render::request(&settled));
                 }
                 (request, nothing_along) = self.store.read(look)?;

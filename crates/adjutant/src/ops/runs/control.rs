@@ -17,7 +17,7 @@ impl Ops {
         Self::check(&caller.who, Action::Cancel)?;
         bounded("reason", call.reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         let (home, retention) = (self.home.clone(), self.retention());
-        self.write_with_ballast(caller, move |tx, who| {
+        self.write_using_reserved_space(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Cancel, &call.run)?;
             if let Some(reason) = &call.reason {
                 tx.set_detail(run.id, reason)?;
@@ -37,7 +37,7 @@ impl Ops {
     pub async fn pause(&self, caller: Caller, call: Pause) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Pause)?;
         let (home, retention) = (self.home.clone(), self.retention());
-        self.write_with_ballast(caller, move |tx, who| {
+        self.write_using_reserved_space(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Pause, &call.run)?;
             let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Paused), retention, &who.to_string(), "")?;
             render::run(tx.connection(), &home, &run)

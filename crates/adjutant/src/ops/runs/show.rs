@@ -56,7 +56,7 @@ impl Ops {
             Ok((run, view))
         })?;
         if *who == Principal::Run(run.id) {
-            view.messages = self.hand_messages(run.id, key.as_ref()).await?;
+            view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

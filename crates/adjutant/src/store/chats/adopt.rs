@@ -58,7 +58,7 @@ impl Tx<'_> {
             .execute(params![chat, from, to, name, self.now().0])?;
             self.prepare("UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq) WHERE chat = ?1 AND who = ?2")?
                 .execute(params![chat, from])?;
-            self.ring(Topic::Chat(ChatId(chat)));
+            self.notify(Topic::Chat(ChatId(chat)));
         }
         self.prepare(
             "UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq)

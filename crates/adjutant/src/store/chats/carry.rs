@@ -126,7 +126,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn end_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
         self.prepare("UPDATE chats SET importing = NULL WHERE id = ?1")?.execute([chat.0])?;
-        self.ring(Topic::Chat(chat));
+        self.notify(Topic::Chat(chat));
         Ok(())
     }
 

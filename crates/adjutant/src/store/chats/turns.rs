@@ -259,7 +259,7 @@ impl Tx<'_> {
             ],
         )?;
         let turn = self.connection().last_insert_rowid();
-        self.ring(Topic::Turns);
+        self.notify(Topic::Turns);
         Ok(turn)
     }
 
@@ -294,8 +294,8 @@ impl Tx<'_> {
         let ended = self
             .prepare("UPDATE chat_turns SET state = ?2, entry = ?3 WHERE id = ?1 AND state IN ('queued', 'running')")?
             .execute(params![turn.id, state.word(), entry])?;
-        self.ring(Topic::Turns);
-        self.ring(Topic::Chat(turn.chat));
+        self.notify(Topic::Turns);
+        self.notify(Topic::Chat(turn.chat));
         Ok(ended == 1)
     }
 }

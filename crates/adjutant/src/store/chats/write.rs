@@ -157,8 +157,8 @@ impl Tx<'_> {
             )?
             .execute(params![chat.0, who, seq, said, now])?;
         }
-        self.ring(Topic::Chat(chat));
-        self.ring(Topic::Outbox);
+        self.notify(Topic::Chat(chat));
+        self.notify(Topic::Outbox);
         self.entry(chat, seq)
     }
 
@@ -203,7 +203,7 @@ impl Tx<'_> {
         self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.execute([entry.chat.0])?;
         self.prepare("UPDATE chat_messages SET changed = (SELECT changes FROM chats WHERE id = ?2) WHERE id = ?1")?
             .execute(params![entry.id, entry.chat.0])?;
-        self.ring(Topic::Chat(entry.chat));
+        self.notify(Topic::Chat(entry.chat));
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn archive_chat(&mut self, chat: ChatId, archived: bool) -> Result<Chat, StoreError> {
         self.prepare("UPDATE chats SET archived = ?2 WHERE id = ?1")?.execute(params![chat.0, archived])?;
-        self.ring(Topic::Chat(chat));
+        self.notify(Topic::Chat(chat));
         self.chat(chat)
     }
 
@@ -254,7 +254,7 @@ impl Tx<'_> {
     pub fn mention(&mut self, chat: ChatId, who: &Participant, name: &str, seq: i64) -> Result<(), StoreError> {
         self.join_chat(chat, who, name)?;
         self.prepare("UPDATE chat_members SET mention_seq = ?3 WHERE chat = ?1 AND who = ?2")?.execute(params![chat.0, who.to_string(), seq])?;
-        self.ring(Topic::Mention(who.to_string()));
+        self.notify(Topic::Mention(who.to_string()));
         Ok(())
     }
 }

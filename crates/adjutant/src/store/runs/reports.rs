@@ -42,11 +42,11 @@ pub fn report_of(connection: &Connection, run: RunId) -> Result<(Option<Report>,
         .prepare_cached("SELECT report, saw FROM reports WHERE run = ?1")?
         .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some((report, saw)) = row else { return Ok((None, None)) };
+    let Some((report, evidence)) = row else { return Ok((None, None)) };
     let corrupt = |error: String| StoreError::Corrupt(format!("the report of run {run}: {error}"));
     let report = report.map(|text| serde_json::from_str::<ReportRow>(&text)).transpose().map_err(|error| corrupt(error.to_string()))?;
     let report = report.map(|row| row.decode().ok_or_else(|| corrupt("its status".to_owned()))).transpose()?;
-    Ok((report, saw))
+    Ok((report, evidence))
 }
 
 impl Tx<'_> {
@@ -75,9 +75,9 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_saw(&mut self, run: RunId, saw: &str) -> Result<(), StoreError> {
+    pub fn set_evidence(&mut self, run: RunId, evidence: &str) -> Result<(), StoreError> {
         self.prepare("INSERT INTO reports (run, saw) VALUES (?1, ?2) ON CONFLICT (run) DO UPDATE SET saw = excluded.saw")?
-            .execute(params![run.to_string(), saw])?;
+            .execute(params![run.to_string(), evidence])?;
         Ok(())
     }
 }

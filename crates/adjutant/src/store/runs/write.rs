@@ -98,7 +98,7 @@ impl Tx<'_> {
         ])?;
         let seq = append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &task)?;
         self.touch(new.id, seq)?;
-        self.ring(Topic::Queue);
+        self.notify(Topic::Queue);
         self.run(new.id)
     }
 
@@ -181,7 +181,7 @@ impl Tx<'_> {
             self.withdraw_requests(run.id, outcome != Outcome::Succeeded)?;
         }
         if ends && run.parent.is_some() {
-            self.ring_above(run)?;
+            self.notify_ancestors(run)?;
             if next.is_finished() {
                 let ended = self.run(run.id)?;
                 self.child_ended(&ended, retention)?;
@@ -191,13 +191,13 @@ impl Tx<'_> {
             self.resume_settled(run.id, settled)?;
         }
         if run.state.is_live() && !next.is_live() || next == RunState::Queued {
-            self.ring(Topic::Queue);
+            self.notify(Topic::Queue);
         }
         if let RunState::Stopped { until, .. } = next {
-            self.look_by(until);
+            self.wake_by(until);
         }
         if ends {
-            self.ring(Topic::Turns);
+            self.notify(Topic::Turns);
         }
         self.look_by_estimate(run.id)?;
         self.run(run.id)
@@ -213,7 +213,7 @@ impl Tx<'_> {
             .query_row([run.to_string()], |row| row.get(0))
             .optional()?;
         if let Some(due) = due {
-            self.look_by(SteadyTime(due));
+            self.wake_by(SteadyTime(due));
         }
         Ok(())
     }
@@ -347,7 +347,7 @@ impl Tx<'_> {
         self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?.execute(params![root.root.to_string(), owner.to_string()])?;
         self.adopt_chats(root.root, &root.owner, owner, name)?;
         let seq = append_event(self, EventKind::RunAdopted, root.id, &owner.to_string(), None, &by.to_string(), &text)?;
-        self.ring(Topic::Owner(root.owner.to_string()));
+        self.notify(Topic::Owner(root.owner.to_string()));
         self.touch(root.id, seq)?;
         self.run(root.id)
     }

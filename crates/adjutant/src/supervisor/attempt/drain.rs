@@ -2,7 +2,7 @@
 
 use super::Attempt;
 use super::statements::SIGNALS_MAX;
-use crate::supervisor::output::Heard;
+use crate::supervisor::output::OutputEvent;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -13,13 +13,13 @@ const TURNS: u32 = 3;
 
 impl Attempt {
     /// Waits until the output has ended, for a moment. Tells whether it has.
-    pub(super) async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> bool {
+    pub(super) async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<OutputEvent>) -> bool {
         let mut over = tokio::time::Instant::now() + DRAIN_MAX;
         loop {
             tokio::select! {
                 // Reading waits for signals to be stated, which may take longer than the moment.
-                Some(heard) = signals.recv() => {
-                    self.hear(heard);
+                Some(event) = signals.recv() => {
+                    self.apply_output(event);
                     if self.signals <= SIGNALS_MAX {
                         over = tokio::time::Instant::now() + DRAIN_MAX;
                     }

@@ -19,7 +19,7 @@ impl Attempt {
             Step::Permission(permission) => match approve::at_once(&permission, &self.permissions, &self.cwd) {
                 Some(decision) => {
                     self.permits.withdraw(&permission.id);
-                    self.tell_decision(&permission.id, &decision);
+                    self.write_decision(&permission.id, &decision);
                 }
                 None => self.permits.ask(self.client.clone(), permission),
             },
@@ -31,7 +31,7 @@ impl Attempt {
                 let Changed { tool, allowed, now } = &changed;
                 let short = |text: &str| text::head(text, NOTED_BYTES_MAX).to_owned();
                 self.note(&format!("! changed after approval: {tool} {} (approved: {})", short(now), short(allowed)));
-                self.permits.tell_changed(self.client.clone(), changed);
+                self.permits.report_change(self.client.clone(), changed);
             }
             Step::Note(note) => self.note(&note),
             Step::Failed(why) => {
@@ -49,7 +49,7 @@ impl Attempt {
         }
     }
 
-    pub(super) fn tell_decision(&mut self, id: &str, decision: &Decision) {
+    pub(super) fn write_decision(&mut self, id: &str, decision: &Decision) {
         if let Some(bytes) = self.dialogue.as_mut().and_then(|dialogue| dialogue.decide(id, decision)) {
             self.write(bytes);
         }

@@ -16,7 +16,7 @@ use crate::supervisor::closing::{Closer, HUB_MAX};
 use crate::supervisor::end::{self, Ending};
 use crate::supervisor::journal::Journal;
 use crate::supervisor::logfile::{self, LogFile};
-use crate::supervisor::output::{Heard, Pump};
+use crate::supervisor::output::{OutputEvent, Pump};
 use crate::supervisor::permits::{Outcome, Permits};
 use crate::supervisor::stall::Stall;
 use crate::supervisor::stop::{Stop, until};
@@ -83,7 +83,7 @@ pub struct Attempt {
 
 /// What an attempt is begun with, beside the agent itself.
 #[derive(Debug)]
-pub struct Begun {
+pub struct AttemptParts {
     pub journal: Journal,
     pub worker: Worker,
     pub orders: watch::Receiver<Orders>,
@@ -106,21 +106,21 @@ enum Event {
     GuardLost,
     LimitReached,
     StopStepDue,
-    OutputCame(u64),
-    Heard(Heard),
+    OutputGrew(u64),
+    Output(OutputEvent),
     Decided(String, Outcome),
     FinishDue,
     StallDue,
     RetriesDue,
     SubagentsDue,
-    Felt,
+    AgentActive,
 }
 
 impl Attempt {
     /// Takes over an agent that was just started.
     #[must_use]
-    pub fn new(order: &Order, begun: Begun) -> Self {
-        let Begun { journal, worker, orders, delivered, guard, client, dialogue, pulse } = begun;
+    pub fn new(order: &Order, parts: AttemptParts) -> Self {
+        let AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse } = parts;
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
             clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
@@ -159,10 +159,10 @@ impl Attempt {
         let (sender, mut bytes) = watch::channel(0);
         let cut = CancellationToken::new();
         let mut pumping = JoinSet::new();
-        let (heard, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
+        let (output_events, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
         let (notes, noted) = mpsc::channel(NOTES_AHEAD_MAX);
         self.notes = notes;
-        pumping.spawn(pump.run(sender, heard, noted, Arc::clone(&self.pulse), cut.clone()));
+        pumping.spawn(pump.run(sender, output_events, noted, Arc::clone(&self.pulse), cut.clone()));
         loop {
             let event = self.select(&mut bytes, &mut signals).await;
             if self.apply(event).is_break() {
@@ -176,8 +176,8 @@ impl Attempt {
         self.drained(&mut bytes, &mut signals).await;
         cut.cancel();
         // The pump ends when everything is read and handed out.
-        while let Some(heard) = signals.recv().await {
-            self.hear(heard);
+        while let Some(event) = signals.recv().await {
+            self.apply_output(event);
         }
         let mut output = match pumping.join_next().await {
             Some(Ok(output)) => Some(output),
@@ -228,13 +228,13 @@ impl Attempt {
         self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
         self.worker.let_go();
         let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
-        let saw = closer.look(&closing, left, &mut self.orders).await;
-        self.journal.state(FactKind::EvidenceCollected(saw));
+        let evidence = closer.look(&closing, left, &mut self.orders).await;
+        self.journal.state(FactKind::EvidenceCollected(evidence));
         true
     }
 
     /// Waits for the next event. Dropping it loses nothing.
-    async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<Heard>) -> Event {
+    async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<OutputEvent>) -> Event {
         let limit_at = if self.stop.is_asked() { None } else { self.clock.limit_at() };
         let retries_due = self.retries_due();
         let subagents_due = self.subagents.as_ref().map(|_| self.state_subagents_at);
@@ -255,15 +255,15 @@ impl Attempt {
             () = until(self.stop.due()) => Event::StopStepDue,
             () = until(limit_at) => Event::LimitReached,
             Some(message_id) = self.delivered.recv() => Event::Delivered(message_id),
-            Some(heard) = signals.recv() => Event::Heard(heard),
+            Some(event) = signals.recv() => Event::Output(event),
             Some((id, outcome)) = self.permits.next() => Event::Decided(id, outcome),
             () = until(self.finish.due()) => Event::FinishDue,
             () = until(self.stall.due()) => Event::StallDue,
             () = until(retries_due) => Event::RetriesDue,
             () = until(subagents_due) => Event::SubagentsDue,
-            () = self.pulse.felt(), if self.stall.is_stalled() => Event::Felt,
+            () = self.pulse.next_sign(), if self.stall.is_stalled() => Event::AgentActive,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
-            () = output_came => Event::OutputCame(*bytes.borrow_and_update()),
+            () = output_came => Event::OutputGrew(*bytes.borrow_and_update()),
         }
     }
 
@@ -275,8 +275,8 @@ impl Attempt {
             Event::Processes(_) => {}
             Event::Orders(orders) => self.follow(orders),
             Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
-            Event::Heard(heard) => self.hear(heard),
-            Event::Decided(id, Outcome::Decision(decision)) => self.tell_decision(&id, &decision),
+            Event::Output(event) => self.apply_output(event),
+            Event::Decided(id, Outcome::Decision(decision)) => self.write_decision(&id, &decision),
             Event::Decided(id, Outcome::Answers(answers)) => {
                 let steps = self.dialogue.as_mut().map(|dialogue| dialogue.answer(&id, answers.as_deref())).unwrap_or_default();
                 steps.into_iter().for_each(|step| self.take_step(step));
@@ -291,8 +291,8 @@ impl Attempt {
             Event::StallDue => self.look_for_stall(),
             Event::RetriesDue => self.state_retries(),
             Event::SubagentsDue => self.state_subagents(),
-            Event::Felt => {
-                if self.stall.hear(self.pulse.silent_since(), Instant::now()) {
+            Event::AgentActive => {
+                if self.stall.note_sign(self.pulse.silent_since(), Instant::now()) {
                     self.journal.state(FactKind::ActiveAgain {});
                 }
             }
@@ -310,7 +310,7 @@ impl Attempt {
                 Some(next) => self.stop = next,
                 None => return ControlFlow::Break(()),
             },
-            Event::OutputCame(total_bytes) => {
+            Event::OutputGrew(total_bytes) => {
                 self.journal.state(FactKind::Output { total_bytes });
                 self.reported_bytes = total_bytes;
                 self.report_after = Instant::now() + OUTPUT_FACT_EVERY;

@@ -5,8 +5,8 @@ use crate::harness::dialogue::Dialogue;
 use crate::harness::step::Step;
 use crate::link::{FactKind, FoundText, SubagentsText};
 use crate::signal::Found;
-use crate::supervisor::output::Heard;
-use crate::supervisor::reader::Told;
+use crate::supervisor::output::OutputEvent;
+use crate::supervisor::reader::StreamUpdate;
 use crate::supervisor::stop::Stop;
 use crate::view::SubagentView;
 use adjutant_core::condition::Retrying;
@@ -19,29 +19,29 @@ pub(super) const SIGNALS_MAX: u32 = 2_000;
 const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
 
 impl Attempt {
-    pub(super) fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Signal(found) => self.state_signal(found),
-            Heard::Told(Told::Session(session)) => self.journal.state(FactKind::Session { session }),
-            Heard::Told(Told::Retry { words, cause }) => {
+    pub(super) fn apply_output(&mut self, event: OutputEvent) {
+        match event {
+            OutputEvent::Signal(found) => self.state_signal(found),
+            OutputEvent::Stream(StreamUpdate::Session(session)) => self.journal.state(FactKind::Session { session }),
+            OutputEvent::Stream(StreamUpdate::Retry { words, cause }) => {
                 let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
                 self.retries.note_failed_try(cause, &words, self.began_ms());
             }
-            Heard::Told(Told::Subagents(all, more)) => {
+            OutputEvent::Stream(StreamUpdate::Subagents(all, more)) => {
                 let text = |Subagent { id: _, kind, about, state, tokens }| SubagentView { kind, about, state, tokens };
                 self.subagents = Some(FactKind::Subagents(SubagentsText { all: all.into_iter().map(text).collect(), more }));
             }
-            Heard::Told(Told::Progress) => {
+            OutputEvent::Stream(StreamUpdate::Progress) => {
                 if self.retries.note_progress() {
                     self.journal.state(FactKind::Recovered {});
                 }
             }
-            Heard::Told(Told::Words) => {
+            OutputEvent::Stream(StreamUpdate::Words) => {
                 if let Some(dialogue) = &mut self.dialogue {
                     dialogue.note_model_words();
                 }
             }
-            Heard::Told(Told::Line(line)) => {
+            OutputEvent::Stream(StreamUpdate::Line(line)) => {
                 let steps = self.dialogue.as_mut().map(|dialogue| dialogue.receive(&line)).unwrap_or_default();
                 steps.into_iter().for_each(|step| self.take_step(step));
             }

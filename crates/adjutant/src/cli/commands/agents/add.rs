@@ -9,7 +9,7 @@ use crate::client::random_hex;
 use crate::config::{AddError, BUILT_IN, Config, NewAgent, add_agent, check_env_pass, env_for};
 use crate::harness::acp::handshake::{Handshake, Next, Offer};
 use crate::preset;
-use crate::process::probe::{Probe, Reply, Spoken, converse};
+use crate::process::probe::{Conversation, Probe, Reply, converse};
 use crate::text;
 use crate::view::codes;
 use adjutant_core::{AgentName, Permissions};
@@ -162,7 +162,7 @@ fn not_started(program: &Path, args: &AgentAddArgs, error: &io::Error) -> Failur
     }
 }
 
-fn end_reason(program: &Path, conversation: &Spoken) -> String {
+fn end_reason(program: &Path, conversation: &Conversation) -> String {
     let how = conversation.exit_code.map_or_else(String::new, |code| format!(" with exit code {code}"));
     let complaint = String::from_utf8_lossy(&conversation.complaint);
     let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::{Role, Session};
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
-use crate::view::{Answers, ArchiveChat, CancelAnswers, ReadAnswers, Said, Say, StartChat};
+use crate::view::{Answers, ArchiveChat, CancelAnswers, PostedMessage, ReadAnswers, Say, StartChat};
 use adjutant_core::chat::EntryKind;
 use serde::Deserialize;
 use serde_json::json;
@@ -136,7 +136,7 @@ fn chat_key(key: &str) -> String {
     format!("chat-{hash}")
 }
 
-fn sent(said: &Said, answers: &Answers) -> Shown {
+fn sent(said: &PostedMessage, answers: &Answers) -> Shown {
     let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
     let status = match (answers.waiting.is_empty(), answers.answers.is_empty()) {
         (false, _) => "answering",

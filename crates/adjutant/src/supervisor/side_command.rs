@@ -5,7 +5,7 @@ use super::stop::Stop;
 use super::worker::{self, Seen};
 use crate::link::{Order, Orders};
 use crate::process::containment::Failed;
-use crate::process::{Feed, Spawn};
+use crate::process::{Spawn, StdioTarget};
 use adjutant_core::Exit;
 use std::ffi::OsString;
 use std::io;
@@ -23,18 +23,18 @@ const READ_BYTES: usize = 16 * 1024;
 
 /// What is to be run.
 #[derive(Debug)]
-pub struct Aside {
+pub struct SideCommand {
     /// Absolute.
     pub program: PathBuf,
     pub argv: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub limit: Duration,
-    pub keep: Keep,
+    pub keep: KeptOutput,
 }
 
 /// What of the output is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeptOutput {
     /// The beginning of standard output.
     Head { bytes_max: usize },
     /// The end of both streams.
@@ -43,7 +43,7 @@ pub enum Keep {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     /// How it ended by itself. `None`: it was stopped.
     pub exit: Option<Exit>,
     /// Why it was stopped.
@@ -73,17 +73,17 @@ pub fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// It could not be started; nothing runs then.
-pub async fn run(order: &Order, aside: Aside, mut orders: Option<&mut watch::Receiver<Orders>>) -> Result<Ran, Failed> {
+pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut watch::Receiver<Orders>>) -> Result<CommandOutput, Failed> {
     let (out, out_theirs) = worker::pipe_pair()?;
     let (err, err_theirs) = worker::pipe_pair()?;
     let spawn = Spawn {
-        program: &aside.program,
-        argv: aside.argv,
-        env: aside.env,
+        program: &command.program,
+        argv: command.argv,
+        env: command.env,
         cwd: Path::new(&order.cwd),
-        stdin: Feed::Null,
-        stdout: Feed::Fd(out_theirs.as_fd()),
-        stderr: Feed::Fd(err_theirs.as_fd()),
+        stdin: StdioTarget::Null,
+        stdout: StdioTarget::Fd(out_theirs.as_fd()),
+        stderr: StdioTarget::Fd(err_theirs.as_fd()),
         inherit: Vec::new(),
         umask: Some(worker::UMASK),
     };
@@ -93,10 +93,10 @@ pub async fn run(order: &Order, aside: Aside, mut orders: Option<&mut watch::Rec
     drop((out_theirs, err_theirs));
     let mut streams =
         [Some(pipe::Receiver::from_owned_fd(out).map_err(Failed::Worker)?), Some(pipe::Receiver::from_owned_fd(err).map_err(Failed::Worker)?)];
-    let mut kept = Kept { keep: aside.keep, bytes: Vec::new(), cut: false };
+    let mut kept = OutputBuffer { keep: command.keep, bytes: Vec::new(), cut: false };
     let (mut stop, mut stopped) = (Stop::Not, None);
     let grace = Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0));
-    let over = began + aside.limit;
+    let over = began + command.limit;
     loop {
         let [out, err] = &streams;
         let wanted = orders.as_mut().is_some_and(|orders| orders.borrow_and_update().stop.is_some());
@@ -129,7 +129,7 @@ pub async fn run(order: &Order, aside: Aside, mut orders: Option<&mut watch::Rec
     worker.sweep().await;
     drain(&mut streams, &mut kept).await;
     worker.let_go();
-    Ok(Ran { exit, stopped, output: kept.bytes, cut: kept.cut, took })
+    Ok(CommandOutput { exit, stopped, output: kept.bytes, cut: kept.cut, took })
 }
 
 async fn changed(orders: Option<&mut watch::Receiver<Orders>>) {
@@ -142,7 +142,7 @@ async fn changed(orders: Option<&mut watch::Receiver<Orders>>) {
 }
 
 /// Reads what is there until both streams have ended, for a moment.
-async fn drain(streams: &mut [Option<pipe::Receiver>; 2], kept: &mut Kept) {
+async fn drain(streams: &mut [Option<pipe::Receiver>; 2], kept: &mut OutputBuffer) {
     let over = tokio::time::Instant::now() + DRAIN_MAX;
     while streams.iter().any(Option::is_some) {
         let [out, err] = &*streams;
@@ -154,13 +154,13 @@ async fn drain(streams: &mut [Option<pipe::Receiver>; 2], kept: &mut Kept) {
     }
 }
 
-struct Kept {
-    keep: Keep,
+struct OutputBuffer {
+    keep: KeptOutput,
     bytes: Vec<u8>,
     cut: bool,
 }
 
-impl Kept {
+impl OutputBuffer {
     fn read(&mut self, streams: &mut [Option<pipe::Receiver>; 2], which: usize) {
         let Some(pipe) = &streams[which] else { return };
         let mut buffer = [0; READ_BYTES];
@@ -177,13 +177,13 @@ impl Kept {
 
     fn take(&mut self, bytes: &[u8], which: usize) {
         match self.keep {
-            Keep::Head { .. } if which != 0 => {}
-            Keep::Head { bytes_max } => {
+            KeptOutput::Head { .. } if which != 0 => {}
+            KeptOutput::Head { bytes_max } => {
                 let room = bytes_max.saturating_sub(self.bytes.len());
                 self.cut |= bytes.len() > room;
                 self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-            Keep::Tail { bytes_max } => {
+            KeptOutput::Tail { bytes_max } => {
                 self.bytes.extend_from_slice(bytes);
                 let excess = self.bytes.len().saturating_sub(bytes_max);
                 self.cut |= excess > 0;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How a request's matter is written down; a question's is in the columns.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum MatterRow {
+enum SubjectRow {
     Approval {
         preview: Option<String>,
         risk: Option<String>,
@@ -25,14 +25,14 @@ enum MatterRow {
 }
 
 /// Writes a matter down; nothing for a question.
-pub(super) fn write(matter: &Subject) -> Result<Option<String>, serde_json::Error> {
-    let row = match matter.clone() {
+pub(super) fn write(subject: &Subject) -> Result<Option<String>, serde_json::Error> {
+    let row = match subject.clone() {
         Subject::Question => return Ok(None),
-        Subject::Approval { preview, risk } => MatterRow::Approval { preview, risk },
+        Subject::Approval { preview, risk } => SubjectRow::Approval { preview, risk },
         Subject::Delegation(delegation) => {
             let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate } = delegation;
             let (independence, priority) = (independence.word().to_owned(), priority.word().to_owned());
-            MatterRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate }
+            SubjectRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate }
         }
     };
     serde_json::to_string(&row).map(Some)
@@ -42,8 +42,8 @@ pub(super) fn write(matter: &Subject) -> Result<Option<String>, serde_json::Erro
 pub(super) fn read(text: &str, written: Option<&str>) -> Option<Subject> {
     let Some(written) = written else { return Some(Subject::Question) };
     Some(match serde_json::from_str(written).ok()? {
-        MatterRow::Approval { preview, risk } => Subject::Approval { preview, risk },
-        MatterRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate } => {
+        SubjectRow::Approval { preview, risk } => Subject::Approval { preview, risk },
+        SubjectRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate } => {
             let (independence, priority) = (Independence::from_word(&independence)?, Priority::from_word(&priority)?);
             let task = text.to_owned();
             Subject::Delegation(Delegation { task, agent, directory, reason, independence, priority, context_required, coordination, estimate })
@@ -150,9 +150,9 @@ mod tests {
             estimate: None,
         };
         let approval = Subject::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
-        for matter in [Subject::Question, approval, Subject::Delegation(delegation)] {
-            let written = write(&matter).expect("it can be written");
-            assert_eq!(read("Refactor", written.as_deref()), Some(matter));
+        for subject in [Subject::Question, approval, Subject::Delegation(delegation)] {
+            let written = write(&subject).expect("it can be written");
+            assert_eq!(read("Refactor", written.as_deref()), Some(subject));
         }
         let said = Clarification { reason: Some("why".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() };
         assert_eq!(read_clarification(&write_clarification(&said).expect("it can be written")), Some(said));

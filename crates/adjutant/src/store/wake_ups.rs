@@ -39,14 +39,14 @@ pub enum Topic {
 }
 
 #[derive(Debug, Default)]
-pub struct Bells {
-    hung: Mutex<Hung>,
+pub struct WakeUps {
+    subscriptions: Mutex<Subscriptions>,
     /// When the deadlines will be looked at anyway. `None`: nobody has looked yet.
-    next_look: Mutex<Option<Instant>>,
+    next_check: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct Hung {
+struct Subscriptions {
     next: u64,
     by_topic: HashMap<Topic, HashMap<u64, Arc<Waiter>>>,
 }
@@ -57,46 +57,46 @@ struct Waiter {
     settled: Mutex<Option<Arc<Request>>>,
 }
 
-impl Bells {
+impl WakeUps {
     /// Hangs one bell up under several topics.
     #[must_use]
-    pub fn listen(self: &Arc<Self>, topics: Vec<Topic>) -> Listener {
+    pub fn subscribe(self: &Arc<Self>, topics: Vec<Topic>) -> Subscription {
         let waiter = Arc::new(Waiter::default());
-        let mut hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = hung.next;
-        hung.next += 1;
+        let mut subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = subscriptions.next;
+        subscriptions.next += 1;
         for topic in &topics {
-            hung.by_topic.entry(topic.clone()).or_default().insert(id, Arc::clone(&waiter));
+            subscriptions.by_topic.entry(topic.clone()).or_default().insert(id, Arc::clone(&waiter));
         }
-        drop(hung);
-        Listener { bells: Arc::clone(self), topics, id, waiter }
+        drop(subscriptions);
+        Subscription { wake_ups: Arc::clone(self), topics, id, waiter }
     }
 
     /// Tells whether a bell hangs under a topic.
     #[must_use]
-    pub fn hangs(&self, topic: &Topic) -> bool {
-        self.hung.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
+    pub fn has_subscriber(&self, topic: &Topic) -> bool {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
     }
 
     /// Says in how long the deadlines will be looked at anyway; `None`: now, so that whatever is set from
     /// here on is news.
-    pub fn next_look(&self, after: Option<Duration>) {
-        *self.next_look.lock().unwrap_or_else(PoisonError::into_inner) = after.map(|after| Instant::now() + after);
+    pub fn set_next_check(&self, after: Option<Duration>) {
+        *self.next_check.lock().unwrap_or_else(PoisonError::into_inner) = after.map(|after| Instant::now() + after);
     }
 
     /// Rings for a deadline that was committed, unless it will be seen in time.
-    pub(super) fn look_within(&self, due: Duration) {
-        let next_look = *self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
-        if next_look.is_none_or(|next_look| Instant::now() + due < next_look) {
-            self.ring([&Topic::Deadline]);
+    pub(super) fn notify_deadline(&self, due: Duration) {
+        let next_check = *self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
+        if next_check.is_none_or(|next_check| Instant::now() + due < next_check) {
+            self.notify([&Topic::Deadline]);
         }
     }
 
     /// Rings every bell under these topics.
-    pub fn ring<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) {
-        let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn notify<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) {
+        let subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
         for topic in topics {
-            for waiter in hung.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
+            for waiter in subscriptions.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
                 waiter.notify.notify_one();
             }
         }
@@ -104,9 +104,9 @@ impl Bells {
 
     /// Gives a request whose answer was retrieved for its asker to the calls that wait for it. They are to be woken
     /// after that.
-    pub(super) fn hand_settled(&self, request: &Arc<Request>) {
-        let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
-        for waiter in hung.by_topic.get(&Topic::Answer(request.run, request.id)).into_iter().flat_map(HashMap::values) {
+    pub(super) fn deliver_settled(&self, request: &Arc<Request>) {
+        let subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        for waiter in subscriptions.by_topic.get(&Topic::Answer(request.run, request.id)).into_iter().flat_map(HashMap::values) {
             *waiter.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(request));
         }
     }
@@ -114,16 +114,16 @@ impl Bells {
 
 /// A bell that hangs for as long as this lives.
 #[derive(Debug)]
-pub struct Listener {
-    bells: Arc<Bells>,
+pub struct Subscription {
+    wake_ups: Arc<WakeUps>,
     topics: Vec<Topic>,
     id: u64,
     waiter: Arc<Waiter>,
 }
 
-impl Listener {
+impl Subscription {
     /// Waits for the next ring, or returns at once when there was one since the last.
-    pub async fn heard(&self) {
+    pub async fn wait(&self) {
         self.waiter.notify.notified().await;
     }
 
@@ -134,14 +134,14 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut hung = self.bells.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subscriptions = self.wake_ups.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
         for topic in &self.topics {
-            if let Some(bells) = hung.by_topic.get_mut(topic) {
-                bells.remove(&self.id);
-                if bells.is_empty() {
-                    hung.by_topic.remove(topic);
+            if let Some(wake_ups) = subscriptions.by_topic.get_mut(topic) {
+                wake_ups.remove(&self.id);
+                if wake_ups.is_empty() {
+                    subscriptions.by_topic.remove(topic);
                 }
             }
         }
@@ -155,16 +155,16 @@ mod tests {
 
     #[test]
     fn deadline_wakes_only_if_earlier_than_the_next_check() {
-        let bells = Arc::new(Bells::default());
-        let bell = bells.listen(vec![Topic::Deadline]);
+        let wake_ups = Arc::new(WakeUps::default());
+        let subscription = wake_ups.subscribe(vec![Topic::Deadline]);
         let rings = |due_s| {
-            bells.look_within(Duration::from_secs(due_s));
-            bell.heard().now_or_never().is_some()
+            wake_ups.notify_deadline(Duration::from_secs(due_s));
+            subscription.wait().now_or_never().is_some()
         };
         assert!(rings(500), "nobody has looked yet");
-        bells.next_look(Some(Duration::from_secs(500)));
+        wake_ups.set_next_check(Some(Duration::from_secs(500)));
         assert!(rings(400) && !rings(600));
-        bells.next_look(None);
+        wake_ups.set_next_check(None);
         assert!(rings(600), "it may not be seen by the look under way");
     }
 }
