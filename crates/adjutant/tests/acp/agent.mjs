@@ -4,7 +4,7 @@
 // What an honest agent would never do is written past the SDK, as raw bytes.
 //
 // ACP_SDK names the SDK's directory. Arguments: --stdio (takes no MCP over HTTP), --load or --resume (goes on in
-// sessions), --modes JSON, --options JSON, --auth (wants a sign-in), --version N, --greet, --mute METHOD (never answers it).
+// sessions), --follow (does what `adj agents test` tells it), --modes JSON, --options JSON, --auth (wants a sign-in), --version N, --greet, --mute METHOD (never answers it).
 
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -200,6 +200,29 @@ async function perform(session, client, [what, ...rest], ctx) {
   }
 }
 
+/** Does what `adj agents test` tells it, as a model would. */
+async function follow(session, client, text) {
+  const word = (kind) => text.match(new RegExp(`${kind}-[0-9a-f]{8}`))?.[0];
+  const tool = (name, input) => callTool(session.server, name, input);
+  if (text.includes("Ready?")) {
+    const [command] = text.split("\n").filter((line) => line.startsWith("setsid "));
+    const toolCall = { toolCallId: "left", title: command, kind: "execute", rawInput: { command } };
+    const { outcome } = await client.request(acp.methods.client.session.requestPermission, { sessionId: session.id, toolCall, options: OPTIONS });
+    if (outcome.outcome === "selected" && outcome.optionId !== "no") spawn("sleep", ["3600"], { detached: true, stdio: "ignore" }).unref();
+    await tool("ask_parent", { question: "Ready?" });
+  } else if (session.first) {
+    const summary = `${session.first} ${word("birch")}`;
+    await tool("update_subagent_status", { status: "success", summary });
+    await perform(session, client, ["say", summary]);
+  } else {
+    await tool("update_subagent_status", { status: "running", percent: 10, summary: "adjutant-test" });
+    text = await tool("ask_parent", { question: "Which word?" });
+    session.first = word("amber");
+    keep(session);
+    await tool("stop_work", { stop_reason: "blocker", details: "waits for the second word", state_snapshot: `the first word is ${session.first}` });
+  }
+}
+
 const capabilities = {
   loadSession: flag("--load"),
   mcpCapabilities: { http: !flag("--stdio"), sse: false },
@@ -262,6 +285,10 @@ const app = acp
     const session = load(params.sessionId);
     session.turns += 1;
     const text = params.prompt.map((block) => block.text ?? "").join("\n");
+    if (flag("--follow")) {
+      await follow(session, client, text);
+      return { stopReason: cancelled.has(session.id) ? "cancelled" : "end_turn" };
+    }
     const lines = (word) => text.split("\n").filter((line) => line.startsWith(`${word}: [`)).map((line) => JSON.parse(line.slice(word.length + 2)));
     const now = lines("do");
     const todo = now.length > 0 ? now : session.then;

@@ -1,14 +1,17 @@
 """An ACP agent on the official Python SDK: asks, edits, keeps its sessions, and says what it is told.
 
 Each line of its prompt that begins with `do: ` is one thing to do, as JSON: ["say", TEXT], ["ask", TITLE, INPUT],
-["elicit", MESSAGE, SCHEMA], ["edit", FILE, TEXT], ["who"], ["hang"]. Those with `then: ` are for the next prompt in the same session.
+["elicit", MESSAGE, SCHEMA], ["edit", FILE, TEXT], ["who"], ["hang"]. Those with `then: ` are for the next prompt in the same session. With the argument
+`--follow` it does what `adj agents test` tells it.
 """
 
 import asyncio
 import json
 import os
+import re
 import sys
 import uuid
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 
 import acp
@@ -37,6 +40,7 @@ class Agent:
     async def new_session(self, cwd, mcp_servers=None, **_):
         session = f"p-{uuid.uuid4()}"
         self.keep(session, {"cwd": cwd, "turns": 0, "then": []})
+        self.servers = mcp_servers or []
         modes = schema.SessionModeState(
             current_mode_id="auto",
             available_modes=[schema.SessionMode(id="auto", name="Auto"), schema.SessionMode(id="ask", name="Ask")],
@@ -45,6 +49,7 @@ class Agent:
 
     async def load_session(self, cwd, session_id, mcp_servers=None, **_):
         self.state(session_id)
+        self.servers = mcp_servers or []
         await self.say(session_id, "words of yesterday")
         return schema.LoadSessionResponse()
 
@@ -55,6 +60,9 @@ class Agent:
     async def prompt(self, prompt, session_id, **_):
         state = self.state(session_id)
         text = "\n".join(block.text for block in prompt if hasattr(block, "text"))
+        if "--follow" in sys.argv:
+            await self.follow(session_id, state, text)
+            return schema.PromptResponse(stop_reason="cancelled" if self.cancelled.is_set() else "end_turn")
         now, then = ([json.loads(line[len(word) + 2 :]) for line in text.split("\n") if line.startswith(word + ": [")] for word in ("do", "then"))
         todo = now or state["then"]
         state = {**state, "turns": state["turns"] + 1, "then": then}
@@ -87,6 +95,45 @@ class Agent:
 
     async def cancel(self, session_id, **_):
         self.cancelled.set()
+
+    async def follow(self, session, state, text):
+        """Does what `adj agents test` tells it, as a model would."""
+        word = lambda kind, text: next(iter(re.findall(kind + "-[0-9a-f]{8}", text)), None)
+        if "Ready?" in text:
+            command = next(line for line in text.split("\n") if line.startswith("setsid "))
+            call = schema.ToolCallUpdate(tool_call_id="left", title=command, kind="execute", raw_input={"command": command})
+            if await self.ask(session, call) == "yes":
+                await asyncio.create_subprocess_exec("sleep", "3600", start_new_session=True, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+            await self.tool("ask_parent", {"question": "Ready?"})
+        elif "first" in state:
+            summary = f"{state['first']} {word('birch', text)}"
+            await self.tool("update_subagent_status", {"status": "success", "summary": summary})
+            await self.say(session, summary)
+        else:
+            await self.tool("update_subagent_status", {"status": "running", "percent": 10, "summary": "adjutant-test"})
+            first = word("amber", await self.tool("ask_parent", {"question": "Which word?"}))
+            self.keep(session, {**state, "first": first})
+            snapshot = f"the first word is {first}"
+            await self.tool("stop_work", {"stop_reason": "blocker", "details": "waits for the second word", "state_snapshot": snapshot})
+
+    async def tool(self, name, arguments):
+        """Calls a tool of the MCP server `adj` over stdio, and returns its text."""
+        server = next(server for server in self.servers if server.name == "adj")
+        env = {**os.environ, **{variable.name: variable.value for variable in server.env}}
+        child = await asyncio.create_subprocess_exec(server.command, *server.args, env=env, stdin=PIPE, stdout=PIPE)
+        info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "py-agent", "version": "1"}}
+        for message in [
+            {"id": 1, "method": "initialize", "params": info},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments}},
+        ]:
+            child.stdin.write((json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
+            reply = {}
+            while "id" in message and reply.get("id") != message["id"]:
+                reply = json.loads(await child.stdout.readline())
+        child.stdin.close()
+        await child.wait()
+        return "\n".join(part["text"] for part in reply["result"]["content"])
 
     async def ask(self, session, call):
         reply = await self.client.request_permission(session_id=session, tool_call=call, options=OPTIONS)

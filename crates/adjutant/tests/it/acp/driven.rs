@@ -195,3 +195,21 @@ fn refused_sign_in_says_how() {
     assert!(view["outcome"] == "failed" && reason.contains("not_signed_in") || reason.contains("not signed in"), "{view}");
     assert!(reason.contains("it signs in by Log in (run acp-agent login)"), "{view}");
 }
+
+#[test]
+fn agents_on_both_sdks_pass_their_test() {
+    for (program, args) in
+        [("my-agent", &["--follow", "--load"][..]), ("my-agent", &["--follow", "--resume", "--stdio"]), ("py-agent", &["--follow"])]
+    {
+        let Some(rig) = Rig::new(&line("mine", program, args)) else { return };
+        let ran = rig.adj(&["--json", "agents", "test", "mine"]);
+        let checks = ran.data()["checks"].as_array().expect("checks").clone();
+        for name in ["our tools", "question", "resume", "report", "approvals", "cancel"] {
+            let found = checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("no check {name}: {ran:?}"));
+            assert_eq!(found["verdict"], "pass", "{program} {name}: {ran:?}");
+        }
+        let reason = |name: &str| checks.iter().find(|check| check["check"] == name).and_then(|check| check["reason"].as_str()).unwrap_or_default();
+        assert!(reason("resume").contains("in its own session") && reason("cancel").contains("in its own session"), "{program}: {checks:?}");
+        assert_eq!(ran.code, 0, "{program}: {ran:?}");
+    }
+}
