@@ -14,7 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const CLIS: [&str; 4] = ["claude", "codex", "gemini", "goose"];
+/// Those whose streams are recorded.
+const RECORDED: [&str; 4] = ["claude", "codex", "gemini", "goose"];
+/// Those whose first event is waited for.
+pub const STARTED: [&str; 10] = ["claude", "codex", "gemini", "goose", "opencode", "copilot", "qwen", "kimi", "pi", "aider"];
 /// So much of each stream is read.
 const DECODED_BYTES: usize = 64_000_000;
 /// As a pipe gives it.
@@ -25,7 +28,7 @@ const FIRST_EVENT_MAX: Duration = Duration::from_secs(60);
 /// Recorded streams, again and again, through what reads them in a supervisor.
 pub async fn decode() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for cli in CLIS {
+    for cli in RECORDED {
         let mut stream = Vec::new();
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/adjutant/tests/fixtures/streams").join(cli);
         for entry in std::fs::read_dir(&dir)? {
@@ -53,7 +56,7 @@ pub async fn decode() -> Result<Vec<Row>> {
 }
 
 /// From the start to the first line: the CLI by itself, and `adj run`, in turns.
-pub async fn overhead(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
     let Some(clis) = std::env::var_os("ADJ_CLIS").map(PathBuf::from) else {
         let missing = "ADJ_CLIS names no directory with the vendors' CLIs; run .ci/clis";
         if std::env::var_os("ADJ_REQUIRE_ALL").is_some() {
@@ -65,26 +68,22 @@ pub async fn overhead(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let path = format!("{}:/usr/bin:/bin", clis.display());
         let client = lab.client();
-        let mut rows = Vec::new();
-        for cli in CLIS {
-            let (mut bare, mut ours, mut over) = (Samples::default(), Samples::default(), Vec::new());
-            for pair in 0..=PAIRS {
-                let alone = alone(&lab, &path, cli)?;
-                let (through, run) = through_us(&lab, &path, cli).await?;
-                client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
-                lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
-                // The first pair finds nothing in the page cache.
-                if pair > 0 {
-                    bare.push(alone);
-                    ours.push(through);
-                    over.push(through.as_secs_f64() * 1e3 - alone.as_secs_f64() * 1e3);
-                }
+        let (mut bare, mut ours, mut over) = (Samples::default(), Samples::default(), Vec::new());
+        for pair in 0..=PAIRS {
+            let alone = alone(&lab, &path, cli)?;
+            let (through, run) = through_us(&lab, &path, cli).await?;
+            client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
+            lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+            // The first pair finds nothing in the page cache.
+            if pair > 0 {
+                bare.push(alone);
+                ours.push(through);
+                over.push(through.as_secs_f64() * 1e3 - alone.as_secs_f64() * 1e3);
             }
-            over.sort_by(f64::total_cmp);
-            let what = format!("adj run to the first event of {cli} ({:.0} ms), beyond it alone ({:.0} ms), p50", ours.p50(), bare.p50());
-            rows.push(Row::number(&what, over[PAIRS / 2], "ms", 50.0, true));
         }
-        Ok(rows)
+        over.sort_by(f64::total_cmp);
+        let what = format!("adj run to the first event of {cli} ({:.0} ms), beyond it alone ({:.0} ms), p50", ours.p50(), bare.p50());
+        Ok(vec![Row::number(&what, over[PAIRS / 2], "ms", 50.0, true)])
     })
     .await
 }
@@ -146,11 +145,32 @@ pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
+/// Its preset's, without those that name the attempt's directory.
+const AIDER: [&str; 16] = [
+    "--yes-always",
+    "--no-auto-commits",
+    "--no-pretty",
+    "--no-stream",
+    "--no-analytics",
+    "--no-check-update",
+    "--no-dirty-commits",
+    "--no-gitignore",
+    "--no-show-release-notes",
+    "--map-tokens",
+    "0",
+    "--no-suggest-shell-commands",
+    "--no-detect-urls",
+    "--disable-playwright",
+    "--model=openai/gpt-4o",
+    "--message=hello",
+];
+
 /// What a user of the CLIs has around them, without anybody to talk to.
 fn environment(command: &mut Command, lab: &Lab, path: &str) {
     let nobody = "http://127.0.0.1:1";
     command.env("HOME", lab.dir.path()).env("PATH", path).env("GOOSE_PROVIDER", "openai").env("GOOSE_MODEL", "gpt-4o");
-    for name in ["ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_HOST"] {
+    command.env("AIDER_MODEL", "openai/gpt-4o").env("PI_OFFLINE", "1");
+    for name in ["ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_HOST", "OPENAI_API_BASE"] {
         command.env(name, nobody);
     }
     for name in ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"] {
@@ -167,16 +187,26 @@ fn alone(lab: &Lab, path: &str, cli: &str) -> Result<Duration> {
         "claude" => &["-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--setting-sources", "user"],
         "codex" => &["app-server"],
         "gemini" => &["--acp"],
-        _ => &["acp", "--with-builtin", "developer"],
+        "goose" => &["acp", "--with-builtin", "developer"],
+        "opencode" => &["acp", "--print-logs", "--log-level", "ERROR"],
+        "copilot" => &["--acp", "--no-auto-update"],
+        "qwen" => &["--acp"],
+        "kimi" => &["acp"],
+        "pi" => &["--mode", "rpc", "--no-approve"],
+        _ => &AIDER,
     };
     let opening = match preset.driver {
         Driver::Claude => r#"{"type":"user","message":{"role":"user","content":"hello"}}"#,
         Driver::Codex => r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}"#,
-        _ => r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#,
+        Driver::Pi => r#"{"type":"get_state"}"#,
+        Driver::Jsonl | Driver::Plain => "",
+        Driver::Acp => r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#,
     };
     let program = path.split(':').next().unwrap_or_default();
     let mut command = Command::new(Path::new(program).join(cli));
-    command.args(args).env_clear().envs(&preset.env).current_dir(lab.dir.path());
+    // What stands in the attempt's directory for us.
+    let env = preset.env.iter().filter(|(_, value)| !value.contains('{'));
+    command.args(args).env_clear().envs(env).current_dir(lab.dir.path());
     command.env_remove("ADJ_MCP_TOKEN").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     environment(&mut command, lab, path);
     let start = Instant::now();
@@ -192,7 +222,8 @@ fn alone(lab: &Lab, path: &str, cli: &str) -> Result<Duration> {
 }
 
 async fn through_us(lab: &Lab, path: &str, cli: &str) -> Result<(Duration, RunView)> {
-    let mut command = lab.command(&["--json", "run", "--detach", "--agent", cli, "hello"]);
+    let permissions = if cli == "aider" { "full" } else { "edit" };
+    let mut command = lab.command(&["--json", "run", "--detach", "--agent", cli, "--permissions", permissions, "hello"]);
     environment(&mut command, lab, path);
     let start = Instant::now();
     let output = command.output()?;
@@ -201,7 +232,8 @@ async fn through_us(lab: &Lab, path: &str, cli: &str) -> Result<(Duration, RunVi
     }
     let mut reply: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let run: RunView = serde_json::from_value(reply["data"].take())?;
-    let stream = Path::new(&run.log_path).with_extension("jsonl");
+    let is_text = preset::builtin(cli).is_some_and(|preset| preset.driver == Driver::Plain);
+    let stream = Path::new(&run.log_path).with_extension(if is_text { "log" } else { "jsonl" });
     while std::fs::metadata(&stream).map_or(0, |meta| meta.len()) == 0 {
         if start.elapsed() > FIRST_EVENT_MAX {
             return Err(format!("nothing in {}", stream.display()).into());

@@ -99,18 +99,19 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     ];
     let mut broken = Vec::new();
     macro_rules! measure {
-        ($name:literal, $measurement:expr) => {
-            if only.is_none_or(|only| $name.contains(only)) {
-                eprintln!("measuring: {}", $name);
+        ($name:expr, $measurement:expr) => {
+            let name = String::from($name);
+            if only.is_none_or(|only| name.contains(only)) {
+                eprintln!("measuring: {name}");
                 // What the last one left to be written is no part of this, and the floor is that of this minute.
                 rustix::fs::sync();
                 bench.floors = floor::measure(dir.path(), 200)?;
                 match $measurement.await {
                     Ok(measured) => rows.extend(measured),
                     Err(error) => {
-                        eprintln!("{}: {error}", $name);
-                        broken.push($name);
-                        rows.push(Row::failed($name, &error.to_string()));
+                        eprintln!("{name}: {error}");
+                        rows.push(Row::failed(&name, &error.to_string()));
+                        broken.push(name);
                     }
                 }
             }
@@ -133,7 +134,9 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("chat: search", chats::search(&bench));
     measure!("flood", size::flood(&bench));
     measure!("agents: streams", agents::decode());
-    measure!("agents: first event", agents::overhead(&bench));
+    for cli in agents::STARTED {
+        measure!(format!("agents: first event of {cli}"), agents::overhead(&bench, cli));
+    }
     measure!("agents: list", agents::list(&bench));
     measure!("restart", size::restart(&bench));
     stats::print(&rows);
