@@ -51,8 +51,15 @@ impl Case {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
-        command.envs(environment(&self.clis, &self.model)).envs(self.env.clone());
+        command.envs(environment(&self.clis, &self.model)).envs(self.env.clone()).env("TMPDIR", self.temporary());
         command
+    }
+
+    /// For what the CLIs leave in a directory for temporary files. Its path is short: some make sockets below it.
+    fn temporary(&self) -> PathBuf {
+        let dir = self.home.home.dir.with_file_name("t");
+        std::fs::create_dir_all(&dir).expect("a directory");
+        dir
     }
 
     /// The user pays by subscription and not by token, where that makes a difference.
@@ -348,17 +355,24 @@ impl Case {
                 let id = request["message_id"].as_str().expect("a request has an id");
                 let about = format!("{}: {}", request["question"], request["preview"]);
                 match request["kind"].as_str() {
-                    Some("question") => self.says(&["reply", id, "blue"]),
-                    Some("approval") if request["question"] == "publish" => self.says(&["approve", id]),
+                    Some("question") => self.settles(id, &["reply", id, "blue"]),
+                    Some("approval") if request["question"] == "publish" => self.settles(id, &["approve", id]),
                     Some("approval") => {
                         denied(about);
-                        self.says(&["deny", id, "not in this test"])
+                        self.settles(id, &["deny", id, "not in this test"]);
                     }
-                    _ => self.says(&["deny", id, "not in this test"]),
-                };
+                    _ => self.settles(id, &["deny", id, "not in this test"]),
+                }
             }
             assert!(Instant::now() < end, "it has not ended: {view}\n{}", self.story());
         }
+    }
+
+    /// Settles a request that was open a moment ago: its run may have ended or withdrawn it since.
+    fn settles(&self, id: &str, args: &[&str]) {
+        let ran = self.ran(args);
+        let is_open = || self.view()["pending"].as_array().is_some_and(|open| open.iter().any(|request| request["message_id"] == id));
+        assert!(ran.code == 0 || !is_open(), "adj {args:?}: {ran:?}\n{}", self.story());
     }
 
     /// Waits until it has ended, without looking at what it may need meanwhile.
