@@ -79,7 +79,15 @@ pub fn page(preset: &Preset) -> String {
     row(&mut out, "resumes", &about.resumes);
     row(&mut out, "receives messages", messages(preset));
     row(&mut out, "approvals", if preset.can.approvals { "actions outside its profile become approval requests" } else { "never asks" });
-    row(&mut out, "usage", if preset.can.usage { "reported" } else { "not reported" });
+    row(
+        &mut out,
+        "usage",
+        match (preset.can.usage, preset.stream.usage_of_last_call) {
+            (true, false) => "reported",
+            (true, true) => "reported; the tokens are those of the last model call",
+            (false, _) => "not reported",
+        },
+    );
 
     push(&mut out, "\n## Permissions\n\n| profile | allows | set by |\n|---|---|---|");
     let profiles = &preset.permissions;
@@ -176,6 +184,10 @@ fn passed_on(profile: &Profile) -> String {
     }
     if let Some(mode) = &profile.mode {
         parts.push(format!("session mode `{mode}`"));
+    }
+    if !profile.settings.is_empty() {
+        let settings = profile.settings.to_string();
+        parts.push(format!("its configuration: `{}`", settings.trim().lines().collect::<Vec<_>>().join(" ")));
     }
     parts.extend(profile.env.iter().map(|(name, value)| format!("`{name}={value}`")));
     if parts.is_empty() { "nothing (its own configuration)".to_owned() } else { parts.join(", ") }

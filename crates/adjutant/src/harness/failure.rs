@@ -127,6 +127,18 @@ mod tests {
         assert_eq!((told.cause, told.again_at), (Cause::RateLimited, Some(NOW.plus_ms(9))), "a field tells it better than the words");
         assert_eq!(of("No conversation found with session ID: x").cause, Cause::SessionLost);
         assert_eq!(of("API Error: Connection dropped (ECONNRESET).").cause, Cause::Network);
+        let aider = preset::builtin("aider").expect("it is there").failures;
+        for (text, cause) in [
+            (
+                "litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, please check your plan and billing details.",
+                Cause::NoCredit,
+            ),
+            ("litellm.RateLimitError: RateLimitError: OpenAIException - too many requests", Cause::RateLimited),
+            ("litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.", Cause::Network),
+            ("litellm.ServiceUnavailableError: ServiceUnavailableError: OpenAIException - Overloaded", Cause::Overloaded),
+        ] {
+            assert_eq!(cause_of(&aider, text), cause, "{text}");
+        }
         assert_eq!((of("Repeated 529 Overloaded errors").cause, of("wrote 529 files").cause), (Cause::Overloaded, Cause::Agent));
         assert_eq!(
             of("wrote 14290 lines, then broke"),

@@ -5,6 +5,7 @@
 pub mod acp;
 mod claude;
 mod codex;
+mod config_home;
 pub mod dialogue;
 mod echo;
 pub mod failure;
@@ -19,6 +20,7 @@ mod vendor;
 use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::preset::Stream;
 use crate::view::codes;
+pub use config_home::OwnHome;
 use dialogue::Dialogue;
 pub use own_tools::{OwnTools, ServedTool};
 use std::ffi::OsString;
@@ -42,6 +44,8 @@ pub struct Launch {
     pub files: Vec<(PathBuf, String)>,
     /// A directory for temporary files, to be made.
     pub temporary: Option<PathBuf>,
+    /// A home of its own, to be made.
+    pub own_home: Option<OwnHome>,
     /// How it is spoken with while it lives.
     pub dialogue: Option<Dialogue>,
     /// What the lines on its standard output mean. `None`: they are text.
@@ -60,6 +64,7 @@ impl Launch {
             env_above: Vec::new(),
             files: Vec::new(),
             temporary: None,
+            own_home: None,
             dialogue: None,
             stream: None,
             interrupt: false,

@@ -2,6 +2,7 @@
 
 use super::acp::{Acp, Begin};
 use super::codex::{self, Codex};
+use super::config_home::OwnHome;
 use super::dialogue::Dialogue;
 use super::pi::{self, Pi};
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
@@ -54,6 +55,10 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     for (name, text) in &preset.files {
         files.push((file(dir, name), values.fill_secret(order, text)?));
     }
+    let (own_home_env, own_home) = OwnHome::of(order, preset, dir).unzip();
+    if let (Some(name), Some(OwnHome { at, .. })) = (own_home_env, &own_home) {
+        env_above.push((name, at.display().to_string()));
+    }
     let texts = preset.args.iter().chain(&profile.args).chain(preset.env.values()).chain(profile.env.values()).chain(preset.files.values());
     let temporary = texts.into_iter().any(|text| text.contains("{tmp")).then(|| dir.temporary());
     let mut dialogue = match preset.driver {
@@ -90,7 +95,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         None => prompt(order, preset, &mut argv)?,
     };
     let stream = (preset.driver != Driver::Plain).then(|| StreamOf { stream: preset.stream.clone(), answers_after });
-    Ok(Launch { program, argv, input, env, env_above, files, temporary, dialogue, stream, interrupt: preset.stop.interrupt })
+    Ok(Launch { program, argv, input, env, env_above, files, temporary, own_home, dialogue, stream, interrupt: preset.stop.interrupt })
 }
 
 /// The order as it is without its session, should that be gone.

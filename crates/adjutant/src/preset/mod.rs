@@ -75,6 +75,9 @@ pub struct Preset {
     pub files: BTreeMap<String, String>,
     #[serde(default)]
     pub permissions: Profiles,
+    /// Its home, where its configuration file is what holds it to a profile.
+    #[serde(default)]
+    pub config_home: Option<ConfigHome>,
     #[serde(default)]
     pub acp: Acp,
     #[serde(default)]
@@ -161,6 +164,21 @@ pub struct Sessions {
     pub file: String,
 }
 
+/// A CLI's home. A run whose profile has `settings` gets one of its own: links to what is in the user's, and the
+/// configuration file with the settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigHome {
+    /// The variable that names it; without it that is `home`, below the user's.
+    pub env: String,
+    pub home: String,
+    /// The configuration, in TOML.
+    pub file: String,
+    /// Directories that are made in the user's home where they are missing, so that what the CLI keeps there lasts.
+    #[serde(default)]
+    pub dirs: Vec<String>,
+}
+
 /// A text of a failure and what it means.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -229,6 +247,8 @@ impl Preset {
                 rules,
                 end_is_stated,
                 usage_of_session,
+                usage_of_last_call: _,
+                success_needs_answer: _,
                 failed_results: _,
                 retry_notes: _,
                 remarks: _,

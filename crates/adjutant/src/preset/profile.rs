@@ -39,6 +39,9 @@ pub struct Profile {
     /// Set whatever the dispatcher or the configuration sets.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Added to the CLI's configuration, with a `config_home`.
+    #[serde(default)]
+    pub settings: toml::Table,
     /// ACP's session mode; Codex's sandbox.
     #[serde(default)]
     pub mode: Option<String>,
@@ -53,6 +56,6 @@ pub struct Profile {
 impl Profile {
     /// Tells whether the CLI is told anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.args.is_empty() && self.env.is_empty() && self.mode.is_none()
+        self.args.is_empty() && self.env.is_empty() && self.settings.is_empty() && self.mode.is_none()
     }
 }

@@ -16,10 +16,16 @@ pub struct Stream {
     /// The usage that it states is that of the whole session, resumed ones included.
     #[serde(default)]
     pub usage_of_session: bool,
+    /// The tokens that it states are those of its last model call only.
+    #[serde(default)]
+    pub usage_of_last_call: bool,
     /// It reports success even when its model could not be used: how the lines of such a result
     /// begin.
     #[serde(default)]
     pub failed_results: Vec<String>,
+    /// It ends a turn that failed like one that succeeded: success takes words behind its last call of a tool.
+    #[serde(default)]
+    pub success_needs_answer: bool,
     /// Messages of its own about a failed try that it repeats: they are no words of its model.
     #[serde(default)]
     pub retry_notes: Vec<String>,

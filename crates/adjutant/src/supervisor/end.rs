@@ -110,6 +110,7 @@ fn verdict(
         (Some(why), _) => failure(Cause::Agent, why),
         // A turn in which nothing was said or done is the end of a model that could not be used.
         (None, Some(End::Success)) if ending.speaks && !summary.has_acted && summary.result.trim().is_empty() => failure(Cause::NoWord, error),
+        (None, Some(End::Success)) if ending.stream.success_needs_answer && !summary.has_answered => failure(Cause::NoWord, error),
         (None, Some(End::Success)) => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
         (None, Some(End::Failure)) => failure(Cause::Agent, error),
         (None, None) if ending.stream.end_is_stated => failure(Cause::NoWord, &with_exit(exit, error)),

@@ -14,6 +14,7 @@ mod attempt;
 mod calls;
 mod clock;
 mod closing;
+mod config_home;
 mod decode;
 mod deliverable;
 mod end;
@@ -181,6 +182,9 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
     }
     if let Some(temporary) = &launch.temporary {
         files::make_dirs(dir.home(), temporary).map_err(failed)?;
+    }
+    if let Some(home) = &launch.own_home {
+        config_home::make(dir, home)?;
     }
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {

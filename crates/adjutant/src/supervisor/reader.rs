@@ -70,6 +70,8 @@ pub struct Summary {
     pub usage: Option<Usage>,
     /// The model said something, or a tool was called.
     pub has_acted: bool,
+    /// It said something behind its last call of a tool.
+    pub has_answered: bool,
 }
 
 /// Reads one stream.
@@ -282,7 +284,7 @@ impl Reader {
             }
             StreamEvent::Retry { words, cause } => self.retry(&words, cause, part, updates),
             StreamEvent::Call { id, name, input, state } => {
-                self.summary.has_acted = true;
+                (self.summary.has_acted, self.summary.has_answered) = (true, false);
                 if let Some(call) = self.calls.note(&id, &name, &input, state) {
                     self.go_on(part, updates);
                     self.end_message(part);
@@ -316,7 +318,7 @@ impl Reader {
                 self.say(&text, part);
             }
             StreamEvent::Tool { name, input } => {
-                self.summary.has_acted = true;
+                (self.summary.has_acted, self.summary.has_answered) = (true, false);
                 self.go_on(part, updates);
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
@@ -391,6 +393,7 @@ impl Reader {
 
     /// Tells the dialogue once that there are words between two of its lines.
     fn report_model_words(&mut self, text: &str, updates: &mut Vec<StreamUpdate>) {
+        self.summary.has_answered |= !text.trim().is_empty();
         if !self.has_reported_words && !text.trim().is_empty() {
             self.has_reported_words = true;
             updates.push(StreamUpdate::Words);

@@ -6,7 +6,8 @@ use crate::config::Home;
 use crate::link::SubagentsText;
 use crate::logs;
 use crate::store::{
-    Connection, RetryingSince, Run, StoreError, Usage, children_of, counts, live_in_dir, permissions_of, queue_place, requests_of, run_by_id,
+    Connection, RetryingSince, Run, StoreError, Usage, children_of, counts, is_usage_of_last_call, live_in_dir, permissions_of, queue_place,
+    requests_of, run_by_id,
 };
 use crate::view::{CheckpointView, IgnoredView, RetryingView, RunView, SubagentView, UsageView};
 use adjutant_core::run;
@@ -28,6 +29,9 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     if let Some((permissions, is_plain)) = permissions_of(connection, run.id)? {
         view.permissions = Some(permissions.into());
         view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
+    }
+    if let Some(usage) = &mut view.usage {
+        usage.of_last_call = is_usage_of_last_call(connection, run.id)?;
     }
     if let Some(parent) = run.parent {
         view.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
@@ -180,7 +184,7 @@ fn usage(of: Usage) -> UsageView {
     let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session: _, cost_of_session: _ } = of;
     #[expect(clippy::cast_precision_loss, reason = "nobody spends so much that a cent is lost")]
     let cost_usd = cost_micros.map(|micros| micros as f64 / 1_000_000.0);
-    UsageView { input_tokens, cached_tokens, output_tokens, cost_usd }
+    UsageView { input_tokens, cached_tokens, output_tokens, of_last_call: false, cost_usd }
 }
 
 fn checkpoint(from: &Checkpoint) -> CheckpointView {

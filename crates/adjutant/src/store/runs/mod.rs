@@ -22,4 +22,4 @@ pub use queue::{Counts, counts, next_queued, queue_place};
 pub use reports::report_of;
 pub(in crate::store) use row::list;
 pub use run::{NewRun, RetryingSince, Run, Usage};
-pub use spec::{RunInput, acceptance_of, permissions_of, run_input};
+pub use spec::{RunInput, acceptance_of, is_usage_of_last_call, permissions_of, run_input};

@@ -4,7 +4,7 @@ use crate::config::is_credential;
 use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
 use adjutant_core::{AgentName, AgentSpec, AttemptNo, HarnessKind, Permissions, PromptVia, RunId};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -58,6 +58,17 @@ pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Per
         connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let is_plain = harness.as_deref() == Some(HarnessKind::Plain.word());
     Ok(word.as_deref().and_then(Permissions::from_word).map(|permissions| (permissions, is_plain)))
+}
+
+/// Tells whether a run's agent states only the tokens of its last model call.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    let sql = "SELECT preset ->> '$.stream.usage_of_last_call' FROM
+               (SELECT spec ->> '$.preset' AS preset FROM run_inputs WHERE run = ?1) WHERE json_valid(preset)";
+    let said: Option<Option<bool>> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?;
+    Ok(said.flatten().unwrap_or_default())
 }
 
 /// Reads what a run is measured by: criteria in words, and the acceptance command.

@@ -57,14 +57,18 @@ pub struct UsageView {
     /// Read from a cache, beside or within those.
     pub cached_tokens: u64,
     pub output_tokens: u64,
+    /// The tokens are only those of the last model call of each attempt. Stated where one run is shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_last_call: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
 impl std::fmt::Display for UsageView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { input_tokens, cached_tokens, output_tokens, cost_usd } = self;
-        write!(f, "{input_tokens} tokens in, {cached_tokens} cached, {output_tokens} out")?;
+        let Self { input_tokens, cached_tokens, output_tokens, of_last_call, cost_usd } = self;
+        let scope = if *of_last_call { " (last model call only)" } else { "" };
+        write!(f, "{input_tokens} tokens in, {cached_tokens} cached, {output_tokens} out{scope}")?;
         cost_usd.map_or(Ok(()), |cost| write!(f, ", {cost:.4} USD"))
     }
 }

@@ -57,13 +57,21 @@ table! {
         OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
     Copilot copilot: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
         OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
+    Kimi kimi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_word"), LIMITED limited IsSilent,
+        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Pi pi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
+    Aider aider: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
+        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Droid droid: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Pauses,
+        OVERLOADED overloaded IsSilent, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
 }
 
 /// Drives a CLI whose model does this whenever it is asked.
 fn comes_to(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
     let Some(case) = Case::new(cli, [Turn::Told(turn)]) else { return };
     let case = case.that_retries();
-    case.starts("edit");
+    case.starts(cli.writing());
     match expected {
         Fails(cause) => {
             let view = case.ends();
@@ -76,6 +84,8 @@ fn comes_to(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected)
         Retries(cause) => {
             let view = case.retries();
             assert_eq!(view["retrying"]["cause"], cause, "{view}\n{}", case.story());
+            let listed = case.says(&["ps"]);
+            assert!(listed.contains("◌"), "{listed}");
             case.cancels();
         }
         IsSilent => {
@@ -90,6 +100,15 @@ fn comes_to(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected)
         }
     }
     assert_ne!(case.view()["outcome"], "succeeded");
+}
+
+/// Kimi ends such a turn like one that succeeded.
+#[test]
+fn kimi_whose_model_fails_behind_a_call_does_not_succeed() {
+    let Some(case) = Case::new(Cli::Kimi, [Turn::shell("echo seen"), Turn::Told(|_| Turn::NoCredit)]) else { return };
+    case.starts("full");
+    let view = case.ends();
+    assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &"no_word".into()), "{view}\n{}", case.story());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Cli {
 
     /// The profile of a run that may write in its directory.
     pub fn writing(self) -> &'static str {
-        if self == Self::Droid { "full" } else { "edit" }
+        if matches!(self, Self::Droid | Self::Aider) { "full" } else { "edit" }
     }
 
     /// Whether its preset says that it tells its usage.

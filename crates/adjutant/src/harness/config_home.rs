@@ -1,0 +1,80 @@
+//! A home of the attempt's own for a CLI that is held to its profile by its configuration file: it shows what is in
+//! the user's home, and has a copy of the file with the profile's settings.
+
+use crate::link::{AttemptDir, Order};
+use crate::preset::{ConfigHome, Preset};
+use std::path::PathBuf;
+use toml::Table;
+
+/// A home that is to be made before the agent starts.
+#[derive(Debug, PartialEq)]
+pub struct OwnHome {
+    /// The user's.
+    pub of_user: PathBuf,
+    /// The attempt's, which is removed at its end.
+    pub at: PathBuf,
+    /// The name of the configuration file in both.
+    pub file: String,
+    /// Directories that the CLI shares with the user's home: made there where they are missing.
+    pub dirs: Vec<String>,
+    /// Added to the user's configuration.
+    pub settings: Table,
+}
+
+impl OwnHome {
+    /// Returns the home that a run's profile needs, and the variable that names it to the CLI.
+    pub(super) fn of(order: &Order, preset: &Preset, dir: &AttemptDir) -> Option<(String, Self)> {
+        let ConfigHome { env, home, file, dirs } = preset.config_home.as_ref()?;
+        let settings = &preset.permissions.of(&order.permissions).settings;
+        if settings.is_empty() {
+            return None;
+        }
+        let named = order.env.get(env).filter(|path| !path.is_empty()).map(|path| order.cwd.join(path));
+        let of_user = named.or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(home)))?;
+        let own = Self { of_user, at: dir.temporary().join("home"), file: file.clone(), dirs: dirs.clone(), settings: settings.clone() };
+        Some((env.clone(), own))
+    }
+
+    /// Adds the settings to the user's configuration.
+    ///
+    /// # Errors
+    /// The configuration is not TOML.
+    pub fn configuration(&self, of_user: &str) -> Result<String, toml::de::Error> {
+        let mut table: Table = of_user.parse()?;
+        merge(&mut table, &self.settings);
+        Ok(table.to_string())
+    }
+}
+
+/// Adds settings to a table: tables are merged, lists get what they lack, anything else is replaced.
+fn merge(table: &mut Table, settings: &Table) {
+    for (name, setting) in settings {
+        match (table.get_mut(name), setting) {
+            (Some(toml::Value::Table(old)), toml::Value::Table(new)) => merge(old, new),
+            (Some(toml::Value::Array(old)), toml::Value::Array(new)) => {
+                let missing: Vec<_> = new.iter().filter(|value| !old.contains(value)).cloned().collect();
+                old.extend(missing);
+            }
+            _ => {
+                table.insert(name.clone(), setting.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_added_to_the_users_configuration() {
+        let settings = "[tools]\ndisabled = [\"Fetch\", \"Agent\"]\nlimit = 1\n".parse().expect("TOML");
+        let home = OwnHome { of_user: PathBuf::new(), at: PathBuf::new(), file: String::new(), dirs: Vec::new(), settings };
+        let of_user = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\"]\nlimit = 9\n[hooks.a]\nb = true\n";
+        let merged: Table = home.configuration(of_user).expect("it is TOML").parse().expect("TOML");
+        let expected = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\", \"Fetch\"]\nlimit = 1\n[hooks.a]\nb = true\n";
+        assert_eq!(merged, expected.parse().expect("TOML"));
+        assert!(home.configuration("").expect("it is TOML").contains("Fetch"));
+        assert!(home.configuration("model =").is_err());
+    }
+}
