@@ -17,6 +17,7 @@ pub enum EventKind {
     RunCheckpoint,
     RunAnnotated,
     RunAdopted,
+    RunUndone,
     RunStalled,
     RunActiveAgain,
     RunRetrying,
@@ -47,6 +48,7 @@ words!(EventKind {
     RunCheckpoint = "run.checkpoint",
     RunAnnotated = "run.annotated",
     RunAdopted = "run.adopted",
+    RunUndone = "run.undone",
     RunStalled = "run.stalled",
     RunActiveAgain = "run.stirred",
     RunRetrying = "run.retrying",
@@ -83,6 +85,7 @@ impl EventKind {
             | Self::RunCheckpoint
             | Self::RunAnnotated
             | Self::RunAdopted
+            | Self::RunUndone
             | Self::RunStalled
             | Self::RunActiveAgain
             | Self::RunRetrying

@@ -24,6 +24,7 @@ pub mod request;
 pub mod resume;
 pub mod run;
 pub mod signal;
+pub mod snapshot;
 pub mod steady;
 pub mod subagent;
 pub mod time;

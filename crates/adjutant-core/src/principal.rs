@@ -104,6 +104,9 @@ pub enum Action {
     ListRuns,
     See,
     Logs,
+    /// Its changes.
+    Review,
+    Undo,
     Wait,
     ListRequests,
     Answer,
@@ -130,12 +133,14 @@ pub enum Action {
 }
 
 impl Action {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::Dispatch,
         Self::ListAgents,
         Self::ListRuns,
         Self::See,
         Self::Logs,
+        Self::Review,
+        Self::Undo,
         Self::Wait,
         Self::ListRequests,
         Self::Answer,
@@ -168,6 +173,8 @@ impl Action {
             Self::ListRuns => "list runs",
             Self::See => "look at runs",
             Self::Logs => "read logs",
+            Self::Review => "review changes",
+            Self::Undo => "undo changes",
             Self::Wait => "wait for runs",
             Self::ListRequests => "list questions",
             Self::Answer => "answer questions",
@@ -199,6 +206,8 @@ impl Action {
         match self {
             Self::See
             | Self::Logs
+            | Self::Review
+            | Self::Undo
             | Self::Answer
             | Self::ReadAnswer
             | Self::Cancel
@@ -268,6 +277,8 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
             | A::ListAgents
             | A::ListRuns
             | A::Logs
+            | A::Review
+            | A::Undo
             | A::Wait
             | A::ListRequests
             | A::Answer

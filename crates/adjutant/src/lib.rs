@@ -8,6 +8,7 @@ pub mod config;
 pub mod echo;
 pub mod failpoint;
 pub mod files;
+pub mod git;
 pub mod guard;
 pub mod harness;
 pub mod hub;

@@ -138,6 +138,12 @@ impl AttemptDir {
         self.0.join("tmp")
     }
 
+    /// The supervisor's own git directory, with an index of its own.
+    #[must_use]
+    pub fn git(&self) -> PathBuf {
+        self.0.join("git")
+    }
+
     /// For `adj mcp --token-file`: a [`WorkerAccess`] in JSON, 0600.
     #[must_use]
     pub fn worker_access(&self) -> PathBuf {

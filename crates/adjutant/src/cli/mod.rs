@@ -23,8 +23,8 @@ use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
-    adopt, agents, approve, cancel, chat, clean, config, demo, doctor, events, help, inbox, logs, next, ps, reply, resume, run, search, send, show,
-    stop, wait, webhooks, welcome,
+    adopt, agents, approve, cancel, chat, clean, config, demo, diff, doctor, events, help, inbox, logs, next, ps, reply, resume, run, search, send,
+    show, stop, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -156,6 +156,8 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Approve(args) => approve::approve(&args, cx).await,
         Command::Deny(args) => approve::deny(&args, cx).await,
         Command::Next => next::next(cx).await,
+        Command::Diff(args) => diff::diff(&args, cx).await,
+        Command::Undo(args) => undo::undo(&args, cx).await,
         Command::Cancel(args) => cancel::cancel(&args, cx).await,
         Command::Pause(args) => resume::pause(&args, cx).await,
         Command::Resume(args) => resume::resume(&args, cx).await,

@@ -11,9 +11,10 @@ use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::counts;
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, Dispatch, ErrorView, GetHub, GetRun, GetTask,
-    HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest, ReadTogether,
-    RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, Wait, WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, DiffRun, Dispatch, ErrorView, GetHub, GetRun,
+    GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest,
+    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, UndoRun, Wait, WithdrawRequest,
+    codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -84,6 +85,8 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: Dispatch| async move { hub.ops.dispatch(caller, call).await });
     router = on(router, |hub, caller, call: ListRuns| async move { hub.ops.list_runs(&caller.who, &call) });
     router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller, &call).await });
+    router = on(router, |hub, caller, call: DiffRun| async move { hub.ops.diff(&caller, &call).await });
+    router = on(router, |hub, caller, call: UndoRun| async move { hub.ops.undo(caller, call).await });
     router = on(router, |hub, caller, call: Cancel| async move { hub.ops.cancel(caller, call).await });
     router = on(router, |hub, caller, call: Retry| async move { hub.ops.retry(caller, call).await });
     router = on(router, |hub, caller, call: Pause| async move { hub.ops.pause(caller, call).await });

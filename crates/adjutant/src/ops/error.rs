@@ -1,6 +1,7 @@
 //! Errors of the use cases: one table maps them to codes, HTTP statuses and hints.
 
 use crate::config::ConfigError;
+use crate::git::GitError;
 use crate::store::StoreError;
 use crate::view::{ErrorView, codes};
 use adjutant_core::{Denied, RequestKind};
@@ -22,6 +23,8 @@ pub enum OpError {
     ProgramNotExecutable { agent: String, program: String },
     #[error("{agent} does not support {profile}: {why}")]
     UnsupportedProfile { agent: String, profile: &'static str, why: String, supported: Vec<&'static str> },
+    #[error(transparent)]
+    Git(#[from] GitError),
     #[error("{0}")]
     Io(String),
 }
@@ -48,6 +51,7 @@ impl OpError {
                 let supported = if supported.is_empty() { "none".to_owned() } else { supported.join(" or ") };
                 (codes::UNSUPPORTED_PROFILE, Some(format!("supported profiles: {supported}; set permissions")))
             }
+            Self::Git(error) => of_git(error),
             Self::Io(_) => (codes::INTERNAL, None),
         };
         ErrorView { code: code.to_owned(), message: self.to_string(), hint }
@@ -74,6 +78,17 @@ pub fn http_status(code: &str) -> u16 {
         codes::STORAGE_FULL => 507,
         codes::STORAGE | codes::UNREACHABLE | codes::CLOSING => 503,
         _ => 500,
+    }
+}
+
+fn of_git(error: &GitError) -> (&'static str, Option<String>) {
+    let hint = |text: &str| Some(text.to_owned());
+    match error {
+        GitError::Missing => (codes::INVALID, hint("install git 2.38 or newer")),
+        GitError::NotARepository(_) => (codes::INVALID, hint("snapshots are kept only in git repositories: git init")),
+        GitError::Unusable { .. } => (codes::CONFLICT, None),
+        GitError::Failed { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
+        GitError::File { .. } => (codes::STORAGE, hint("repeat the command once the cause is fixed: it continues where it stopped")),
     }
 }
 

@@ -3,6 +3,7 @@
 mod agents;
 mod attempts;
 mod attention;
+mod changes;
 mod chats;
 mod checks;
 mod chores;
@@ -88,13 +89,15 @@ pub struct Ops {
     presence: chats::Presence,
     /// The calls about chats so far.
     pub(crate) tally: chats::Tally,
+    /// Held while a tree is brought to another state.
+    tree_changes: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Ops {
     #[must_use]
     pub fn new(store: Store, home: Home, live_runs_max: u64) -> Self {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
-        Self { store, home: Arc::new(home), config: Arc::default(), live_runs_max, presence, tally }
+        Self { store, home: Arc::new(home), config: Arc::default(), live_runs_max, presence, tally, tree_changes: Arc::default() }
     }
 
     /// Returns how many runs may be live at a time: the configured limit, or the file descriptor limit if lower.

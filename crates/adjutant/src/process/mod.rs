@@ -8,6 +8,7 @@
 //! - [`lock`], [`watch`]: liveness. A process lives for as long as it holds its lock; a pid is
 //!   never trusted.
 //! - [`tree`]: what a process has started, signalling it, sweeping it away.
+//! - [`tool`]: a trusted tool of the system, such as git, run to its end.
 //! - [`limit`]: recognising the processes of an attempt whose guard and supervisor are gone.
 //! - [`peer`]: who is at the other end of a socket, and under which attempt it lives.
 //! - [`containment`], [`init`]: a PID namespace where the kernel lets us.
@@ -26,6 +27,7 @@ pub mod peer;
 pub mod probe;
 pub mod spawn;
 pub mod start;
+pub mod tool;
 pub mod tree;
 pub mod watch;
 

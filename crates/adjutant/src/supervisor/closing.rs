@@ -1,8 +1,9 @@
 //! When the agent has ended: a look at what it left behind. The hub says what is wanted (it knows
 //! what the run has reported); what is seen is stated as a fact before the last one.
 
-use super::side_command::{self, KeptOutput, SideCommand};
-use super::{deliverable, git, worker};
+use super::run_tree::{Changes, RunTree};
+use super::side_command::{self, SideCommand};
+use super::{deliverable, worker};
 use crate::client::Client;
 use crate::link::{AcceptanceEvidence, AttemptEvidence, Closing, GetClosing, Order, Orders};
 use crate::process::containment::Failed;
@@ -26,8 +27,8 @@ pub struct Closer<'a> {
     pub client: Client,
     /// The run has called us, so that it may have reported something.
     pub has_called: Arc<AtomicBool>,
-    /// The repository at the attempt's start. `None`: there is none, or that is not known.
-    pub tree: Option<git::Tree>,
+    /// The run's tree. `None`: no repository is known there.
+    pub tree: Option<RunTree>,
 }
 
 impl Closer<'_> {
@@ -49,8 +50,20 @@ impl Closer<'_> {
         }
     }
 
+    /// Keeps the tree as the attempt leaves it. Returns what changed in it.
+    pub async fn changes(&self) -> Option<Changes> {
+        self.tree.as_ref()?.at_end().await
+    }
+
     /// Looks: first what the agent itself left, then what the acceptance command makes of it.
-    pub async fn look(&self, closing: &Closing, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> AttemptEvidence {
+    /// `changes` is what changed in the run's directory.
+    pub async fn look(
+        &self,
+        closing: &Closing,
+        changes: Option<Changes>,
+        time_left: Option<Duration>,
+        orders: &mut watch::Receiver<Orders>,
+    ) -> AttemptEvidence {
         let mut evidence = AttemptEvidence::default();
         if let Some(paths) = &closing.files {
             let mut files = Vec::new();
@@ -61,7 +74,7 @@ impl Closer<'_> {
             evidence.files = Some(files);
         }
         if closing.changed
-            && let Some(git::Changes { files, cut, since_start }) = git::changed(self.order, self.tree.as_ref()).await
+            && let Some(Changes { files, cut, since_start }) = changes
         {
             (evidence.changed, evidence.changed_cut, evidence.changed_since_start) = (Some(files), cut, since_start);
         }
@@ -83,7 +96,7 @@ impl Closer<'_> {
             argv: command.iter().map(Into::into).collect(),
             env: worker::environment(self.order),
             limit: time_left.unwrap_or(ACCEPT_MAX),
-            keep: KeptOutput::Tail { bytes_max: ACCEPT_OUTPUT_BYTES_MAX },
+            output_bytes_max: ACCEPT_OUTPUT_BYTES_MAX,
         };
         match side_command::run(self.order, side_command, Some(orders)).await {
             Ok(result) => {

@@ -19,13 +19,13 @@ mod decode;
 mod deliverable;
 mod end;
 mod endpoint;
-mod git;
 mod journal;
 mod logfile;
 mod orders;
 mod output;
 mod permits;
 pub mod reader;
+mod run_tree;
 mod side_command;
 mod stall;
 mod stop;
@@ -125,7 +125,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
-    let tree = git::at_start(&order, &orders).await;
+    let tree = run_tree::at_start(&order, dir, &orders).await;
     failpoint!("supervisor.before_marker");
     let marked = match mark_started(dir) {
         Ok(()) => above.await.map_err(io::Error::other).and_then(|synced| synced),

@@ -1,4 +1,4 @@
-//! A command beside the agent, when that has ended: the acceptance command, or git. Held together,
+//! A command beside the agent, when that has ended: the acceptance command. Held together,
 //! stopped and swept as the agent is; its output is kept as far as it is wanted.
 
 use super::stop::Stop;
@@ -29,16 +29,8 @@ pub struct SideCommand {
     pub argv: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub limit: Duration,
-    pub keep: KeptOutput,
-}
-
-/// What of the output is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeptOutput {
-    /// The beginning of standard output.
-    Head { bytes_max: usize },
-    /// The end of both streams.
-    Tail { bytes_max: usize },
+    /// The end of its output that is kept, of both streams together.
+    pub output_bytes_max: usize,
 }
 
 /// What came of it.
@@ -49,8 +41,6 @@ pub struct CommandOutput {
     /// Why it was stopped.
     pub stopped: Option<&'static str>,
     pub output: Vec<u8>,
-    /// There was more.
-    pub cut: bool,
     pub took: Duration,
 }
 
@@ -93,7 +83,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     drop((out_theirs, err_theirs));
     let mut streams =
         [Some(pipe::Receiver::from_owned_fd(out).map_err(Failed::Worker)?), Some(pipe::Receiver::from_owned_fd(err).map_err(Failed::Worker)?)];
-    let mut kept = OutputBuffer { keep: command.keep, bytes: Vec::new(), cut: false };
+    let mut kept = OutputBuffer { bytes: Vec::new(), bytes_max: command.output_bytes_max };
     let (mut stop, mut stopped) = (Stop::Not, None);
     let grace = Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0));
     let over = began + command.limit;
@@ -129,7 +119,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     worker.sweep().await;
     drain(&mut streams, &mut kept).await;
     worker.let_go();
-    Ok(CommandOutput { exit, stopped, output: kept.bytes, cut: kept.cut, took })
+    Ok(CommandOutput { exit, stopped, output: kept.bytes, took })
 }
 
 async fn changed(orders: Option<&mut watch::Receiver<Orders>>) {
@@ -155,9 +145,8 @@ async fn drain(streams: &mut [Option<pipe::Receiver>; 2], kept: &mut OutputBuffe
 }
 
 struct OutputBuffer {
-    keep: KeptOutput,
     bytes: Vec<u8>,
-    cut: bool,
+    bytes_max: usize,
 }
 
 impl OutputBuffer {
@@ -166,7 +155,7 @@ impl OutputBuffer {
         let mut buffer = [0; READ_BYTES];
         match pipe.try_read(&mut buffer) {
             Ok(0) => streams[which] = None,
-            Ok(read) => self.take(&buffer[..read], which),
+            Ok(read) => self.take(&buffer[..read]),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => {
                 tracing::info!(%error, "a command's output cannot be read");
@@ -175,21 +164,10 @@ impl OutputBuffer {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], which: usize) {
-        match self.keep {
-            KeptOutput::Head { .. } if which != 0 => {}
-            KeptOutput::Head { bytes_max } => {
-                let room = bytes_max.saturating_sub(self.bytes.len());
-                self.cut |= bytes.len() > room;
-                self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
-            }
-            KeptOutput::Tail { bytes_max } => {
-                self.bytes.extend_from_slice(bytes);
-                let excess = self.bytes.len().saturating_sub(bytes_max);
-                self.cut |= excess > 0;
-                self.bytes.drain(..excess);
-            }
-        }
+    fn take(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        let excess = self.bytes.len().saturating_sub(self.bytes_max);
+        self.bytes.drain(..excess);
     }
 }
 

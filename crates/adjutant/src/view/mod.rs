@@ -31,6 +31,7 @@ macro_rules! call {
 
 mod agents;
 mod attention;
+mod changes;
 mod chats;
 mod hub;
 mod metadata;
@@ -42,6 +43,7 @@ mod word;
 
 pub use agents::*;
 pub use attention::*;
+pub use changes::*;
 pub use chats::*;
 pub use hub::*;
 pub use metadata::*;

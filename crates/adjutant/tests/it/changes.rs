@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-fn git(dir: &Path, args: &[&str]) {
+pub fn git(dir: &Path, args: &[&str]) {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
     let done = Command::new("git").args(identity).args(args).current_dir(dir).env("HOME", dir).output().expect("git is installed");
     assert!(done.status.success(), "git {args:?}: {done:?}");
 }
 
 /// A home whose working directory is a repository with two committed files, and an agent that is a shell.
-fn repository() -> TestHome {
+pub fn repository() -> TestHome {
     let home = TestHome::with_config("[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh -eu\"]\n");
     for name in ["one.txt", "two.txt"] {
         std::fs::write(home.work().join(name), "1\n").expect("a file");
@@ -24,7 +24,7 @@ fn repository() -> TestHome {
 }
 
 /// Starts a run in the repository, with git on its PATH.
-fn start(home: &TestHome, agent: &str, name: &str, prompt: &str, dir: &str) {
+pub fn start(home: &TestHome, agent: &str, name: &str, prompt: &str, dir: &str) {
     let mut command = home.command(&["run", "-d", "-a", agent, "-n", name, "-C", dir, prompt]);
     let ran = command.env("PATH", std::env::var_os("PATH").expect("a PATH")).output().expect("adj runs");
     assert!(ran.status.success(), "{ran:?}");

@@ -38,6 +38,7 @@ mod shown;
 mod sight;
 mod signal_fields;
 mod signals;
+mod snapshots;
 mod speaking;
 mod stall;
 mod stops;

@@ -71,6 +71,10 @@ pub enum Command {
     Deny(DenyArgs),
     /// Answer what has been waiting for you the longest, interactively
     Next,
+    /// Show what a run changed
+    Diff(DiffArgs),
+    /// Restore a run's files to an earlier state (before the run, by default); can itself be undone
+    Undo(UndoArgs),
     /// Cancel runs and end every process they started
     #[command(visible_alias = "kill")]
     Cancel(CancelArgs),

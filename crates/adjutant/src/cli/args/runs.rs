@@ -1,6 +1,6 @@
 //! The grammar of the commands for runs.
 
-use super::values::{count, duration};
+use super::values::{count, duration, snapshots};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,6 +79,33 @@ pub struct LogsArgs {
     pub grep: Option<String>,
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Print which files changed and by how many lines
+    #[arg(long)]
+    pub stat: bool,
+    /// Mark changed words within lines
+    #[arg(long)]
+    pub word_diff: bool,
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
+    /// Two snapshots (see adj show), such as 1..3, 2.. or ..3; default: from the first to the newest
+    #[arg(value_name = "N..M", value_parser = snapshots)]
+    pub range: Option<(Option<u32>, Option<u32>)>,
+    /// Only these files and directories, from the top of the repository
+    #[arg(last = true, value_name = "PATH")]
+    pub paths: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct UndoArgs {
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
+    /// The snapshot to restore (see adj show); default: the first, before the run changed anything
+    #[arg(value_name = "N", value_parser = count)]
+    pub snapshot: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,6 @@
 //! `adj show`: everything about one run.
 
+use super::diff::named;
 use crate::cli::context::{Context, now};
 use crate::cli::details::{
     INDENT, acceptance_block, checkpoint_block, indented, person, relative_time, report_block, request_block, request_outcome,
@@ -9,7 +10,7 @@ use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
 use crate::text;
-use crate::view::{GetRun, RunView, SubagentView, Word};
+use crate::view::{GetRun, RunView, SnapshotView, SubagentView, Word};
 use adjutant_core::RunStateKind;
 use std::fmt::Write as _;
 
@@ -18,6 +19,9 @@ const LABEL_COLUMNS: usize = 15;
 
 /// Widest question in the list of answered ones.
 const ASKED_COLUMNS_MAX: usize = 100;
+
+/// Most snapshots that are shown, the newest.
+const SNAPSHOTS_SHOWN_MAX: usize = 8;
 
 /// Shows everything about one run.
 pub async fn show(run: &str, cx: &Context) -> CommandResult {
@@ -35,6 +39,9 @@ pub async fn show(run: &str, cx: &Context) -> CommandResult {
     match run.pending.first() {
         Some(request) => cx.out.suggest(&next_step::answer_command(request))?,
         None if run.state == RunStateKind::Stopped => cx.out.suggest(&next_step::resume_command(&run))?,
+        None if run.state == RunStateKind::Finished && run.changed_files.as_ref().is_some_and(|files| !files.is_empty()) => {
+            cx.out.suggest(&format!("adj diff {name}   or   adj logs {name}"))?
+        }
         None if run.state == RunStateKind::Finished => cx.out.suggest(&format!("adj logs {name}   or   adj retry {name}"))?,
         None => cx.out.suggest(&format!("adj logs -f {name}"))?,
     }
@@ -96,6 +103,12 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     };
     let changed = run.changed_files.as_ref().filter(|files| !files.is_empty());
     field("changed", changed.map(|files| format!("{}{more}{whose}", files.join(", "))).as_deref())?;
+    let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);
+    for (at, snapshot) in run.snapshots.iter().enumerate().skip(first_shown) {
+        let earlier = if at == first_shown && at > 0 { format!(" (earlier: 1 to {at})") } else { String::new() };
+        let label = if at == first_shown { "snapshots" } else { "" };
+        field(label, Some(&format!("{}, {}{}{earlier}", named(snapshot), relative_time(&snapshot.at, cx), left_out(snapshot))))?;
+    }
     field("annotation", run.annotation.as_deref())?;
     field(
         "ignored",
@@ -151,6 +164,10 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         out.push_str(&indented(result, cx));
     }
     Ok(out)
+}
+
+fn left_out(snapshot: &SnapshotView) -> String {
+    if snapshot.left_out.is_empty() { String::new() } else { format!(", without {}", snapshot.left_out.join(", ")) }
 }
 
 /// Describes a sub-agent of the CLI in one line.

@@ -6,8 +6,8 @@ use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
 use crate::ops::attempts::leftovers::{LeftFacts, StartStatus, exchanged_lock, prevent_start};
 use crate::ops::{OpError, Ops, Terms};
-use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of};
-use adjutant_core::RunEvent;
+use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of, run_by_id};
+use adjutant_core::{RunEvent, RunState};
 
 /// A run fails after this many attempts that never started: far more than crashed hubs can explain.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
@@ -20,7 +20,13 @@ impl Ops {
     /// A failure of the store, or of the disk.
     pub async fn recover_attempt(&self, id: AttemptId) -> Result<(), OpError> {
         let facts_problem = self.take_left_facts(id).await?;
-        if self.is_settled(id)? { Ok(()) } else { self.settle_lost_attempt(id, facts_problem).await }
+        if self.is_settled(id)? {
+            return Ok(());
+        }
+        if let Some(run) = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.state != RunState::Queued) {
+            self.keep_after_loss(&run).await;
+        }
+        self.settle_lost_attempt(id, facts_problem).await
     }
 
     /// Applies the facts in a supervisor's file. Returns what is wrong with the file.

@@ -26,6 +26,9 @@ impl Ops {
             }
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
             if !dry_run {
+                for run in &old {
+                    self.remove_snapshots(run).await;
+                }
                 // Files first: after a crash in between, the next clean finds the rest.
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 let removed = tokio::task::spawn_blocking(move || crate::ops::runs::clean::remove_files(&home, &runs)).await;

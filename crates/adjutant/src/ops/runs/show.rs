@@ -55,7 +55,9 @@ impl Ops {
             }
             Ok((run, view))
         })?;
-        if *who == Principal::Run(run.id) {
+        if *who != Principal::Run(run.id) {
+            view.snapshots = self.snapshots_of(&run).await;
+        } else {
             view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)

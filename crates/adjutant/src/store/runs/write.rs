@@ -338,6 +338,15 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
+    /// Records that a run's tree was brought back to an earlier state.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_undone(&mut self, run: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
+        let seq = append_event(self, EventKind::RunUndone, run.id, &run.owner.to_string(), None, &by.to_string(), text)?;
+        self.touch(run.id, seq)
+    }
+
     /// Gives a whole tree of runs, and the chats that are its own, to another owner, who is shown as `name` in them.
     ///
     /// # Errors

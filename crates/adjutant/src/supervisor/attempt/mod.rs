@@ -218,17 +218,19 @@ impl Attempt {
         if !closer.may_look(self.stop != Stop::Not, self.signals) {
             return false;
         }
+        // From here on the agent's end counts, whatever becomes of us.
+        self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
+        self.worker.let_go();
         let taken = self.journal.taken();
         let asked = async {
             taken.await;
             closer.wanted().await
         };
-        let Ok(Some(closing)) = tokio::time::timeout(HUB_MAX, asked).await else { return false };
-        // From here on the agent's end counts, whatever becomes of us.
-        self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
-        self.worker.let_go();
+        // The tree is kept whether or not the hub is there.
+        let (asked, changes) = tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
+        let Ok(Some(closing)) = asked else { return false };
         let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
-        let evidence = closer.look(&closing, left, &mut self.orders).await;
+        let evidence = closer.look(&closing, changes, left, &mut self.orders).await;
         self.journal.state(FactKind::EvidenceCollected(evidence));
         true
     }

@@ -4,7 +4,7 @@ use super::activity::{IgnoredView, RetryingView, SubagentView, UsageView};
 use super::checkpoint::{CheckpointView, ChoiceView};
 use super::messages::MessageView;
 use super::report::{AcceptanceView, ReportView};
-use crate::view::{AttentionView, EventView, RequestView, Word};
+use crate::view::{AttentionView, EventView, RequestView, SnapshotView, Word};
 use adjutant_core::run::RunStatus;
 use adjutant_core::{Cause, OutcomeKind, Permissions, RunStateKind};
 use serde::{Deserialize, Serialize};
@@ -115,6 +115,9 @@ pub struct RunView {
     /// theirs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_beside: Vec<String>,
+    /// The kept states of its tree, the oldest first, where its directory lies in a git repository.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub snapshots: Vec<SnapshotView>,
     /// What can be chosen for `resume`, where an error or a limit stopped it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<ChoiceView>,

@@ -27,6 +27,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("logs", &["files", "link"]),
     ("signal", &[]),
     ("process", &["failpoint", "files", "config", "link"]),
+    // The only user of the git program.
+    ("git", &["files", "process"]),
     ("store", &["files", "config", "clock", "failpoint"]),
     ("webhook", &["files", "config"]),
     // The way to the hub.
@@ -35,7 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
     // The use cases, and the hub that serves them.
-    ("ops", &["view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook"]),
+    ("ops", &["view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git"]),
     ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
     // What there is to show, for every interface.
     ("present", &["view", "text"]),
@@ -57,6 +59,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "link",
             "config",
             "process",
+            "git",
             "client",
             "harness",
             "guard",

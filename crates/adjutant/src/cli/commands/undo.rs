@@ -1,0 +1,40 @@
+//! `adj undo`: bringing a run's tree back to an earlier state.
+
+use super::diff::named;
+use crate::cli::args::UndoArgs;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::out::CommandResult;
+use crate::cli::style::Style;
+use crate::text;
+use crate::view::UndoRun;
+
+/// Most files that are printed.
+const FILES_SHOWN_MAX: usize = 20;
+
+/// Brings a run's tree back to one of its snapshots.
+pub async fn undo(args: &UndoArgs, cx: &Context) -> CommandResult {
+    let done = cx.hub.call(&UndoRun { run: args.run.clone(), to: args.snapshot }).await?;
+    if cx.out.json {
+        cx.out.print_json(&done)?;
+        return Ok(Exit::Done);
+    }
+    let name = text::line(&done.run_name);
+    if done.files.is_empty() {
+        cx.out.print_line(&format!("{name}: the tree is already at {}", named(&done.to)))?;
+        return Ok(Exit::Done);
+    }
+    let count = text::count(done.files.len() as u64, "file", "files");
+    cx.out.print_line(&format!("{} {name}: {count} restored to {}", cx.out.paint.apply(Style::Good, "✓"), named(&done.to)))?;
+    for file in done.files.iter().take(FILES_SHOWN_MAX) {
+        cx.out.print_line(&format!("  {}", text::line(file)))?;
+    }
+    if done.files.len() > FILES_SHOWN_MAX {
+        cx.out.print_line(&format!("  and {} more", done.files.len() - FILES_SHOWN_MAX))?;
+    }
+    for other in &done.skipped {
+        cx.out.print_message(&format!("note: {} is a repository of its own and was left alone", text::line(other)))?;
+    }
+    cx.out.suggest(&format!("adj undo {name} {}   undoes this", done.before.n))?;
+    Ok(Exit::Done)
+}

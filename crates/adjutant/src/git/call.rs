@@ -1,0 +1,192 @@
+//! One call of the git program.
+
+use super::GitError;
+use crate::process::tool::{self, Output, Tool};
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long one call may take.
+const CALL_MAX: Duration = Duration::from_secs(120);
+/// The beginning of its output that is kept by default, in bytes.
+const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Settings of every call. They win over those of any file.
+const SETTINGS: [(&str, &str); 14] = [
+    ("core.fsmonitor", ""),
+    ("core.hooksPath", "/dev/null"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.untrackedCache", "false"),
+    ("core.alternateRefsCommand", ""),
+    ("core.logAllRefUpdates", "false"),
+    ("core.quotePath", "false"),
+    ("core.safecrlf", "false"),
+    // An acknowledged snapshot survives a power loss.
+    ("core.fsync", "all"),
+    ("core.fsyncMethod", "batch"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("protocol.allow", "never"),
+    ("submodule.recurse", "false"),
+];
+
+/// The git program, and the environment in which it reads the user's own configuration.
+#[derive(Debug, Clone)]
+pub struct Git {
+    program: PathBuf,
+    path: String,
+    /// `HOME` and `XDG_CONFIG_HOME` of the user.
+    user: Vec<(OsString, OsString)>,
+}
+
+impl Git {
+    /// Finds git in the absolute directories of the `PATH` of an environment.
+    ///
+    /// # Errors
+    /// [`GitError::Missing`].
+    pub fn find<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>) -> Result<Self, GitError> {
+        let (mut path, mut user) = (String::new(), Vec::new());
+        for (name, value) in env {
+            match name.as_str() {
+                "PATH" => path.clone_from(value),
+                "HOME" | "XDG_CONFIG_HOME" => user.push((name.into(), value.into())),
+                _ => {}
+            }
+        }
+        let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+        let program = path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join("git")).find(is_program);
+        Ok(Self { program: program.ok_or(GitError::Missing)?, path, user })
+    }
+
+    /// Returns a variable of the user's environment.
+    pub(super) fn user_dir(&self, name: &str) -> Option<PathBuf> {
+        self.user.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.into())
+    }
+
+    /// Starts to put a call together.
+    pub(super) fn call<'a>(&'a self, cwd: &'a Path, args: &[&str]) -> Call<'a> {
+        Call {
+            git: self,
+            cwd,
+            args: args.iter().map(Into::into).collect(),
+            env: Vec::new(),
+            settings: Vec::new(),
+            input: Vec::new(),
+            output_bytes_max: OUTPUT_BYTES_MAX,
+            is_for_user: false,
+        }
+    }
+}
+
+/// One call of git.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    git: &'a Git,
+    cwd: &'a Path,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    settings: Vec<(String, String)>,
+    input: Vec<u8>,
+    output_bytes_max: usize,
+    is_for_user: bool,
+}
+
+impl Call<'_> {
+    pub(super) fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub(super) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    pub(super) fn settings(mut self, settings: &[(String, String)]) -> Self {
+        self.settings.extend_from_slice(settings);
+        self
+    }
+
+    pub(super) fn input(mut self, input: Vec<u8>) -> Self {
+        self.input = input;
+        self
+    }
+
+    pub(super) fn output_bytes_max(mut self, max: usize) -> Self {
+        self.output_bytes_max = max;
+        self
+    }
+
+    /// Reads the user's own configuration too.
+    pub(super) fn for_user(mut self) -> Self {
+        self.is_for_user = true;
+        self
+    }
+
+    /// Runs it to its end, whatever its exit code.
+    pub(super) async fn run(self) -> Result<Output, GitError> {
+        let Self { git, cwd, args, env: own, settings, input, output_bytes_max, is_for_user } = self;
+        let command = name_of(&args);
+        let mut env: Vec<(OsString, OsString)> = [
+            ("PATH", git.path.as_str()),
+            ("LC_ALL", "C"),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+            ("GIT_ATTR_NOSYSTEM", "1"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()))
+        .to_vec();
+        if is_for_user {
+            env.extend(git.user.iter().cloned());
+        } else {
+            let none = [("HOME", "/nonexistent"), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null")];
+            env.extend(none.map(|(name, value)| (name.into(), value.into())));
+        }
+        let fixed = SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        // The fixed ones come last, so that they win.
+        let settings: Vec<(String, String)> = settings.into_iter().chain(fixed).collect();
+        env.push(("GIT_CONFIG_COUNT".into(), settings.len().to_string().into()));
+        for (n, (name, value)) in settings.into_iter().enumerate() {
+            env.push((format!("GIT_CONFIG_KEY_{n}").into(), name.into()));
+            env.push((format!("GIT_CONFIG_VALUE_{n}").into(), value.into()));
+        }
+        env.extend(own);
+        let args = std::iter::once("--no-pager".into()).chain(args).collect();
+        let tool = Tool { program: &git.program, args, env, cwd, input, limit: CALL_MAX, output_bytes_max, umask: None };
+        tool::run(tool).await.map_err(|error| GitError::Failed { command, why: error.to_string() })
+    }
+
+    /// Runs it to its end. Exit code 0 is a success.
+    pub(super) async fn output(self) -> Result<Vec<u8>, GitError> {
+        let command = name_of(&self.args);
+        let ran = self.run().await?;
+        match ran.exit_code {
+            Some(0) if ran.is_cut => Err(GitError::Failed { command, why: "its output is too long".to_owned() }),
+            Some(0) => Ok(ran.output),
+            _ => Err(GitError::Failed { command, why: complaint(&ran) }),
+        }
+    }
+
+    /// Runs it to its end and returns the one line that it prints.
+    pub(super) async fn line(self) -> Result<String, GitError> {
+        let output = self.output().await?;
+        Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
+    }
+}
+
+fn name_of(args: &[OsString]) -> String {
+    args.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Returns what git said about its failure, in one line.
+pub(super) fn complaint(ran: &Output) -> String {
+    let said: Vec<&str> = ran.errors.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("hint:")).collect();
+    match (said.is_empty(), ran.exit_code) {
+        (false, _) => said.join("; "),
+        (true, Some(code)) => format!("exit code {code}"),
+        (true, None) => "a signal ended it".to_owned(),
+    }
+}

@@ -1,0 +1,103 @@
+//! Differences between two snapshots.
+
+use super::call::complaint;
+use super::{GitError, Scratch};
+
+/// Most of a difference that is returned as text, in bytes.
+const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What is wanted of a difference.
+#[derive(Debug, Clone, Default)]
+pub struct DiffCall {
+    /// A commit or a tree.
+    pub from: String,
+    pub to: String,
+    /// Only below these paths, from the top of the tree. Empty: everything.
+    pub paths: Vec<String>,
+    /// Only which files changed, and by how many lines.
+    pub stat: bool,
+    /// Changed words within lines, instead of lines.
+    pub words: bool,
+}
+
+/// A difference as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diff {
+    pub text: String,
+    /// It is longer than that.
+    pub is_cut: bool,
+}
+
+/// A path that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// From the top of the tree.
+    pub path: Vec<u8>,
+    /// Its mode in the older tree, as git writes it. `None`: it is not there.
+    pub from_mode: Option<String>,
+    pub to_mode: Option<String>,
+}
+
+impl Scratch {
+    /// Describes what differs between two commits or trees.
+    ///
+    /// # Errors
+    /// git failed, or one of them is missing.
+    pub async fn diff(&self, wanted: &DiffCall) -> Result<Diff, GitError> {
+        let mut call = self.call(&["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short"]);
+        if wanted.stat {
+            call = call.arg("--stat=100");
+        }
+        if wanted.words {
+            call = call.arg("--word-diff=plain");
+        }
+        call = call.arg("--end-of-options").arg(&wanted.from).arg(&wanted.to).arg("--");
+        for path in &wanted.paths {
+            call = call.arg(format!(":(top,literal){path}"));
+        }
+        let ran = call.output_bytes_max(TEXT_BYTES_MAX).run().await?;
+        match ran.exit_code {
+            Some(0) => Ok(Diff { text: String::from_utf8_lossy(&ran.output).into_owned(), is_cut: ran.is_cut }),
+            _ => Err(GitError::Failed { command: "diff".to_owned(), why: complaint(&ran) }),
+        }
+    }
+
+    /// Lists the paths that differ between two commits or trees, in git's order.
+    ///
+    /// # Errors
+    /// git failed, or one of them is missing.
+    pub async fn list(&self, from: &str, to: &str) -> Result<Vec<Listed>, GitError> {
+        let output = self.call(&["diff-tree", "-r", "-z", "--no-renames", "--end-of-options", from, to]).output().await?;
+        Ok(read_raw(&output))
+    }
+}
+
+/// Reads the raw format: `:<mode> <mode> <oid> <oid> <status>`, NUL, path, NUL.
+fn read_raw(output: &[u8]) -> Vec<Listed> {
+    let mode = |text: Option<&str>| text.filter(|mode| mode.bytes().any(|byte| byte != b'0')).map(str::to_owned);
+    let mut fields = output.split(|byte| *byte == 0);
+    let mut listed = Vec::new();
+    while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
+        let Some(head) = std::str::from_utf8(head).ok().and_then(|head| head.strip_prefix(':')) else { continue };
+        let mut words = head.split(' ');
+        listed.push(Listed { path: path.to_vec(), from_mode: mode(words.next()), to_mode: mode(words.next()) });
+    }
+    listed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_difference_is_read() {
+        let raw = b":100644 000000 aaaa 0000 D\0gone\0:000000 120000 0000 bbbb A\0a link\0";
+        let path = |path: &str, from: Option<&str>, to: Option<&str>| Listed {
+            path: path.as_bytes().to_vec(),
+            from_mode: from.map(str::to_owned),
+            to_mode: to.map(str::to_owned),
+        };
+        assert_eq!(read_raw(raw), [path("gone", Some("100644"), None), path("a link", None, Some("120000"))]);
+        assert_eq!(read_raw(b""), []);
+    }
+}

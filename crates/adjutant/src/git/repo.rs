@@ -1,0 +1,118 @@
+//! Finding the repository that a directory lies in.
+
+use super::call::{Call, complaint};
+use super::{Git, GitError};
+use std::path::{Path, PathBuf};
+
+/// A repository with a work tree, as seen from one directory in it.
+#[derive(Debug, Clone)]
+pub struct Repo {
+    pub(super) git: Git,
+    /// The top of the work tree.
+    pub top: PathBuf,
+    /// The git directory of this work tree: its HEAD and index.
+    pub dir: PathBuf,
+    /// The git directory that all work trees of the repository share: refs and objects.
+    pub common: PathBuf,
+    /// `sha1` or `sha256`.
+    pub(super) object_format: String,
+    /// What the user or the repository has set that changes how content is stored.
+    pub(super) settings: Vec<(String, String)>,
+}
+
+/// Settings that change how content is stored or which files are ignored. Their values are data.
+const CONTENT_SETTINGS: &str = r"^core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone|sharedrepository|bigfilethreshold|excludesfile)$";
+
+impl Repo {
+    /// Finds the repository around a directory.
+    ///
+    /// # Errors
+    /// There is none, or git refuses to use it.
+    pub async fn find(git: &Git, cwd: &Path) -> Result<Self, GitError> {
+        let cwd = cwd.canonicalize().map_err(GitError::file(cwd))?;
+        if !cwd.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok()) {
+            return Err(GitError::NotARepository(cwd));
+        }
+        let args = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir", "--show-object-format"];
+        let ran = git.call(&cwd, &args).run().await?;
+        if ran.exit_code != Some(0) {
+            return Err(GitError::unusable(cwd, complaint(&ran)));
+        }
+        let text = String::from_utf8(ran.output).map_err(|_| GitError::unusable(&cwd, "its path is not UTF-8"))?;
+        let lines: Vec<&str> = text.lines().collect();
+        let [top, dir, common, object_format] = lines[..] else {
+            return Err(GitError::unusable(cwd, "its path has a line break"));
+        };
+        let top = PathBuf::from(top);
+        // A repository can claim any directory as its work tree.
+        if !cwd.starts_with(&top) {
+            return Err(GitError::unusable(cwd, format!("its configuration puts the work tree at {} (core.worktree)", top.display())));
+        }
+        let (dir, common, object_format) = (PathBuf::from(dir), PathBuf::from(common), object_format.to_owned());
+        let mut repo = Self { git: git.clone(), top, dir, common, object_format, settings: Vec::new() };
+        repo.settings = repo.content_settings().await?;
+        Ok(repo)
+    }
+
+    /// Reads the settings that change how content is stored: of the repository and of the user.
+    async fn content_settings(&self) -> Result<Vec<(String, String)>, GitError> {
+        let ran = self.of_refs(&["config", "--get-regexp", "-z", CONTENT_SETTINGS]).for_user().run().await?;
+        // Exit code 1: none is set.
+        if !matches!(ran.exit_code, Some(0 | 1)) {
+            return Err(GitError::unusable(&self.top, complaint(&ran)));
+        }
+        let text = String::from_utf8_lossy(&ran.output).into_owned();
+        let user_home = self.git.user_dir("HOME");
+        let default_ignore = self.git.user_dir("XDG_CONFIG_HOME").or_else(|| user_home.as_ref().map(|home| home.join(".config")));
+        let mut settings: Vec<(String, String)> = Vec::new();
+        if let Some(ignore) = default_ignore.map(|dir| dir.join("git/ignore")).filter(|ignore| is_regular(ignore)) {
+            settings.push(("core.excludesfile".to_owned(), ignore.display().to_string()));
+        }
+        for entry in text.split('\0').filter(|entry| !entry.is_empty()) {
+            // A name without a value means `true`.
+            let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
+            if name != "core.excludesfile" {
+                settings.push((name.to_owned(), value.to_owned()));
+                continue;
+            }
+            let path = match (value.strip_prefix("~/"), &user_home) {
+                (Some(rest), Some(home)) => home.join(rest),
+                _ => self.top.join(value),
+            };
+            if is_regular(&path) {
+                settings.push((name.to_owned(), path.display().to_string()));
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Starts a call on the repository's own git directory. It may touch refs and nothing else.
+    pub(super) fn of_refs<'a>(&'a self, args: &[&str]) -> Call<'a> {
+        // The common directory would do for hidden refs; HEAD is the work tree's own.
+        self.git.call(&self.top, args).env("GIT_DIR", &self.dir)
+    }
+
+    /// Returns the commit that is checked out. `None`: there is no commit yet.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn head(&self) -> Result<Option<String>, GitError> {
+        let ran = self.of_refs(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).run().await?;
+        let text = String::from_utf8_lossy(&ran.output).trim().to_owned();
+        match ran.exit_code {
+            Some(0) => Ok(Some(text)),
+            Some(1) => Ok(None),
+            _ => Err(GitError::Failed { command: "rev-parse".to_owned(), why: complaint(&ran) }),
+        }
+    }
+
+    /// Returns the oid that stands for nothing.
+    pub(super) fn zero(&self) -> String {
+        "0".repeat(if self.object_format == "sha256" { 64 } else { 40 })
+    }
+}
+
+/// Tells whether a path leads to a regular file: a FIFO would block git.
+pub(super) fn is_regular(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file())
+}

@@ -1,0 +1,112 @@
+//! A git directory of our own, with an index of its own, over the objects of a repository.
+
+use super::call::Call;
+use super::repo::is_regular;
+use super::{GitError, Repo};
+use crate::files;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A git directory without configuration, hooks, attributes or excludes, whose objects are a repository's. Dropping it
+/// removes it.
+#[derive(Debug)]
+pub struct Scratch {
+    repo: Repo,
+    /// The work tree that it looks at: the repository's own, or a workspace.
+    tree: PathBuf,
+    dir: PathBuf,
+}
+
+impl Scratch {
+    /// Makes one in `dir`, below `home`, for the repository's own work tree.
+    ///
+    /// # Errors
+    /// git or the disk failed.
+    pub async fn new(repo: Repo, home: &Path, dir: &Path) -> Result<Self, GitError> {
+        remove(dir).map_err(GitError::file(dir))?;
+        files::make_dirs(home, dir).map_err(GitError::file(dir))?;
+        let scratch = Self { tree: repo.top.clone(), repo, dir: dir.to_owned() };
+        let format = format!("--object-format={}", scratch.repo.object_format);
+        scratch.repo.git.call(dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(dir).output().await?;
+        Ok(scratch)
+    }
+
+    /// Gives it a copy of the user's index, so that files that have not changed need not be read. It keeps one that it has.
+    pub(super) fn prepare_index(&self) -> Result<(), GitError> {
+        let (from, to) = (self.repo.dir.join("index"), self.index());
+        if to.exists() || !is_regular(&from) {
+            return Ok(());
+        }
+        copy_index(&from, &to).map_err(GitError::file(from))
+    }
+
+    /// Returns the repository whose objects it uses.
+    #[must_use]
+    pub fn repo(&self) -> &Repo {
+        &self.repo
+    }
+
+    /// Returns the work tree that it looks at.
+    #[must_use]
+    pub fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    pub(super) fn index(&self) -> PathBuf {
+        self.dir.join("index")
+    }
+
+    /// Returns a directory beside the index, for files on their way into the tree.
+    pub(super) fn stage(&self) -> PathBuf {
+        self.dir.join("stage")
+    }
+
+    /// Starts a call on it.
+    pub(super) fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
+        self.repo
+            .git
+            .call(&self.tree, args)
+            .env("GIT_DIR", &self.dir)
+            .env("GIT_WORK_TREE", &self.tree)
+            .env("GIT_INDEX_FILE", self.index())
+            .env("GIT_OBJECT_DIRECTORY", self.repo.common.join("objects"))
+            .settings(&self.repo.settings)
+    }
+
+    /// Starts with another index: that of a commit, or an empty one.
+    pub(super) async fn reset_index(&self, to: Option<&str>) -> Result<(), GitError> {
+        match fs::remove_file(self.index()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: self.index(), error }),
+            _ => {}
+        }
+        match to {
+            Some(commit) => self.call(&["read-tree", commit]).output().await.map(drop),
+            None => self.call(&["read-tree", "--empty"]).output().await.map(drop),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.dir) {
+            tracing::warn!(%error, dir = %self.dir.display(), "a git directory of ours cannot be removed");
+        }
+    }
+}
+
+fn remove(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Copies an index with its time: git compares that with the times of files to tell which it must read.
+fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
+    let mut from = File::open(from)?;
+    let mut to = File::create(to)?;
+    io::copy(&mut from, &mut to)?;
+    let modified = from.metadata()?.modified()?;
+    to.set_times(fs::FileTimes::new().set_modified(modified))
+}

@@ -1,0 +1,277 @@
+//! Snapshots: the state of a run's tree, kept as a commit under a hidden ref.
+//!
+//! ```text
+//!  refs/adjutant/<run id>/<n>   n = 1, 2, …; the parent of 1 is the commit that was checked out, of n + 1 it is n
+//! ```
+//! The ref is the only record of a snapshot: what it was taken for stands in the commit's message.
+
+use super::{GitError, Repo, Scratch};
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{AttemptNo, RunId};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A larger file is left out, in bytes.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The files that one snapshot adds have no more than this together, in bytes.
+const ADDED_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Most files that are named as left out.
+const LEFT_OUT_NAMED_MAX: usize = 20;
+/// How often a number is tried that somebody else has just taken.
+const TRIES_MAX: u32 = 20;
+/// How often a tree is read that changes meanwhile.
+const READS_MAX: u32 = 3;
+
+/// What a snapshot is taken for.
+#[derive(Debug, Clone)]
+pub struct NewSnapshot {
+    pub run: RunId,
+    pub run_name: String,
+    pub attempt: AttemptNo,
+    pub cause: SnapshotCause,
+}
+
+/// A kept state of a run's tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// From 1 within its run.
+    pub n: u32,
+    pub commit: String,
+    pub tree: String,
+    /// In milliseconds since the epoch, to the second.
+    pub at_ms: i64,
+    /// `None`: the commit does not say.
+    pub cause: Option<SnapshotCause>,
+    pub attempt: Option<AttemptNo>,
+    /// Files that it leaves out, with the reason, quoted.
+    pub left_out: Vec<String>,
+}
+
+/// The outcome of taking a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenSnapshot {
+    pub snapshot: Snapshot,
+    /// It was taken now. Otherwise nothing has changed since this one.
+    pub is_new: bool,
+    /// Paths of files that are not in it although they are not ignored.
+    pub unsaved: BTreeSet<Vec<u8>>,
+}
+
+/// Lists the snapshots of a run, the oldest first.
+///
+/// # Errors
+/// git failed.
+pub async fn snapshots(repo: &Repo, run: RunId) -> Result<Vec<Snapshot>, GitError> {
+    // No field is empty, so two NULs always end an entry.
+    let format = "--format=%(refname)%00%(objectname)%00t%(tree)%00d%(committerdate:unix)%00m%(contents)%00%00";
+    let below = format!("refs/adjutant/{run}/");
+    let output = repo.of_refs(&["for-each-ref", format, &below]).output().await?;
+    let text = String::from_utf8_lossy(&output);
+    let mut found: Vec<Snapshot> = text.split("\0\0").filter_map(|entry| read_entry(&below, entry.trim_start_matches('\n'))).collect();
+    found.sort_by_key(|snapshot| snapshot.n);
+    Ok(found)
+}
+
+/// Reads one entry. `None`: it is no snapshot of ours.
+fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
+    let mut fields = entry.splitn(5, '\0');
+    let n = fields.next()?.strip_prefix(below)?.parse().ok().filter(|n| *n > 0)?;
+    let (commit, tree) = (fields.next()?.to_owned(), fields.next()?.strip_prefix('t')?.to_owned());
+    let at_ms = fields.next()?.strip_prefix('d')?.parse::<i64>().ok()?.saturating_mul(1000);
+    let message = fields.next()?.strip_prefix('m')?;
+    let of = |name: &str| message.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned)).collect::<Vec<_>>();
+    let cause = of(CAUSE).first().and_then(|word| SnapshotCause::from_word(word));
+    let attempt = of(ATTEMPT).first().and_then(|n| n.parse().ok()).map(AttemptNo);
+    let tree = Some(tree).filter(|tree| !tree.is_empty())?;
+    Some(Snapshot { n, commit, tree, at_ms, cause, attempt, left_out: of(LEFT_OUT) })
+}
+
+const CAUSE: &str = "Adjutant-Cause";
+const ATTEMPT: &str = "Adjutant-Attempt";
+const LEFT_OUT: &str = "Adjutant-Left-Out";
+
+/// Takes a snapshot of the tree. Durable when it returns.
+///
+/// # Errors
+/// git failed, or the disk is full; earlier snapshots are untouched.
+pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot, GitError> {
+    let earlier = snapshots(scratch.repo(), new.run).await?;
+    let last = earlier.last();
+    let head = match last {
+        Some(last) => Some(last.commit.clone()),
+        None => scratch.repo().head().await?,
+    };
+    scratch.prepare_index()?;
+    let left_out = match read_tree(scratch).await {
+        Ok(left_out) => left_out,
+        Err(error) => {
+            // The copied index may depend on files beside the original.
+            tracing::debug!(%error, "the index is built again");
+            scratch.reset_index(head.as_deref()).await?;
+            read_tree(scratch).await?
+        }
+    };
+    let unsaved = left_out.iter().map(|(path, _)| path.clone()).collect();
+    let left_out: Vec<String> = left_out.iter().map(|(path, why)| format!("{:?} ({why})", String::from_utf8_lossy(path))).collect();
+    let tree = scratch.call(&["write-tree", "--missing-ok"]).line().await?;
+    if let Some(last) = last.filter(|last| last.tree == tree && !new.cause.is_always_kept()) {
+        return Ok(TakenSnapshot { snapshot: last.clone(), is_new: false, unsaved });
+    }
+    let mut message = format!("Adjutant: {}, {}\n\n{CAUSE}: {}\n{ATTEMPT}: {}\n", new.run_name, new.cause.label(), new.cause.word(), new.attempt);
+    for file in left_out.iter().take(LEFT_OUT_NAMED_MAX) {
+        // Writing to a text cannot fail.
+        let _ = writeln!(message, "{LEFT_OUT}: {file}");
+    }
+    if let Some(more) = left_out.len().checked_sub(LEFT_OUT_NAMED_MAX).filter(|more| *more > 0) {
+        let _ = writeln!(message, "{LEFT_OUT}: {more} more");
+    }
+    let mut call = scratch.call(&["commit-tree", &tree, "-F", "-"]).input(message.into_bytes());
+    if let Some(parent) = &head {
+        call = call.arg("-p").arg(parent);
+    }
+    for who in ["AUTHOR", "COMMITTER"] {
+        call = call.env(&format!("GIT_{who}_NAME"), "Adjutant").env(&format!("GIT_{who}_EMAIL"), "adjutant@localhost");
+    }
+    let commit = call.line().await?;
+    let first = last.map_or(1, |last| last.n.saturating_add(1));
+    let n = name_commit(scratch.repo(), new.run, first, &commit).await?;
+    let found = snapshots(scratch.repo(), new.run).await?.into_iter().find(|snapshot| snapshot.n == n);
+    let snapshot = found.ok_or_else(|| GitError::Failed { command: "update-ref".to_owned(), why: "the new ref is gone again".to_owned() })?;
+    Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
+}
+
+/// Names a commit by the first free number.
+async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str) -> Result<u32, GitError> {
+    let mut refused = None;
+    for n in (first..).take(TRIES_MAX as usize) {
+        let made = repo.of_refs(&["update-ref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]).output().await;
+        match made {
+            Ok(_) => return Ok(n),
+            Err(error) => refused = Some(error),
+        }
+        if !snapshots(repo, run).await?.iter().any(|snapshot| snapshot.n == n) {
+            break;
+        }
+    }
+    Err(refused.unwrap_or_else(|| GitError::Failed { command: "update-ref".to_owned(), why: "no number is free".to_owned() }))
+}
+
+/// Paths that a snapshot leaves out, with the reason.
+type LeftOut = Vec<(Vec<u8>, String)>;
+
+/// Brings the index up to the state of the tree.
+async fn read_tree(scratch: &Scratch) -> Result<LeftOut, GitError> {
+    let mut tries = 1;
+    loop {
+        match read_tree_once(scratch).await {
+            // A file that came or went between the two calls.
+            Err(error) if tries < READS_MAX => {
+                tracing::debug!(%error, "the tree is read again");
+                tries += 1;
+            }
+            read => return read,
+        }
+    }
+}
+
+async fn read_tree_once(scratch: &Scratch) -> Result<LeftOut, GitError> {
+    let mut call = scratch.call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]);
+    let own_excludes = scratch.repo().common.join("info/exclude");
+    if super::repo::is_regular(&own_excludes) {
+        let mut option = std::ffi::OsString::from("--exclude-from=");
+        option.push(own_excludes);
+        call = call.arg(option);
+    }
+    let listed = call.output().await?;
+    let mut changes = Changes::default();
+    let mut last: &[u8] = b"";
+    for path in listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+        // A deleted file is listed twice.
+        if path != last {
+            changes.add(scratch.tree(), path);
+        }
+        last = path;
+    }
+    let Changes { to_read, to_remove, left_out, .. } = changes;
+    if !to_remove.is_empty() {
+        scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(to_remove).output().await?;
+    }
+    if !to_read.is_empty() {
+        scratch.call(&["update-index", "-z", "--add", "--remove", "--replace", "--stdin"]).input(to_read).output().await?;
+    }
+    Ok(left_out)
+}
+
+/// What has to be done about the paths that differ from the index.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Paths, each followed by a NUL.
+    to_read: Vec<u8>,
+    to_remove: Vec<u8>,
+    left_out: LeftOut,
+    added_bytes: u64,
+}
+
+impl Changes {
+    fn add(&mut self, top: &Path, path: &[u8]) {
+        let full = top.join(OsStr::from_bytes(path));
+        let Ok(meta) = full.symlink_metadata() else {
+            // It is gone: the index loses it.
+            return push(&mut self.to_read, path);
+        };
+        if meta.is_dir() {
+            // A repository within the repository is not read: its configuration is somebody else's.
+            if full.join(".git").symlink_metadata().is_ok() {
+                if path.ends_with(b"/") {
+                    self.leave_out(path, "a repository of its own");
+                } else {
+                    push(&mut self.to_read, path);
+                }
+                return;
+            }
+            return push(&mut self.to_remove, path);
+        }
+        if meta.is_symlink() {
+            return push(&mut self.to_read, path);
+        }
+        if !meta.is_file() {
+            return self.leave_out(path, "not a regular file");
+        }
+        if meta.size() > FILE_BYTES_MAX {
+            return self.leave_out(path, &format!("{} bytes", meta.size()));
+        }
+        if self.added_bytes + meta.size() > ADDED_BYTES_MAX {
+            return self.leave_out(path, "too much for one snapshot");
+        }
+        if rustix::fs::access(&full, rustix::fs::Access::READ_OK).is_err() {
+            return self.leave_out(path, "unreadable");
+        }
+        self.added_bytes += meta.size();
+        push(&mut self.to_read, path);
+    }
+
+    fn leave_out(&mut self, path: &[u8], why: &str) {
+        self.left_out.push((path.to_owned(), why.to_owned()));
+    }
+}
+
+fn push(list: &mut Vec<u8>, path: &[u8]) {
+    list.extend_from_slice(path);
+    list.push(0);
+}
+
+/// Removes all snapshots of a run. Their commits go with git's next garbage collection.
+///
+/// # Errors
+/// git failed.
+pub async fn remove_all(repo: &Repo, run: RunId) -> Result<(), GitError> {
+    let input: String = snapshots(repo, run).await?.iter().map(|snapshot| format!("delete refs/adjutant/{run}/{}\n", snapshot.n)).collect();
+    if input.is_empty() {
+        return Ok(());
+    }
+    repo.of_refs(&["update-ref", "--stdin"]).input(input.into_bytes()).output().await.map(drop)
+}

@@ -1,0 +1,163 @@
+//! The kept states of a run's tree: listing them, comparing them, and bringing one back.
+
+use super::{Caller, OpError, Ops, lookup};
+use crate::clock::rfc3339;
+use crate::config;
+use crate::git::{self, DiffCall, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot};
+use crate::store::{Run, live_in_dir};
+use crate::view::{DiffRun, DiffView, SnapshotView, UndoRun, UndoView};
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{Action, Denied, RunId, RunState, Time};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long keeping the tree of a lost attempt may hold up its recovery.
+const KEEP_MAX: Duration = Duration::from_secs(10);
+/// Most runs that are named as working in a directory.
+const NAMED_MAX: usize = 5;
+
+impl Ops {
+    /// Lists the snapshots of a run's tree. Empty where there is no repository, or git fails: that is logged.
+    pub(super) async fn snapshots_of(&self, run: &Run) -> Vec<SnapshotView> {
+        let listed = async { git::snapshots(&repo_of(run).await?, run.id).await };
+        match listed.await {
+            Ok(snapshots) => snapshots.iter().map(|snapshot| view(run.id, snapshot)).collect(),
+            Err(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }) => Vec::new(),
+            Err(error) => {
+                tracing::warn!(%error, run = %run.id, "the snapshots of a run cannot be listed");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Shows what differs between two snapshots of a run.
+    ///
+    /// # Errors
+    /// Unknown or foreign; no repository; no such snapshot; git failed.
+    pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
+        let run = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
+        let scratch = self.scratch_of(&run).await?;
+        if run.state.is_live() && call.to.is_none() {
+            self.keep(&scratch, &run, SnapshotCause::Look).await?;
+        }
+        let all = git::snapshots(scratch.repo(), run.id).await?;
+        let (from, to) = (pick(&run, &all, call.from, all.first())?, pick(&run, &all, call.to, all.last())?);
+        let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
+        let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
+        Ok(DiffView { run_id: run.id.to_string(), run_name: run.name, from: view(run.id, from), to: view(run.id, to), text, is_cut })
+    }
+
+    /// Brings the tree of an ended or stopped run back to one of its snapshots, after keeping it as it is.
+    ///
+    /// # Errors
+    /// Unknown or foreign; live; another run works in the directory; no such snapshot; a file is in the way; git failed.
+    pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
+        let _only = self.tree_changes.lock().await;
+        let who = caller.who.clone();
+        let (run, others) = self.store.read(|connection| {
+            let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
+            let others = live_in_dir(connection, &run.cwd, run.id)?;
+            Ok((run, others))
+        })?;
+        if run.state.is_live() || run.state == RunState::Queued {
+            return Err(Denied::WrongState { state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
+        }
+        if !others.is_empty() {
+            let names = others.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+            return Err(Denied::conflict("run", format!("{names} works in the same directory: wait for it, or pause it")).into());
+        }
+        let scratch = self.scratch_of(&run).await?;
+        let all = git::snapshots(scratch.repo(), run.id).await?;
+        let to = pick(&run, &all, call.to, all.first())?.clone();
+        let before = self.keep(&scratch, &run, SnapshotCause::Undo).await?;
+        let restore = git::prepare_restore(&scratch, &before, &to.commit).await?;
+        let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
+        let id = run.id;
+        self.write(caller, move |tx, who| {
+            let run = tx.run(id)?;
+            tx.note_undone(&run, who, &text)
+        })
+        .await?;
+        // A caller that hangs up now does not stop it half way.
+        let apply = move || {
+            let restored = restore.apply_blocking();
+            drop(scratch);
+            restored
+        };
+        let restored = tokio::task::spawn_blocking(apply).await.map_err(|error| OpError::Io(error.to_string()))??;
+        Ok(UndoView {
+            run_id: run.id.to_string(),
+            run_name: run.name,
+            before: view(id, &before.snapshot),
+            to: view(id, &to),
+            files: restored.files,
+            skipped: restored.skipped,
+        })
+    }
+
+    /// Keeps the tree as it is now.
+    async fn keep(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
+        let new = NewSnapshot { run: run.id, run_name: run.name.clone(), attempt: run.attempt, cause };
+        Ok(git::take(scratch, &new).await?)
+    }
+
+    /// Keeps the tree of an attempt whose supervisor has died. What fails is logged: the tree is still there.
+    pub(super) async fn keep_after_loss(&self, run: &Run) {
+        let kept = async {
+            let scratch = self.scratch_of(run).await?;
+            self.keep(&scratch, run, SnapshotCause::End).await
+        };
+        let Ok(kept) = tokio::time::timeout(KEEP_MAX, kept).await else {
+            tracing::error!(run = %run.id, "the tree of a lost attempt is not kept: git took too long");
+            return;
+        };
+        match kept {
+            Ok(_) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. })) => {}
+            Err(error) => tracing::error!(%error, run = %run.id, "the tree of a lost attempt cannot be kept"),
+        }
+    }
+
+    /// Removes the snapshots of runs that are removed. What fails is logged.
+    pub(super) async fn remove_snapshots(&self, run: &Run) {
+        let removed = async { git::remove_all(&repo_of(run).await?, run.id).await };
+        match removed.await {
+            Ok(()) | Err(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }) => {}
+            Err(error) => tracing::warn!(%error, run = %run.id, "the snapshots of a removed run stay in its repository"),
+        }
+    }
+
+    async fn scratch_of(&self, run: &Run) -> Result<Scratch, OpError> {
+        let repo = repo_of(run).await?;
+        let dir = self.home.runs_dir().join(run.id.to_string()).join(format!("git-{}", crate::client::random_hex::<8>()));
+        Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
+    }
+}
+
+async fn repo_of(run: &Run) -> Result<Repo, GitError> {
+    Repo::find(&Git::find(&config::base_env())?, Path::new(&run.cwd)).await
+}
+
+/// Finds the snapshot that a caller names.
+fn pick<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a Snapshot>) -> Result<&'a Snapshot, OpError> {
+    let found = match n {
+        Some(n) => all.iter().find(|snapshot| snapshot.n == n),
+        None => default,
+    };
+    found.ok_or_else(|| {
+        let (last, has) = (all.last().map_or(0, |last| last.n), if all.is_empty() { "no snapshot" } else { "snapshots up to" });
+        let has = if all.is_empty() { has.to_owned() } else { format!("{has} {last}") };
+        Denied::invalid("snapshot", format!("{} has {has}", run.name)).into()
+    })
+}
+
+fn view(run: RunId, snapshot: &Snapshot) -> SnapshotView {
+    SnapshotView {
+        n: snapshot.n,
+        git_ref: format!("refs/adjutant/{run}/{}", snapshot.n),
+        commit: snapshot.commit.clone(),
+        cause: snapshot.cause.map(Into::into),
+        attempt: snapshot.attempt.map(|attempt| attempt.0),
+        at: rfc3339(Time(snapshot.at_ms)),
+        left_out: snapshot.left_out.clone(),
+    }
+}

@@ -1,0 +1,198 @@
+//! Running a trusted tool of the system, such as git, to its end: bounded in time and output. It is killed with its
+//! process group when its time is over, or when the caller stops waiting for it.
+
+use super::{Child, Signal, Spawn, StdioTarget, watch};
+use rustix::fs::Mode;
+use rustix::process::{WaitId, WaitIdOptions, kill_process_group};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+
+/// The end of standard error that is kept, in bytes.
+const ERRORS_BYTES_MAX: usize = 4 * 1024;
+const READ_BYTES: usize = 64 * 1024;
+
+/// One call of a tool.
+#[derive(Debug)]
+pub struct Tool<'a> {
+    /// Absolute.
+    pub program: &'a Path,
+    pub args: Vec<OsString>,
+    /// Its whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: &'a Path,
+    /// Written to its standard input, which is closed after it.
+    pub input: Vec<u8>,
+    pub limit: Duration,
+    /// The beginning of standard output that is kept. The rest is read and dropped.
+    pub output_bytes_max: usize,
+    /// Only a single-threaded process may set one.
+    pub umask: Option<Mode>,
+}
+
+/// The result of a tool that ended by itself.
+#[derive(Debug)]
+pub struct Output {
+    /// `None`: a signal ended it.
+    pub exit_code: Option<i32>,
+    pub output: Vec<u8>,
+    /// There was more output.
+    pub is_cut: bool,
+    /// The end of its standard error.
+    pub errors: String,
+}
+
+/// Runs a tool to its end.
+///
+/// # Errors
+/// It cannot be started; `TimedOut`: it took longer than its limit and was killed.
+pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
+    let Tool { program, args, env, cwd, input, limit, output_bytes_max, umask } = tool;
+    let (their_input, our_input) = io::pipe()?;
+    let (our_output, their_output) = io::pipe()?;
+    let (our_errors, their_errors) = io::pipe()?;
+    let argv = std::iter::once(program.as_os_str().to_owned()).chain(args).collect();
+    let spawn = Spawn {
+        program,
+        argv,
+        env,
+        cwd,
+        stdin: StdioTarget::Fd(their_input.as_fd()),
+        stdout: StdioTarget::Fd(their_output.as_fd()),
+        stderr: StdioTarget::Fd(their_errors.as_fd()),
+        inherit: Vec::new(),
+        umask,
+    };
+    let mut running = Running { child: Some(spawn.start()?) };
+    drop((their_input, their_output, their_errors));
+    let mut stdin = pipe::Sender::from_owned_fd(our_input.into())?;
+    let mut stdout = pipe::Receiver::from_owned_fd(our_output.into())?;
+    let mut stderr = pipe::Receiver::from_owned_fd(our_errors.into())?;
+    let (mut output, mut errors) = (Head { bytes: Vec::new(), max: output_bytes_max, is_cut: false }, Vec::new());
+    let talk = async {
+        let write = async {
+            // A tool that does not read all of its input says so by its exit code.
+            if let Err(error) = stdin.write_all(&input).await {
+                tracing::debug!(%error, "a tool did not read its whole input");
+            }
+            drop(stdin);
+            Ok(())
+        };
+        tokio::try_join!(write, read_head(&mut stdout, &mut output), read_tail(&mut stderr, &mut errors))?;
+        running.ended().await
+    };
+    match tokio::time::timeout(limit, talk).await {
+        Ok(exit_code) => {
+            Ok(Output { exit_code: exit_code?, output: output.bytes, is_cut: output.is_cut, errors: String::from_utf8_lossy(&errors).into_owned() })
+        }
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} took longer than {} s", program.display(), limit.as_secs()))),
+    }
+}
+
+/// A started tool; dropping it kills what still runs.
+struct Running {
+    child: Option<Child>,
+}
+
+impl Running {
+    /// Waits for the end and reaps. `None`: a signal ended it.
+    async fn ended(&mut self) -> io::Result<Option<i32>> {
+        let Some(child) = &self.child else { return Ok(None) };
+        watch::ended(child.pidfd.try_clone()?).await?;
+        let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
+        self.child = None;
+        Ok(status.and_then(|status| status.exit_status()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(child) = &self.child else { return };
+        // It leads a session of its own and is not reaped, so nobody else can have its number.
+        if let Err(error) = kill_process_group(child.pid, Signal::KILL) {
+            tracing::debug!(%error, "a tool that is given up has ended already");
+        }
+        if let Err(error) = child.wait_blocking() {
+            tracing::warn!(%error, "a tool that was killed cannot be reaped");
+        }
+    }
+}
+
+struct Head {
+    bytes: Vec<u8>,
+    max: usize,
+    is_cut: bool,
+}
+
+async fn read_head(pipe: &mut pipe::Receiver, head: &mut Head) -> io::Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let read = pipe.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        let room = head.max.saturating_sub(head.bytes.len());
+        head.is_cut |= read > room;
+        head.bytes.extend_from_slice(&buffer[..read.min(room)]);
+    }
+}
+
+async fn read_tail(pipe: &mut pipe::Receiver, tail: &mut Vec<u8>) -> io::Result<()> {
+    let mut buffer = [0; 1024];
+    loop {
+        let read = pipe.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        tail.extend_from_slice(&buffer[..read]);
+        let excess = tail.len().saturating_sub(ERRORS_BYTES_MAX);
+        tail.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, input: &[u8], limit: Duration, output_bytes_max: usize) -> io::Result<Output> {
+        let tool = Tool {
+            program: Path::new("/bin/sh"),
+            args: vec!["-c".into(), script.into()],
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            cwd: Path::new("/"),
+            input: input.to_vec(),
+            limit,
+            output_bytes_max,
+            umask: None,
+        };
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(tool))
+    }
+
+    #[test]
+    fn tool_reads_its_input_and_keeps_its_output() {
+        let input = vec![b'x'; 300_000];
+        let ran = shell("cat; echo oops >&2; exit 3", &input, Duration::from_secs(30), 1_000_000).expect("it runs");
+        assert_eq!((ran.exit_code, ran.output.len(), ran.is_cut, ran.errors.as_str()), (Some(3), 300_000, false, "oops\n"));
+        let cut = shell("cat", &input, Duration::from_secs(30), 1_000).expect("it runs");
+        assert_eq!((cut.exit_code, cut.output.len(), cut.is_cut), (Some(0), 1_000, true));
+    }
+
+    #[test]
+    fn slow_tool_is_killed_with_its_children() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let script = format!("sleep 600 & echo $! > {}; wait", file.path().display());
+        let error = shell(&script, b"", Duration::from_millis(500), 10).expect_err("it does not end");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let text = std::fs::read_to_string(file.path()).expect("a pid");
+        let pid = text.trim().parse().ok().and_then(super::super::Pid::from_raw).expect("a pid");
+        if let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let end = async { tokio::time::timeout(Duration::from_secs(30), watch::ended(pidfd)).await };
+            runtime.block_on(end).expect("it ends").expect("it can be watched");
+        }
+    }
+}

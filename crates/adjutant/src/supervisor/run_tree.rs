@@ -1,0 +1,129 @@
+//! The tree that a run works in, where git knows it: kept as a snapshot before the agent starts and after everything of
+//! the attempt has ended, and what changed between the two.
+
+use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, take};
+use crate::link::{AttemptDir, Order, Orders};
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{AttemptNo, RunId};
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long the snapshot before the agent's start may take: the agent waits for it.
+const START_MAX: Duration = Duration::from_secs(5);
+/// The same after its end.
+const END_MAX: Duration = Duration::from_secs(60);
+/// Most files that are named as changed.
+const FILES_MAX: usize = 500;
+
+/// The tree of an attempt's run.
+#[derive(Debug)]
+pub struct RunTree {
+    scratch: Scratch,
+    new: NewSnapshot,
+    /// The run's directory, from the top of the tree.
+    below: PathBuf,
+    start: Option<Snapshot>,
+}
+
+/// What changed in the run's directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// From the top of the repository.
+    pub files: Vec<String>,
+    /// There are more than those.
+    pub cut: bool,
+    /// They changed since the start. Otherwise the state at the start is not known, and they are what differs from the
+    /// commit that is checked out.
+    pub since_start: bool,
+}
+
+/// Keeps the tree before the attempt's agent is started. `None`: no git, or no repository that it can use.
+pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> Option<RunTree> {
+    let run = RunId::parse(&order.run_id).ok()?;
+    let opened = unless_stopped(orders.clone(), START_MAX, open(order, dir)).await?;
+    let (scratch, below) = match opened {
+        Ok(opened) => opened,
+        Err(GitError::Missing | GitError::NotARepository(_)) => return None,
+        Err(error) => {
+            tracing::warn!(%error, "the run's changes cannot be kept");
+            return None;
+        }
+    };
+    let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start };
+    let start = match unless_stopped(orders.clone(), START_MAX, take(&scratch, &new)).await {
+        Some(Ok(taken)) => Some(taken.snapshot),
+        Some(Err(error)) => {
+            tracing::warn!(%error, "the tree before the attempt cannot be kept");
+            None
+        }
+        None => {
+            tracing::warn!("the tree before the attempt is not kept: git took too long, or the run is to stop");
+            None
+        }
+    };
+    Some(RunTree { scratch, new: NewSnapshot { cause: SnapshotCause::End, ..new }, below, start })
+}
+
+async fn open(order: &Order, dir: &AttemptDir) -> Result<(Scratch, PathBuf), GitError> {
+    let git = Git::find(&order.env)?;
+    let repo = Repo::find(&git, &order.cwd).await?;
+    let cwd = order.cwd.canonicalize().unwrap_or_else(|_| order.cwd.clone());
+    let below = cwd.strip_prefix(&repo.top).map(PathBuf::from).unwrap_or_default();
+    Ok((Scratch::new(repo, dir.home(), &dir.git()).await?, below))
+}
+
+/// Waits for something. `None`: the run is to stop, or it took too long.
+async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> Option<T> {
+    let stop = async {
+        if orders.wait_for(|orders| orders.stop.is_some()).await.is_err() {
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        biased;
+        done = tokio::time::timeout(limit, done) => done.ok(),
+        () = stop => None,
+    }
+}
+
+impl RunTree {
+    /// Keeps the tree at the attempt's end. Returns what changed since its start. `None`: git failed.
+    pub async fn at_end(&self) -> Option<Changes> {
+        let taken = match tokio::time::timeout(END_MAX, take(&self.scratch, &self.new)).await {
+            Ok(Ok(taken)) => taken,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the tree at the attempt's end cannot be kept");
+                return None;
+            }
+            Err(_) => {
+                tracing::error!("the tree at the attempt's end is not kept: git took too long");
+                return None;
+            }
+        };
+        match self.changes(&taken.snapshot).await {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::warn!(%error, "the changed files cannot be listed");
+                None
+            }
+        }
+    }
+
+    async fn changes(&self, end: &Snapshot) -> Result<Option<Changes>, GitError> {
+        let from = match &self.start {
+            Some(start) => Some(start.commit.clone()),
+            None => self.scratch.repo().head().await?,
+        };
+        let Some(from) = from else { return Ok(None) };
+        let listed = self.scratch.list(&from, &end.commit).await?;
+        let mut files = listed.iter().map(|listed| String::from_utf8_lossy(&listed.path).into_owned()).filter(|path| self.is_below(path));
+        let named: Vec<String> = files.by_ref().take(FILES_MAX).collect();
+        Ok(Some(Changes { files: named, cut: files.next().is_some(), since_start: self.start.is_some() }))
+    }
+
+    fn is_below(&self, path: &str) -> bool {
+        std::path::Path::new(path).starts_with(&self.below)
+    }
+}

@@ -1,0 +1,270 @@
+//! The kept states of a run's tree: `adj show`, `adj diff` and `adj undo` in real repositories.
+
+use crate::changes::{git, repository, start};
+use crate::support::{kill, lock_pid};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+fn git_output(dir: &Path, args: &[&str]) -> String {
+    let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).output().expect("git is installed");
+    assert!(done.status.success(), "git {args:?}: {done:?}");
+    String::from_utf8(done.stdout).expect("UTF-8")
+}
+
+/// The snapshots of a run: number, cause and attempt.
+fn listed(view: &Value) -> Vec<(u64, String, u64)> {
+    let snapshots = view["snapshots"].as_array().cloned().unwrap_or_default();
+    let row = |snapshot: &Value| {
+        (snapshot["n"].as_u64().expect("a number"), snapshot["cause"].as_str().unwrap_or("").to_owned(), snapshot["attempt"].as_u64().unwrap_or(0))
+    };
+    snapshots.iter().map(row).collect()
+}
+
+fn row(n: u64, cause: &str) -> (u64, String, u64) {
+    (n, cause.to_owned(), 1)
+}
+
+/// Everything of the user's that a snapshot must not touch.
+fn own_state(work: &Path) -> (Vec<u8>, String, String) {
+    let index = fs::read(work.join(".git/index")).expect("an index");
+    let refs = git_output(work, &["for-each-ref", "refs/heads", "refs/tags", "refs/stash"]);
+    (index, refs, fs::read_to_string(work.join(".git/logs/HEAD")).unwrap_or_default())
+}
+
+#[test]
+fn start_and_end_are_kept_beside_the_users_state() {
+    let home = repository();
+    let work = home.work();
+    fs::write(work.join("mine.txt"), "mine\n").expect("a file");
+    git(&work, &["add", "mine.txt"]);
+    fs::create_dir(work.join("new")).expect("a directory");
+    let before = own_state(&work);
+    start(&home, "echo", "writes", "write one.txt changed\nwrite new/file.txt x\nsay done", ".");
+    let view = home.finished("writes");
+    assert_eq!(listed(&view), [row(1, "start"), row(2, "end")], "{view}");
+    assert_eq!(own_state(&work), before, "the index, the branches and the reflog are the user's");
+    let end = view["snapshots"][1]["git_ref"].as_str().expect("a ref");
+    assert_eq!(end, format!("refs/adjutant/{}/2", view["run_id"].as_str().expect("an id")));
+    assert_eq!(git_output(&work, &["show", &format!("{end}:new/file.txt")]).trim_end(), "x");
+    assert_eq!(git_output(&work, &["show", &format!("{end}~1:mine.txt")]), "mine\n", "the first one has what was not committed");
+    assert_eq!(git_output(&work, &["rev-parse", &format!("{end}~2")]), git_output(&work, &["rev-parse", "HEAD"]), "it follows the user's commit");
+    let shown = home.ok(&["show", "writes"]);
+    assert!(shown.contains("snapshot 1 (start of the attempt)") && shown.contains("snapshot 2 (end of the attempt)"), "{shown}");
+}
+
+#[test]
+fn diff_shows_what_a_run_changed() {
+    let home = repository();
+    let work = home.work();
+    fs::write(work.join("mine.txt"), "mine\n").expect("a file");
+    fs::create_dir(work.join("new")).expect("a directory");
+    start(&home, "echo", "writes", "write one.txt changed\nwrite new/file.txt x\nsay done", ".");
+    home.finished("writes");
+    let diff = home.ok(&["diff", "writes"]);
+    assert!(diff.contains("-1\n+changed") && diff.contains("+++ b/new/file.txt") && !diff.contains("mine"), "{diff}");
+    let stat = home.ok(&["diff", "--stat", "writes"]);
+    assert!(stat.contains("2 files changed"), "{stat}");
+    let one = home.ok(&["diff", "writes", "1..2", "--", "new"]);
+    assert!(one.contains("new/file.txt") && !one.contains("one.txt"), "{one}");
+    assert!(home.ok(&["diff", "--word-diff", "writes"]).contains("[-1-]{+changed+}"));
+    assert_eq!(home.ok(&["diff", "writes", "2.."]), "");
+    let json = home.json(&["diff", "writes"]);
+    assert_eq!((&json["from"]["n"], &json["to"]["n"]), (&json!(1), &json!(2)), "{json}");
+    let refused = home.adj(&["diff", "writes", "1..7"]);
+    assert!(refused.code != 0 && refused.err.contains("writes has snapshots up to 2"), "{refused:?}");
+    let refused = home.adj(&["diff", "writes", "x"]);
+    assert!(refused.code == 2 && refused.err.contains("not a range of snapshots"), "{refused:?}");
+}
+
+#[test]
+fn diff_of_a_live_run_shows_its_work_so_far() {
+    let home = repository();
+    start(&home, "echo", "asks", "write one.txt half\nask \"go on?\"\nwrite one.txt whole", ".");
+    home.until_status("asks", "waiting_parent_reply");
+    assert!(home.ok(&["diff", "asks"]).contains("+half"));
+    let again = home.json(&["diff", "asks"]);
+    assert_eq!(again["to"]["n"], 2, "nothing has changed since, so no other is taken: {again}");
+    let refused = home.adj(&["undo", "asks"]);
+    assert!(refused.code != 0 && refused.err.contains("pause or cancel it first"), "{refused:?}");
+    home.ok(&["reply", "asks", "yes"]);
+    assert_eq!(listed(&home.finished("asks")), [row(1, "start"), row(2, "look"), row(3, "end")]);
+    assert!(home.ok(&["diff", "asks", "2..3"]).contains("-half\n+whole"));
+}
+
+#[test]
+fn undo_restores_the_state_before_the_run_and_back() {
+    let home = repository();
+    let work = home.work();
+    fs::create_dir(work.join("dir")).expect("a directory");
+    fs::write(work.join("dir/inside"), "inside\n").expect("a file");
+    fs::write(work.join("program"), "#!/bin/sh\n").expect("a file");
+    fs::set_permissions(work.join("program"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    symlink("two.txt", work.join("link")).expect("a link");
+    fs::write(work.join(".gitignore"), "ignored\n").expect("a file");
+    fs::write(work.join("ignored"), "kept\n").expect("a file");
+    let script = [
+        "do rm -r dir; echo file > dir",
+        "do rm program link; mkdir link; echo x > link/file",
+        "do echo more >> one.txt; mkdir -p a/b; echo deep > a/b/c; rm two.txt",
+    ];
+    start(&home, "sh", "rewrites", &script.join("\n"), ".");
+    home.finished("rewrites");
+    let own = own_state(&work);
+    let undone = home.json(&["undo", "rewrites"]);
+    assert_eq!((&undone["to"]["n"], &undone["before"]["n"]), (&json!(1), &json!(2)), "nothing changed since its end: {undone}");
+    assert_eq!(fs::read_to_string(work.join("dir/inside")).expect("a file"), "inside\n");
+    assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "1\n");
+    assert_eq!(fs::read_link(work.join("link")).expect("a link"), Path::new("two.txt"));
+    assert_eq!(fs::metadata(work.join("program")).expect("a program").permissions().mode() & 0o777, 0o755);
+    assert!(!work.join("a").exists(), "directories that it leaves empty go");
+    assert_eq!(fs::read_to_string(work.join("ignored")).expect("a file"), "kept\n");
+    assert_eq!(own_state(&work), own, "the index and HEAD stay");
+    // An undo is undone.
+    let back = home.ok(&["undo", "rewrites", "2"]);
+    assert!(back.contains("restored to snapshot 2"), "{back}");
+    assert_eq!(fs::read_to_string(work.join("dir")).expect("a file"), "file\n");
+    assert_eq!(fs::read_to_string(work.join("a/b/c")).expect("a file"), "deep\n");
+    assert!(home.ok(&["undo", "rewrites", "2"]).contains("already at snapshot 2"));
+    let events = home.ok(&["events", "rewrites"]);
+    assert!(events.contains("run.undone"), "{events}");
+}
+
+#[test]
+fn undo_never_overwrites_what_is_not_kept() {
+    let home = repository();
+    let work = home.work();
+    fs::write(work.join("notes"), "notes\n").expect("a file");
+    start(&home, "sh", "removes", "do rm notes; echo notes > .gitignore", ".");
+    home.finished("removes");
+    // Ignored now, so no snapshot has it.
+    fs::write(work.join("notes"), "precious\n").expect("a file");
+    fs::write(work.join("two.txt"), "edited\n").expect("a file");
+    let refused = home.adj(&["undo", "removes"]);
+    assert!(refused.code != 0 && refused.err.contains("notes") && refused.err.contains("move them away first"), "{refused:?}");
+    assert_eq!(fs::read_to_string(work.join("notes")).expect("a file"), "precious\n");
+    assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "edited\n", "nothing was changed");
+    fs::remove_file(work.join("notes")).expect("it goes");
+    let undone = home.json(&["undo", "removes"]);
+    assert_eq!(undone["files"], json!([".gitignore", "notes", "two.txt"]), "{undone}");
+    let kept = undone["before"]["n"].to_string();
+    home.ok(&["undo", "removes", &kept]);
+    assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "edited\n", "what was edited before the undo is back");
+}
+
+#[test]
+fn work_of_a_killed_run_is_brought_back() {
+    let home = repository();
+    let work = home.work();
+    start(&home, "echo", "killed", "write lost.txt treasure\nask \"go on?\"\ndone", ".");
+    home.until_status("killed", "waiting_parent_reply");
+    let dir = home.attempt_dir("killed");
+    for lock in [dir.guard_lock(), dir.supervisor_lock()] {
+        kill(lock_pid(&lock));
+    }
+    let view = home.until("it is stopped", || Some(home.show("killed")).filter(|view| view["state"] != "running"));
+    assert_eq!(listed(&view), [row(1, "start"), row(2, "end")], "{view}");
+    fs::remove_file(work.join("lost.txt")).expect("the user throws it away");
+    home.ok(&["undo", "killed", "2"]);
+    assert_eq!(fs::read_to_string(work.join("lost.txt")).expect("a file").trim_end(), "treasure");
+}
+
+#[test]
+fn hostile_repository_runs_nothing_of_its_own() {
+    let home = repository();
+    let work = home.work();
+    let trap = home.home.dir.parent().expect("a parent").join("trap.sh");
+    fs::write(&trap, format!("#!/bin/sh\ntouch '{}'\ncat\n", trap.with_extension("sprung").display())).expect("a trap");
+    fs::set_permissions(&trap, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let trap_text = trap.display().to_string();
+    fs::write(work.join(".gitattributes"), "* filter=trap diff=trap merge=trap\n").expect("a file");
+    for name in [
+        "filter.trap.clean",
+        "filter.trap.smudge",
+        "filter.trap.process",
+        "diff.trap.textconv",
+        "diff.trap.command",
+        "diff.external",
+        "core.fsmonitor",
+        "core.pager",
+        "core.sshCommand",
+        "core.alternateRefsCommand",
+        "alias.ls-files",
+        "gpg.program",
+        "credential.helper",
+    ] {
+        git(&work, &["config", name, &trap_text]);
+    }
+    git(&work, &["config", "filter.trap.required", "true"]);
+    for hook in ["post-index-change", "reference-transaction", "post-checkout", "pre-commit", "pre-auto-gc"] {
+        symlink(&trap, work.join(".git/hooks").join(hook)).expect("a hook");
+    }
+    // A repository of its own, whose configuration is as bad.
+    fs::create_dir(work.join("nested")).expect("a directory");
+    git(&work.join("nested"), &["init", "-q"]);
+    git(&work.join("nested"), &["commit", "-q", "--allow-empty", "-m", "x"]);
+    git(&work.join("nested"), &["config", "core.fsmonitor", &trap_text]);
+    fs::write(work.join("nested/file"), "x").expect("a file");
+    let outside = trap.with_extension("outside");
+    fs::write(&outside, "outside\n").expect("a file");
+    let script = format!(
+        "do echo changed > one.txt; ln -s '{}' escape; mkfifo fifo; truncate -s 65M big.bin; printf 'a\\nb' > \"$(printf 'new\\nline')\"\n",
+        outside.display()
+    );
+    start(&home, "sh", "hostile", &script, ".");
+    let view = home.finished("hostile");
+    assert_eq!(listed(&view).len(), 2, "{view}");
+    let left_out = view["snapshots"][1]["left_out"].to_string();
+    assert!(left_out.contains("big.bin") && left_out.contains("nested"), "{left_out}");
+    assert!(home.ok(&["diff", "hostile"]).contains("+changed"));
+    let undone = home.json(&["undo", "hostile"]);
+    assert_eq!(undone["files"], json!(["escape", "new\nline", "one.txt"]), "{undone}");
+    assert_eq!(fs::read_to_string(&outside).expect("a file"), "outside\n", "no link is followed");
+    assert!(work.join("big.bin").exists() && work.join("nested/file").exists(), "what is not kept stays");
+    assert!(!trap.with_extension("sprung").exists(), "a program of the repository was run");
+    // A work tree that is not around the directory is not touched.
+    git(&work, &["config", "core.worktree", "/"]);
+    let refused = home.adj(&["undo", "hostile", "2"]);
+    assert!(refused.code != 0, "{refused:?}");
+    assert!(!trap.with_extension("sprung").exists(), "a program of the repository was run");
+}
+
+#[test]
+fn unusual_repositories_are_kept_too() {
+    let home = repository();
+    let work = home.work();
+    // Without a commit.
+    fs::create_dir(work.join("empty")).expect("a directory");
+    git(&work.join("empty"), &["init", "-q"]);
+    start(&home, "echo", "first", "write first.txt x\nsay done", "empty");
+    let view = home.finished("first");
+    assert_eq!((listed(&view).len(), &view["changed_files"]), (2, &json!(["first.txt"])), "{view}");
+    // A linked work tree, detached, with a split index.
+    git(&work, &["worktree", "add", "-q", "--detach", "linked"]);
+    git(&work.join("linked"), &["update-index", "--split-index"]);
+    start(&home, "echo", "linked", "write linked.txt x\nsay done", "linked");
+    let view = home.finished("linked");
+    assert_eq!((listed(&view).len(), &view["changed_files"]), (2, &json!(["linked.txt"])), "{view}");
+    home.ok(&["undo", "linked"]);
+    assert!(!work.join("linked/linked.txt").exists() && work.join("linked/one.txt").exists());
+    // No repository at all.
+    let outside = home.home.dir.parent().expect("a parent").join("outside");
+    fs::create_dir(&outside).expect("a directory");
+    start(&home, "echo", "outside", "write x.txt x\nsay done", &outside.display().to_string());
+    assert_eq!(listed(&home.finished("outside")), []);
+    let refused = home.adj(&["diff", "outside"]);
+    assert!(refused.code != 0 && refused.err.contains("not in a git repository"), "{refused:?}");
+}
+
+#[test]
+fn snapshots_go_with_their_run() {
+    let home = repository();
+    start(&home, "echo", "old", "write one.txt x\nsay done", ".");
+    home.finished("old");
+    assert_eq!(git_output(&home.work(), &["for-each-ref", "refs/adjutant"]).lines().count(), 2);
+    home.ok(&["clean", "--yes", "--older-than", "0s"]);
+    assert_eq!(git_output(&home.work(), &["for-each-ref", "refs/adjutant"]), "");
+    assert_eq!(fs::read_to_string(home.work().join("one.txt")).expect("a file").trim_end(), "x", "the tree stays");
+}
