@@ -121,7 +121,7 @@ mod tests {
     /// Long samples: documentation, code, SQL, JSON, TOML, a lock file.
     const FILES: [(&str, &str); 6] = [
         ("prose", include_str!("../../../../docs/chats.md")),
-        ("code", include_str!("../run.rs")),
+        ("code", include_str!("../run/state.rs")),
         ("SQL", include_str!("../../../adjutant/src/store/migrations/0001.sql")),
         ("JSON", include_str!("../../../../docs/signal.schema.json")),
         ("TOML", include_str!("../../../adjutant/src/preset/builtin/claude.toml")),

@@ -1,7 +1,8 @@
 //! One connection to a hub or a supervisor: HTTP/1.1, one call at a time, with few system calls. Both servers
 //! are Adjutant's and reply with a length; any other reply counts as a broken connection.
 
-use super::{CallFailure, Client};
+use super::Client;
+use super::failure::CallFailure;
 use crate::config::Home;
 use crate::sock::{self, Stream};
 use http::header::InvalidHeaderValue;

@@ -1,0 +1,189 @@
+//! The prompt of a later attempt: the task again, the checkpoint, what has been decided since,
+//! what is still open, and the next step, under the protocol's headings.
+//!
+//! Every line at the margin is ours. All that others wrote, the run itself included, is quoted: see
+//! [`crate::quote`].
+
+mod open;
+mod recap;
+mod settled;
+#[cfg(test)]
+mod tests;
+
+pub use open::{OPEN_NAMED_MAX, OpenRequest, OpenRequestState};
+pub use recap::{EARLIER_BYTES_MAX, EARLIER_MAX, Recap};
+use settled::{NAME_CHARS_MAX, field, lines};
+pub use settled::{QuestionOutcome, SentMessage, SettledApproval, SettledDelegation, SettledQuestion, SettledRequest};
+
+use crate::checkpoint::{Checkpoint, CheckpointAuthor, Choice};
+use crate::quote::{quote_block, quote_field, quote_line};
+
+/// Most changed files that are named, and all of their names in characters.
+const CHANGED_FILES_MAX: usize = 200;
+
+const CHANGED_CHARS_MAX: usize = 8_000;
+
+/// Everything in the prompt of a new attempt besides its task.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resumption {
+    /// For one that does not remember it.
+    pub earlier: Recap,
+    pub earlier_messages: Recap,
+    pub decided: Vec<SettledQuestion>,
+    pub approvals: Vec<SettledApproval>,
+    pub delegations: Vec<SettledDelegation>,
+    /// What nothing has come of yet, the most pressing first.
+    pub open: Vec<OpenRequest>,
+    /// How many more there are.
+    pub open_more: usize,
+    /// What it was sent while it was away, oldest first.
+    pub messages: Vec<SentMessage>,
+    pub checkpoint: Option<Checkpoint>,
+    /// The checkpoint was left before the last attempt: what stopped the run then was resolved.
+    pub checkpoint_is_old: bool,
+    /// The run stopped because of an error.
+    pub after_error: bool,
+    /// What was chosen after it.
+    pub choice: Option<Choice>,
+    /// How the blocker was resolved, in the parent's words.
+    pub resolution: Option<String>,
+    pub working_directory: String,
+    pub next_step: Option<String>,
+}
+
+/// The first sentence after the task in the prompt of an attempt without a session.
+pub const INTRODUCTION: &str = "You have worked on this task before.";
+
+/// Says how quoted text looks.
+const QUOTED: &str = "Indented lines are quoted text of the label above them.";
+
+/// Composes the prompt of a new attempt: its task, followed by what has happened since.
+#[must_use]
+pub fn compose(task: &str, resumption: &Resumption) -> String {
+    let before = format!("{INTRODUCTION} Below is what you left and what has been decided since. {QUOTED}");
+    let parts = [
+        Some(task.trim_end().to_owned()),
+        Some(before),
+        resumption.earlier.to_text("## EARLIER ANSWERS", "These decisions still apply:"),
+        resumption.earlier_messages.to_text("## EARLIER MESSAGES", "You received these messages before:"),
+        Some(sections(resumption)),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// Composes the prompt of an attempt that resumes in its own session, which already contains its task.
+#[must_use]
+pub fn compose_in_session(resumption: &Resumption) -> String {
+    format!("You were stopped and are resumed now. Below is what has been decided since. {QUOTED}\n\n{}", sections(resumption))
+}
+
+fn sections(resumption: &Resumption) -> String {
+    let Resumption {
+        earlier: _,
+        earlier_messages: _,
+        decided,
+        approvals,
+        delegations,
+        open,
+        open_more,
+        messages,
+        checkpoint,
+        checkpoint_is_old: _,
+        after_error: _,
+        choice: _,
+        resolution: _,
+        working_directory,
+        next_step: _,
+    } = resumption;
+    let mut parts = Vec::new();
+    parts.extend(clarification_section(decided));
+    parts.extend(approvals.iter().map(SettledApproval::to_text));
+    parts.extend(delegations.iter().map(SettledDelegation::to_text));
+    if !open.is_empty() {
+        let mut lines: Vec<String> = open.iter().take(OPEN_NAMED_MAX).map(OpenRequest::to_text).collect();
+        match open_more + open.len().saturating_sub(OPEN_NAMED_MAX) {
+            0 => {}
+            more => lines.push(format!("- and {more} more")),
+        }
+        parts.push(format!("## STILL OPEN\n\nYou have asked for this already. Do not ask for it again.\n\n{}", lines.join("\n")));
+    }
+    if !messages.is_empty() {
+        let list: Vec<String> = messages.iter().map(SentMessage::to_text).collect();
+        parts.push(format!("## MESSAGES\n\n{}", list.join("\n\n")));
+    }
+    parts.extend(resolution_section(resumption));
+    parts.extend(checkpoint.as_ref().map(|checkpoint| checkpoint_section(checkpoint, resumption.checkpoint_is_old, working_directory)));
+    parts.push(format!("## RESUME INSTRUCTIONS\n\n{}", instructions_section(resumption)));
+    parts.join("\n\n")
+}
+
+/// Writes what became of questions.
+fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
+    if decided.is_empty() {
+        return None;
+    }
+    let mut parts = vec!["## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned()];
+    parts.extend(decided.iter().map(SettledQuestion::to_text));
+    for said in decided.iter().filter_map(|one| one.clarification.as_ref()) {
+        let why = lines([field("You asked because", said.reason.as_ref()), field("You needed", said.resume_with.as_ref())]);
+        parts.extend((!why.is_empty()).then_some(why));
+    }
+    parts.push("Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it one line for each answer, such as `- Q1 answered: …`. Then continue.".to_owned());
+    Some(parts.join("\n\n"))
+}
+
+/// Writes what stopped the run and what was done about it.
+fn resolution_section(resumption: &Resumption) -> Option<String> {
+    let Resumption { checkpoint, checkpoint_is_old, after_error, choice, resolution, .. } = resumption;
+    let left = checkpoint.as_ref().filter(|_| !checkpoint_is_old);
+    if left.is_none() && choice.is_none() && resolution.is_none() {
+        return None;
+    }
+    let heading = if *after_error || choice.is_some() { "## ERROR RECOVERY" } else { "## BLOCKER RESOLVED" };
+    let text = lines([
+        left.map(|left| quote_field("Issue", &left.details)),
+        choice.map(|choice| format!("Decision: {}", choice.about())),
+        field("Resolution", resolution.as_ref()),
+        left.and_then(|left| field("Blocker type", left.blocker_type.as_ref())),
+        left.and_then(|left| field("You needed", left.requirements.as_ref())),
+        left.and_then(|left| field("Recovery that you proposed", left.recovery.as_ref())),
+    ]);
+    Some(format!("{heading}\n\n{text}"))
+}
+
+/// Writes what the run left behind.
+fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> String {
+    let made = match checkpoint.made_by {
+        CheckpointAuthor::Adjutant => Some("You left no checkpoint; this is reconstructed from your last output.".to_owned()),
+        CheckpointAuthor::Run if is_old => Some("You left this before your last attempt; check what has changed since.".to_owned()),
+        CheckpointAuthor::Run => None,
+    };
+    let names: Vec<String> = checkpoint.changed_files.iter().take(CHANGED_FILES_MAX).map(|name| quote_line(name, NAME_CHARS_MAX)).collect();
+    let more = if checkpoint.changed_files.len() > CHANGED_FILES_MAX { ", …" } else { "" };
+    let directory = checkpoint.working_directory.as_deref().unwrap_or(working_directory);
+    let text = lines([
+        made,
+        field("Completed", checkpoint.completed_work.as_ref()),
+        field("Not started", checkpoint.blocked_work.as_ref()),
+        field("State", checkpoint.state.as_ref()),
+        (!names.is_empty()).then(|| format!("Changed files: {}{more}", quote_line(&names.join(", "), CHANGED_CHARS_MAX))),
+        Some(format!("Working directory: {}", quote_line(directory, usize::MAX))),
+    ]);
+    format!("## STATE RESTORATION\n\n{text}")
+}
+
+/// Writes where to continue, and how.
+fn instructions_section(resumption: &Resumption) -> String {
+    let Resumption { decided, checkpoint, checkpoint_is_old, choice, next_step, .. } = resumption;
+    let blocked = checkpoint.as_ref().filter(|_| !checkpoint_is_old).and_then(|left| left.blocked_work.as_ref());
+    let next = match (next_step, choice, blocked) {
+        (Some(step), ..) => quote_field("Next step", step),
+        (None, Some(choice), _) => format!("Next step: {}", choice.order()),
+        (None, None, Some(blocked)) => format!("Next step: Continue with what was not started:\n{}", quote_block(blocked)),
+        (None, None, None) if !decided.is_empty() => "Next step: Continue with these answers. Do not repeat what is done.".to_owned(),
+        (None, None, None) => "Next step: Continue where you left off. Do not repeat what is done.".to_owned(),
+    };
+    let asked = decided.iter().filter_map(|one| one.clarification.as_ref());
+    let places = asked.map(|said| lines([field("Continue from", said.blocked_at.as_ref()), field("Current state", said.state.as_ref())]));
+    places.filter(|text| !text.is_empty()).chain([next]).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,199 @@
+//! Requests that were settled, and messages, as a later attempt reads them.
+
+use crate::quote::{quote_field, quote_label, quote_line};
+use crate::signal::Clarification;
+
+/// Most characters of a name, a path or a word within a line.
+pub(super) const NAME_CHARS_MAX: usize = 300;
+
+/// One question with what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettledQuestion {
+    /// `Q12`.
+    pub number: String,
+    /// What the run itself calls it.
+    pub own_id: Option<String>,
+    pub question: String,
+    pub context: Option<String>,
+    pub outcome: QuestionOutcome,
+    /// What the run said along with the questions that it asked together; with one of them only.
+    pub clarification: Option<Clarification>,
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuestionOutcome {
+    Answered(String),
+    Expired,
+    Withdrawn,
+}
+
+/// What somebody decided about something that the run wanted to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettledApproval {
+    pub number: String,
+    pub action: String,
+    pub approved: bool,
+    /// The reason of a no, or what was said along with a yes.
+    pub words: Option<String>,
+}
+
+/// What became of a delegation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettledDelegation {
+    Approved {
+        task: String,
+        child: String,
+        /// How the run said that the two were to work side by side.
+        coordination: Option<String>,
+        /// What was said along with the yes.
+        note: Option<String>,
+        result: Option<String>,
+    },
+    Denied {
+        task: String,
+        reason: String,
+    },
+}
+
+/// Joins lines, leaving out those that are not there.
+pub(super) fn lines<const N: usize>(parts: [Option<String>; N]) -> String {
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// Quotes a text that may not be there.
+pub(super) fn field(label: &str, text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty()).map(|text| quote_field(label, text))
+}
+
+impl SettledQuestion {
+    /// The labels of the question and of its answer, in the run's own words where it has some.
+    pub(super) fn labels(&self) -> (String, String) {
+        let own = self.own_id.as_deref().map(quote_label).filter(|id| !id.is_empty());
+        match own {
+            None => (self.number.clone(), "A".to_owned()),
+            Some(id) => match id.strip_prefix('Q') {
+                Some(rest) => (format!("Q{rest}"), format!("A{rest}")),
+                None => (format!("Q ({id})"), format!("A ({id})")),
+            },
+        }
+    }
+
+    /// Writes it for a run that goes on.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let (question, answer) = self.labels();
+        let answer = match &self.outcome {
+            QuestionOutcome::Answered(text) => quote_field(&answer, text),
+            QuestionOutcome::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
+            QuestionOutcome::Withdrawn => "The question was withdrawn.".to_owned(),
+        };
+        lines([Some(quote_field(&question, &self.question)), Some(answer), field("Context", self.context.as_ref())])
+    }
+
+    /// Writes it for a run that does not remember it.
+    pub(super) fn to_recap(&self) -> String {
+        let said = self.clarification.clone().unwrap_or_default();
+        let state = [field("You were at", said.blocked_at.as_ref()), field("State at that time", said.state.as_ref())];
+        let state = lines(state);
+        let gap = if state.is_empty() { "" } else { "\n" };
+        format!("{}{gap}{state}", self.to_text())
+    }
+}
+
+impl SettledApproval {
+    /// Writes it under its heading.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let Self { number, action, approved, words } = self;
+        let (heading, label) = if *approved { ("## APPROVAL GRANTED", "Note") } else { ("## APPROVAL DENIED", "Reason") };
+        let bounds =
+            if *approved { "This covers what you showed and nothing else." } else { "Do not do it. Find another way, or report that there is none." };
+        let text = lines([Some(quote_field(number, action)), field(label, words.as_ref()), Some(bounds.to_owned())]);
+        format!("{heading}\n\n{text}")
+    }
+
+    pub(super) fn to_recap(&self) -> String {
+        let Self { number, action, approved, words } = self;
+        let action = Some(quote_field(number, action));
+        if *approved {
+            let bounds = "Approved at that time. Check whether it was done; ask again before you do it now.".to_owned();
+            lines([action, Some(bounds), field("Note", words.as_ref())])
+        } else {
+            lines([action, Some("Denied.".to_owned()), field("Reason", words.as_ref())])
+        }
+    }
+}
+
+impl SettledDelegation {
+    /// Writes it under its heading.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Approved { task, child, coordination, note, result } => {
+                let text = lines([
+                    Some(format!("New agent launched: {}", quote_line(child, NAME_CHARS_MAX))),
+                    Some(quote_field("Task", task)),
+                    field("Result", result.as_ref()),
+                    field("Coordination", coordination.as_ref()),
+                    field("Note", note.as_ref()),
+                ]);
+                format!("## DELEGATION APPROVED\n\n{text}")
+            }
+            Self::Denied { task, reason } => format!("## DELEGATION DENIED\n\n{}\n{}", quote_field("Task", task), quote_field("Reason", reason)),
+        }
+    }
+
+    pub(super) fn to_recap(&self) -> String {
+        match self {
+            Self::Approved { task, child, coordination: _, note, result } => {
+                let label = format!("Delegated to {}", quote_line(child, NAME_CHARS_MAX).replace(':', "_"));
+                lines([Some(quote_field(&label, task)), field("Result", result.as_ref()), field("Note", note.as_ref())])
+            }
+            Self::Denied { task, reason } => format!("{}\n{}", quote_field("Not delegated", task), quote_field("Reason", reason)),
+        }
+    }
+}
+
+/// What became of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettledRequest {
+    Question(SettledQuestion),
+    Approval(SettledApproval),
+    Delegation(SettledDelegation),
+}
+
+impl SettledRequest {
+    /// Writes the text for a live run.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Question(decided) => decided.to_text(),
+            Self::Approval(approvals) => approvals.to_text(),
+            Self::Delegation(delegations) => delegations.to_text(),
+        }
+    }
+
+    /// Writes it for a run that does not remember it.
+    pub(super) fn to_recap(&self) -> String {
+        match self {
+            Self::Question(decided) => decided.to_recap(),
+            Self::Approval(approvals) => approvals.to_recap(),
+            Self::Delegation(delegations) => delegations.to_recap(),
+        }
+    }
+}
+
+/// One message to a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentMessage {
+    pub from: String,
+    pub text: String,
+}
+
+impl SentMessage {
+    pub(super) fn to_text(&self) -> String {
+        let from = quote_line(&self.from, NAME_CHARS_MAX).replace(": ", ":_");
+        quote_field(&format!("From {from}"), &self.text)
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a run stops.
+
+use crate::words;
+
+/// Why a run was or is being stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// Somebody wants it gone: it ends as cancelled.
+    Cancelled,
+    /// It used up its active time.
+    ResourceLimit,
+    /// Its supervisor died; what the agent did since its last fact is unknown.
+    SupervisorLost,
+    /// It ended with a blocking request open and waits for the answer.
+    Parked,
+    /// Its parent or a person stopped it, to go on later.
+    Paused,
+    /// It announced a blocker. It resumes by itself only with an open blocking request of its own.
+    Blocker,
+    /// It announced an error. It resumes like after a blocker.
+    Error,
+    /// Its model is not to be had for a while; it goes on by itself then.
+    RateLimited,
+}
+
+words!(StopReason {
+    Cancelled = "cancelled",
+    ResourceLimit = "resource_limit",
+    SupervisorLost = "supervisor_lost",
+    Parked = "parked",
+    Paused = "paused",
+    Blocker = "blocker",
+    Error = "error",
+    RateLimited = "rate_limited",
+});
+
+impl StopReason {
+    /// Tells whether the run itself announces such a stop. Its agent may finish what it is doing, and is
+    /// terminated only when it has not exited within its grace.
+    #[must_use]
+    pub fn is_announced(self) -> bool {
+        match self {
+            Self::Blocker | Self::Error => true,
+            Self::Cancelled | Self::ResourceLimit | Self::SupervisorLost | Self::Parked | Self::Paused | Self::RateLimited => false,
+        }
+    }
+}

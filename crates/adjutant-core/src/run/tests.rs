@@ -1,0 +1,176 @@
+//! Unit tests.
+
+use super::*;
+use crate::report::Claim;
+use crate::{Denied, SteadyTime};
+use proptest::prelude::*;
+
+const KEEP: Retention = Retention { stopped_ms: 1_000 };
+
+fn reason() -> impl Strategy<Value = StopReason> {
+    proptest::sample::select(StopReason::ALL.to_vec())
+}
+
+fn exit() -> impl Strategy<Value = Exit> {
+    prop_oneof![(0_i32..3).prop_map(Exit::Code), (1_i32..16).prop_map(Exit::Signal)]
+}
+
+fn verdict() -> impl Strategy<Value = Option<Verdict>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(Verdict::Succeeded)),
+        proptest::sample::select(Cause::ALL.to_vec()).prop_map(|cause| Some(Verdict::Failed(cause))),
+    ]
+}
+
+fn event() -> impl Strategy<Value = RunEvent> {
+    prop_oneof![
+        3 => Just(RunEvent::Claimed),
+        1 => Just(RunEvent::NotStarted),
+        3 => Just(RunEvent::Started),
+        1 => Just(RunEvent::SpawnFailed),
+        1 => proptest::sample::select(Cause::ALL.to_vec()).prop_map(RunEvent::Refused),
+        2 => reason().prop_map(RunEvent::StopAsked),
+        2 => (exit(), verdict(), any::<[bool; 4]>()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left])| {
+            let again_at = can_resume.then_some(SteadyTime(9));
+            RunEvent::Ended(AttemptEnd { exit, verdict, again_at, failure_reported, blocking_request_open, checkpoint_left, can_resume })
+        }),
+        1 => Just(RunEvent::SupervisorLost),
+        2 => Just(RunEvent::Resumed),
+        1 => Just(RunEvent::Retired),
+    ]
+}
+
+fn allowed(from: RunState, to: RunState) -> bool {
+    use RunState as S;
+    matches!(
+        (from, to),
+        (S::Queued, S::Starting | S::Stopped { .. } | S::Finished(_))
+            | (S::Starting, S::Running | S::Queued | S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
+            | (S::Running, S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
+            | (S::Stopping(_), S::Stopping(_) | S::Stopped { .. } | S::Queued | S::Finished(_))
+            | (S::Stopped { .. }, S::Queued | S::Finished(_))
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_finished_run_never_changes(events in proptest::collection::vec(event(), 0..60)) {
+        let mut state = RunState::Queued;
+        for (now, event) in events.into_iter().enumerate() {
+            match apply(state, event, SteadyTime(now as i64), KEEP) {
+                Ok(next) => {
+                    prop_assert!(!state.is_finished());
+                    prop_assert!(allowed(state, next), "{state:?} -> {next:?}");
+                    state = next;
+                }
+                Err(Denied::RunFinished(_)) => prop_assert!(state.is_finished()),
+                Err(Denied::WrongState { .. }) => prop_assert!(!state.is_finished()),
+                Err(other) => prop_assert!(false, "{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_cancel_wins_over_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
+        let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), SteadyTime(0), KEEP).expect("a cancel is always taken");
+        let end = AttemptEnd { exit, verdict: None, again_at: None, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
+        prop_assert_eq!(apply(stopping, RunEvent::Ended(end), SteadyTime(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
+    }
+
+    #[test]
+    fn an_open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
+        let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
+        let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(1), KEEP).expect("a running attempt can end");
+        prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
+    }
+}
+
+#[test]
+fn stop_beside_a_request_resumes_when_the_request_is_settled() {
+    let blocking = |open, settled| Blocking { open, settled };
+    for reason in StopReason::ALL {
+        let state = RunState::Stopped { reason, until: SteadyTime(1) };
+        let waits = reason == StopReason::Parked || reason.is_announced();
+        assert_eq!(awaits_requests(state, blocking(true, false)), waits, "{reason:?}");
+        assert_eq!(resumes_now(state, blocking(false, true)), waits, "{reason:?}");
+        assert!(!resumes_now(state, blocking(true, true)), "{reason:?}: another one is open");
+        assert_eq!(resumes_now(state, blocking(false, false)), reason == StopReason::Parked, "{reason:?}");
+    }
+    assert!(!awaits_requests(RunState::Running, blocking(true, true)));
+}
+
+#[test]
+fn announced_stop_fails_like_a_parked_run_where_the_agent_cannot_resume() {
+    let end = AttemptEnd { blocking_request_open: true, can_resume: false, ..end(None) };
+    let unanswered = Ok(RunState::Finished(Outcome::Failed(Failure::Unanswered)));
+    for state in [RunState::Running, RunState::Stopping(StopReason::Blocker), RunState::Stopping(StopReason::Error)] {
+        assert_eq!(apply(state, RunEvent::Ended(end), SteadyTime(0), KEEP), unanswered, "{state:?}");
+    }
+    let plain = AttemptEnd { blocking_request_open: false, ..end };
+    let stopped = Ok(RunState::Stopped { reason: StopReason::Blocker, until: SteadyTime(1_000) });
+    assert_eq!(apply(RunState::Stopping(StopReason::Blocker), RunEvent::Ended(plain), SteadyTime(0), KEEP), stopped);
+}
+
+#[test]
+fn an_agent_that_is_not_started_for_a_cause_fails_its_run() {
+    let refused = |state| apply(state, RunEvent::Refused(Cause::TooOld), SteadyTime(0), KEEP);
+    assert_eq!(refused(RunState::Starting), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::TooOld)))));
+    assert_eq!(refused(RunState::Stopping(StopReason::Cancelled)), Ok(RunState::Finished(Outcome::Cancelled)));
+    assert!(refused(RunState::Running).is_err(), "what runs was started");
+}
+
+#[test]
+fn a_failure_that_left_a_checkpoint_can_be_gone_on_with() {
+    let end = AttemptEnd { exit: Exit::Code(1), checkpoint_left: true, ..end(None) };
+    let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
+    assert_eq!(next, Ok(RunState::Stopped { reason: StopReason::Error, until: SteadyTime(1_000) }));
+}
+
+#[test]
+fn less_than_success_is_never_shown_as_success() {
+    let open = OpenRequests { blocking_pending: false, answered_unread: false };
+    let word = |claim| status(RunState::Finished(Outcome::Succeeded), open, claim).word();
+    assert_eq!((word(None), word(Some(Claim::Completed)), word(Some(Claim::Partial))), ("success", "completed", "partial_success"));
+    assert_eq!(status(RunState::Finished(Outcome::Failed(Failure::Reported)), open, Some(Claim::Partial)), RunStatus::Error);
+}
+
+#[test]
+fn a_claimed_failure_is_never_shown_as_success() {
+    for verdict in [None, Some(Verdict::Succeeded)] {
+        let end = AttemptEnd { failure_reported: true, ..end(verdict) };
+        assert_eq!(apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP), Ok(RunState::Finished(Outcome::Failed(Failure::Reported))));
+    }
+}
+
+fn end(verdict: Option<Verdict>) -> AttemptEnd {
+    AttemptEnd {
+        exit: Exit::Code(0),
+        verdict,
+        again_at: None,
+        failure_reported: false,
+        blocking_request_open: false,
+        checkpoint_left: false,
+        can_resume: true,
+    }
+}
+
+#[test]
+fn what_the_stream_says_counts_more_than_the_exit_status() {
+    let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
+    let failed = AttemptEnd { exit: Exit::Code(0), ..end(Some(Verdict::Failed(Cause::NotSignedIn))) };
+    assert_eq!(outcome(failed), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::NotSignedIn)))));
+    let succeeded = AttemptEnd { exit: Exit::Signal(15), ..end(Some(Verdict::Succeeded)) };
+    assert_eq!(outcome(succeeded), Ok(RunState::Finished(Outcome::Succeeded)));
+}
+
+#[test]
+fn a_rate_limit_stops_the_run_until_it_goes_on_by_itself() {
+    let limited = end(Some(Verdict::Failed(Cause::RateLimited)));
+    let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
+    let until = SteadyTime(77);
+    let stopped = RunState::Stopped { reason: StopReason::RateLimited, until };
+    assert_eq!(outcome(AttemptEnd { again_at: Some(until), ..limited }), Ok(stopped));
+    assert_eq!(outcome(limited), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::RateLimited)))));
+    assert_eq!(apply(stopped, RunEvent::Resumed, until, KEEP), Ok(RunState::Queued));
+}

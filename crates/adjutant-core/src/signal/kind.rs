@@ -1,0 +1,60 @@
+//! The kinds of signals, and where a signal comes from.
+
+use crate::words;
+use crate::words::Words;
+
+/// What a signal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SignalKind {
+    Clarification,
+    Stop,
+    Delegation,
+    Completion,
+    Progress,
+    Approval,
+}
+
+impl SignalKind {
+    pub const ALL: [Self; 6] = [Self::Clarification, Self::Stop, Self::Delegation, Self::Completion, Self::Progress, Self::Approval];
+
+    /// Returns the word between the brackets of a block's first line, which is also `signal_type`
+    /// in the JSON form.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Clarification => "CLARIFICATION_NEEDED",
+            Self::Stop => "STOP_WORK",
+            Self::Delegation => "DELEGATE_WORK",
+            Self::Completion => "COMPLETION_REPORT",
+            Self::Progress => "PROGRESS",
+            Self::Approval => "APPROVAL_NEEDED",
+        }
+    }
+
+    /// Returns the kind that a tag names.
+    #[must_use]
+    pub fn from_tag(tag: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.tag() == tag)
+    }
+}
+
+impl Words for SignalKind {
+    fn word(self) -> &'static str {
+        self.tag()
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        Self::from_tag(word)
+    }
+}
+
+/// How a signal came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// By a call of one of our tools.
+    Tool,
+    /// By a block in the run's own words.
+    Block,
+}
+
+words!(Source { Tool = "tool", Block = "block" });

@@ -1,0 +1,69 @@
+//! Why a call failed, as far as the connection goes.
+
+use crate::config::{Home, HomeError};
+use crate::process::lock;
+use crate::view::{ErrorView, codes};
+use std::io;
+use std::path::PathBuf;
+
+/// Why one try did not bring a reply.
+pub(super) enum CallFailure {
+    /// Nothing was sent, or nothing came back: repeat it.
+    Connection(String),
+    /// It was sent, and nothing came back for too long: the far end may be dying, with its socket open.
+    NoReply(String),
+    /// The far end answered with a failure.
+    Refused(ErrorView),
+    /// The caller lives under a supervisor and has to go there.
+    GoTo(PathBuf),
+}
+
+pub(super) fn internal(error: &dyn std::fmt::Display) -> ErrorView {
+    ErrorView { code: codes::INTERNAL.to_owned(), message: error.to_string(), hint: None }
+}
+
+/// Says why no hub could be started.
+pub(super) fn no_hub(home: &Home, error: &io::Error) -> ErrorView {
+    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<HomeError>()) {
+        let hint = "set ADJ_HOME to an empty directory of yours, or to one that adj has made".to_owned();
+        return ErrorView { code: codes::UNREACHABLE.to_owned(), message: error.to_string(), hint: Some(hint) };
+    }
+    unreachable_hub(home, &error.to_string())
+}
+
+pub(super) fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
+    if let Ok(Some(pid)) = lock::holder_pid(&home.dir, &home.hub_lock()) {
+        tracing::debug!(%message, "the hub does not answer");
+        return silent_hub(home, pid);
+    }
+    ErrorView {
+        code: codes::UNREACHABLE.to_owned(),
+        message: format!("the hub of {} cannot be reached: {message}", home.dir.display()),
+        hint: Some(if home.hub_log().exists() {
+            format!("look at {} or run: adj doctor", home.hub_log().display())
+        } else {
+            "set ADJ_HOME to a directory that you can write to, or run: adj doctor".to_owned()
+        }),
+    }
+}
+
+/// Returns the process that holds the hub's lock.
+pub(super) fn hub_pid(home: &Home) -> Option<rustix::process::Pid> {
+    lock::holder_pid(&home.dir, &home.hub_lock()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the hub's lock cannot be read");
+        None
+    })
+}
+
+/// What is said about a hub that lives and does not answer.
+pub(super) fn silent_hub(home: &Home, pid: rustix::process::Pid) -> ErrorView {
+    let pid = pid.as_raw_nonzero();
+    ErrorView {
+        code: codes::UNREACHABLE.to_owned(),
+        message: format!("the hub of {} (pid {pid}) does not answer", home.dir.display()),
+        hint: Some(format!(
+            "is it stopped, or its disk stuck? Unless it comes back: kill -9 {pid}; nothing acknowledged is lost, and runs go on; its log: {}",
+            home.hub_log().display()
+        )),
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether a hub is there, and whether it answers.
+
+use super::Client;
+use super::connection::{Connection, Request};
+use super::failure::{hub_pid, silent_hub};
+use crate::config::Home;
+use crate::process::tree;
+use crate::sock;
+use crate::view::{Call, ErrorView, GetHub};
+use hyper::body::Bytes;
+use std::time::Duration;
+
+/// How long a hub may take to say anything, where somebody only looks whether it is there.
+const LOOK: Duration = Duration::from_secs(2);
+/// The same where its silence is reported.
+const LONG_LOOK: Duration = Duration::from_secs(5);
+
+impl Client {
+    /// Tells whether a hub answers, whatever it says, without starting one.
+    pub async fn is_hub_there(home: &Home) -> bool {
+        Self::answers(home, LOOK).await
+    }
+
+    /// Returns what is to be said about a hub that takes connections and answers none. `None`: it
+    /// answers, or there is none.
+    pub async fn hanging_hub(home: &Home) -> Option<ErrorView> {
+        if Self::answers(home, LONG_LOOK).await || sock::connect(&home.socket()).await.is_err() {
+            return None;
+        }
+        hub_pid(home).map(|pid| silent_hub(home, pid))
+    }
+
+    /// The same where nothing came for some time already. One that is ending is none: the next one comes.
+    pub(super) async fn hanging(home: &Home) -> Option<ErrorView> {
+        if Self::answers(home, LOOK).await {
+            return None;
+        }
+        let pid = hub_pid(home).filter(|pid| !tree::is_dying(*pid));
+        pid.map(|pid| silent_hub(home, pid))
+    }
+
+    async fn answers(home: &Home, limit: Duration) -> bool {
+        let look = async {
+            let Ok(mut connection) = Connection::open(&home.socket()).await else { return false };
+            connection.is_answered(Request::post(&format!("/api/v1/{}", GetHub::NAME), Bytes::from_static(b"{}"))).await
+        };
+        matches!(tokio::time::timeout(limit, look).await, Ok(true))
+    }
+}

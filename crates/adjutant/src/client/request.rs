@@ -1,0 +1,43 @@
+//! The request of a call.
+
+use super::VERSION;
+use super::connection::Request;
+use super::name::encode_name;
+use super::target::Target;
+use crate::link::headers;
+use http::header::InvalidHeaderValue;
+use hyper::body::Bytes;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Makes a request of a call, as whom the target says.
+pub(super) fn request(target: &Target, path: &str, body: Bytes, key: Option<&str>) -> Result<Request, InvalidHeaderValue> {
+    let mut request = Request::post(path, body).header(headers::VERSION, VERSION)?;
+    if let Some(key) = key {
+        request = request.header(headers::KEY, key)?;
+    }
+    match target {
+        Target::Hub { client: Some(name), .. } => request.header(headers::CLIENT, &encode_name(name.as_str())),
+        Target::Hub { .. } | Target::RunningHub { .. } | Target::Worker { token: None, .. } => Ok(request),
+        Target::Worker { token: Some(token), .. } => request.header("authorization", &format!("Bearer {token}")),
+        Target::Supervisor { attempt, token, .. } => request.header(headers::ATTEMPT, attempt)?.header("authorization", &format!("Bearer {token}")),
+    }
+}
+
+/// Returns how long a call asks to wait. In text within the body the quotes are escaped, so what is
+/// found is a field.
+pub(super) fn wait_of(body: &[u8]) -> Duration {
+    const FIELD: &[u8] = b"\"wait_ms\":";
+    let Some(at) = memchr::memmem::find(body, FIELD) else { return Duration::ZERO };
+    let digits = body[at + FIELD.len()..].iter().skip_while(|byte| **byte == b' ').take_while(|byte| byte.is_ascii_digit());
+    Duration::from_millis(digits.fold(0_u64, |ms, digit| ms.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
+}
+
+/// Shortens a wait by the time that has gone by. A body without one stays as it is.
+pub(super) fn with_less_to_wait(body: &Bytes, gone: Duration) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return body.clone() };
+    let Some(wait_ms) = value.get("wait_ms").and_then(Value::as_u64) else { return body.clone() };
+    let gone = u64::try_from(gone.as_millis()).unwrap_or(u64::MAX);
+    value["wait_ms"] = wait_ms.saturating_sub(gone).into();
+    Bytes::from(value.to_string())
+}

@@ -1,0 +1,289 @@
+//! A run, as a line, as fields, or in full.
+
+use super::limits::{FILES_MAX, QUESTIONS_MAX, RESULT_CHARS, RESULT_CHARS_ALONE, cut_end, first};
+use super::report::acceptance_brief;
+use super::report::{acceptance_line, report_lines};
+use super::request::{request_full, request_line};
+use crate::mcp::text::{cut, line, quoted};
+use crate::present::{checkpoint_parts, report_claims};
+use crate::text::count;
+use crate::view::{AttentionView, ChoiceView, RunView, SubagentView};
+use adjutant_core::{RequestStateKind, RunStateKind};
+use serde_json::{Map, Value, json};
+
+/// Most characters of each part of a checkpoint in a list.
+const CHECKPOINT_CHARS: usize = 600;
+
+/// Writes a run as one line.
+#[must_use]
+pub fn run_line(run: &RunView) -> String {
+    let mut out = format!("{} ({}) {}", line(&run.name, 60), line(&run.agent, 60), line(run.status.as_str(), 40));
+    if let Some(code) = run.exit_code.filter(|code| *code != 0) {
+        out.push_str(&format!(", exit code {code}"));
+    }
+    if let Some(place) = run.queue_place {
+        out.push_str(&format!(", place {place} in the queue"));
+    }
+    if let Some(percent) = run.percent.filter(|_| run.outcome.is_none()) {
+        out.push_str(&format!(", {percent} %"));
+    }
+    if let Some(progress) = run.progress.as_deref().filter(|_| run.outcome.is_none()) {
+        out.push_str(&format!(", progress {}", quoted(progress, 120)));
+    }
+    if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
+        out.push_str(&format!(", ETA {}", quoted(eta, 60)));
+    }
+    if let Some(number) = subagents_at_work(run) {
+        out.push_str(&format!(", {} of its own at work", count(number, "sub-agent", "sub-agents")));
+    }
+    if let Some(since) = &run.overdue_since {
+        out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));
+    }
+    match run.acceptance.as_ref().map(|acceptance| acceptance.passed) {
+        Some(Some(false)) => out.push_str(", NOT ACCEPTED: its acceptance command failed"),
+        Some(None) => out.push_str(", NOT CHECKED: its acceptance command could not be run"),
+        Some(Some(true)) => out.push_str(", accepted"),
+        None => {}
+    }
+    if let Some(reason) = &run.reason {
+        out.push_str(&format!(": {}", line(reason, 300)));
+    }
+    out
+}
+
+/// Writes why a run needs somebody as one line, in the run's own words.
+#[must_use]
+pub fn attention_line(run: &RunView) -> Option<String> {
+    let AttentionView { kind, why, details, needs, is_new: _ } = run.attention.as_ref()?;
+    let mut out = format!(
+        "{} ({}) {}, {}: {}",
+        line(&run.name, 60),
+        line(&run.agent, 60),
+        line(kind.as_str(), 20),
+        line(why.as_str(), 40),
+        quoted(details, 600)
+    );
+    if let Some(needs) = needs {
+        out.push_str(&format!(", needs {}", quoted(needs, 600)));
+    }
+    if !run.choices.is_empty() {
+        let words: Vec<String> = run.choices.iter().map(|choice| line(choice.choice.as_str(), 20)).collect();
+        out.push_str(&format!(", choices {}", words.join("|")));
+    }
+    Some(out)
+}
+
+/// Writes what a run has to show for itself, as part of a line.
+#[must_use]
+pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
+    match (&run.summary, &run.result) {
+        (Some(summary), _) => format!("{}, summary {}", reported(run), quoted(summary, chars_max)),
+        (None, Some(result)) if !result.is_empty() => format!(", result {}", quoted(result, chars_max)),
+        _ => String::new(),
+    }
+}
+
+/// Says what a report claims and what became of it, as part of a line.
+fn reported(run: &RunView) -> String {
+    run.report
+        .as_ref()
+        .map(|report| format!(", reports {} ({})", line(report.status.as_str(), 40), line(report.verdict.as_str(), 40)))
+        .unwrap_or_default()
+}
+
+/// Writes what a list says of a run, with at most so many characters of its result: what its line says, and its id.
+#[must_use]
+pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
+    let mut brief = Map::new();
+    brief.insert("run_id".into(), json!(run.run_id));
+    brief.insert("name".into(), json!(run.name));
+    brief.insert("agent".into(), json!(run.agent));
+    brief.insert("status".into(), json!(run.status));
+    let mut add = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            brief.insert(name.to_owned(), value);
+        }
+    };
+    add("open_questions", (run.pending_total > 0).then(|| json!(run.pending_total)));
+    add("reason", run.reason.as_ref().map(|reason| json!(cut(reason, 300))));
+    add("attention", run.attention.as_ref().map(attention_brief));
+    add("exit_code", run.exit_code.filter(|code| *code != 0).map(Value::from));
+    add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, result_chars))));
+    // A report says it all, and so does a stop; without one the last words have to do.
+    let says_it_all = run.summary.is_some() || run.attention.as_ref().is_some_and(AttentionView::is_stop);
+    add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
+    add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
+    add("acceptance", run.acceptance.as_ref().map(acceptance_brief));
+    let left = run.checkpoint.as_ref().filter(|_| run.state == RunStateKind::Stopped);
+    add(
+        "checkpoint",
+        left.map(|left| checkpoint_parts(left).into_iter().map(|part| (part.name.to_owned(), json!(cut(part.text, CHECKPOINT_CHARS)))).collect()),
+    );
+    add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
+    add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
+    add("overdue_since", run.overdue_since.as_deref().map(Value::from));
+    add("percent", run.percent.filter(|_| run.outcome.is_none()).map(Value::from));
+    add("progress", run.progress.as_ref().filter(|_| run.outcome.is_none()).map(|progress| json!(cut(progress, 120))));
+    add("queue_place", run.queue_place.map(Value::from));
+    add("subagents_at_work", subagents_at_work(run).map(Value::from));
+    Value::Object(brief)
+}
+
+/// How many sub-agents of its CLI's own work, if any do.
+fn subagents_at_work(run: &RunView) -> Option<u64> {
+    let number = run.subagents.iter().filter(|one| one.is_running()).count() as u64;
+    (number > 0).then_some(number)
+}
+
+fn attention_brief(attention: &AttentionView) -> Value {
+    let AttentionView { kind, why, details, needs, is_new } = attention;
+    let mut brief = json!({"kind": kind, "why": why, "details": cut(details, 600), "is_new": is_new});
+    if let Some(needs) = needs {
+        brief["needs"] = json!(cut(needs, 600));
+    }
+    brief
+}
+
+/// Writes everything about a run.
+#[must_use]
+pub fn run_full(run: &RunView) -> Value {
+    let mut data = json!(run);
+    if let Some(attention) = &run.attention {
+        data["attention"] = attention_brief(attention);
+    }
+    data["pending"] = run.pending.iter().take(QUESTIONS_MAX).map(request_full).collect();
+    if let Some(checkpoint) = &run.checkpoint {
+        data["checkpoint"] =
+            checkpoint_parts(checkpoint).into_iter().map(|part| (part.name.to_owned(), json!(cut(part.text, RESULT_CHARS)))).collect();
+        data["checkpoint"]["changed_files"] = json!(first(&checkpoint.changed_files));
+    }
+    if let Some(files) = &run.changed_files {
+        data["changed_files"] = json!(first(files));
+    }
+    if let (Some(report), Some(data)) = (&run.report, data.get_mut("report")) {
+        for part in report_claims(report) {
+            data[part.name] = json!(cut(part.text, RESULT_CHARS));
+        }
+        data["deliverables"] = report.deliverables.iter().take(FILES_MAX).map(|text| cut(text, 200)).collect();
+    }
+    if let Some(acceptance) = &run.acceptance {
+        data["acceptance"]["output"] = json!(cut_end(&acceptance.output, RESULT_CHARS));
+    }
+    // Shown apart, to the run alone.
+    if let Some(data) = data.as_object_mut() {
+        data.remove("messages");
+        // There is a tool for them.
+        data.remove("settled");
+        data.remove("settled_more");
+        data.remove("signals");
+    }
+    if let Some(result) = &run.result {
+        data["result"] = json!(cut(result, RESULT_CHARS_ALONE));
+    }
+    data
+}
+
+/// Most sub-agents of a CLI's own that are named.
+const SUBAGENTS_MAX: usize = 5;
+
+/// Writes what is known of a sub-agent of the CLI's own, in the CLI's words.
+fn subagent_words(subagent: &SubagentView) -> String {
+    let SubagentView { kind, about, state, tokens } = subagent;
+    let name = about.as_deref().or(kind.as_deref()).unwrap_or("unnamed");
+    let tokens = tokens.map(|tokens| format!(", {}", count(tokens, "token", "tokens"))).unwrap_or_default();
+    let state = state.as_deref().map(|state| format!(" {}", line(state, 40))).unwrap_or_default();
+    format!("{}{state}{tokens}", quoted(name, 80))
+}
+
+/// Writes everything about a run as lines; its questions come apart.
+#[must_use]
+pub fn run_lines(run: &RunView) -> Vec<String> {
+    let mut lines = vec![format!("{}; run_id {}, attempt {}", run_line(run), line(&run.run_id, 60), run.attempt)];
+    lines.push(format!("task {} in {}", quoted(&run.task, 200), quoted(&run.cwd, 300)));
+    let times = [("created", Some(&run.created_at)), ("started", run.started_at.as_ref()), ("ended", run.ended_at.as_ref())];
+    let times: Vec<String> = times.iter().filter_map(|(what, at)| at.map(|at| format!("{what} {}", line(at, 40)))).collect();
+    lines.push(times.join(", "));
+    if let Some(outcome) = &run.outcome {
+        let code = run.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+        lines.push(format!("outcome {}{code}", line(outcome.as_str(), 40)));
+    }
+    if let Some(parent) = &run.parent_name {
+        lines.push(format!("delegated by {}", line(parent, 60)));
+    }
+    if !run.children.is_empty() {
+        lines.push(format!("has delegated to {}", line(&run.children.join(", "), 600)));
+    }
+    if !run.subagents.is_empty() {
+        let told = run.subagents.iter().take(SUBAGENTS_MAX).map(subagent_words).collect::<Vec<_>>().join("; ");
+        lines.push(format!("sub-agents of its own: {told}"));
+    }
+    if let Some(retry_of) = &run.retry_of {
+        lines.push(format!("retry of {}", line(retry_of, 60)));
+    }
+    if let Some(usage) = &run.usage {
+        lines.push(format!("usage {usage}"));
+    }
+    if let Some(ignored) = &run.ignored_signals {
+        lines.push(format!("ignored {} without effect; the last: {}", count(ignored.count, "signal", "signals"), quoted(&ignored.last, 300)));
+    }
+    lines.extend(attention_line(run));
+    if let Some(annotation) = &run.annotation {
+        lines.push(format!("annotation {}", quoted(annotation, 600)));
+    }
+    if let Some(summary) = run.summary.as_ref().filter(|_| run.report.is_none()) {
+        lines.push(format!("summary {}", quoted(summary, RESULT_CHARS_ALONE)));
+    }
+    if let Some(result) = run.result.as_ref().filter(|result| !result.is_empty()) {
+        lines.push(format!("result {}", quoted(result, RESULT_CHARS_ALONE)));
+    }
+    if let Some(report) = &run.report {
+        lines.extend(report_lines(report));
+    }
+    if let Some(acceptance) = &run.acceptance {
+        lines.push(acceptance_line(acceptance));
+    }
+    if let Some(criteria) = &run.criteria {
+        lines.push(format!("criteria {}", quoted(criteria, RESULT_CHARS)));
+    }
+    if let Some(files) = run.changed_files.as_ref().filter(|files| !files.is_empty()) {
+        let more = if files.len() > FILES_MAX || run.changed_files_more { ", and more" } else { "" };
+        lines.push(format!("changed files {}{more}", quoted(&first(files).join(", "), RESULT_CHARS)));
+    }
+    if let Some(checkpoint) = &run.checkpoint {
+        let parts = checkpoint_parts(checkpoint).into_iter().map(|part| format!("{} {}", part.name, quoted(part.text, RESULT_CHARS)));
+        lines.push(format!("it left behind: {}", parts.collect::<Vec<_>>().join(", ")));
+    }
+    if !run.choices.is_empty() {
+        lines.push(choices_line(&run.choices));
+    }
+    if !run.shares_directory_with.is_empty() {
+        lines.push(format!("shares its directory with {}", line(&run.shares_directory_with.join(", "), 300)));
+    }
+    if let Some(swept) = run.swept.filter(|swept| *swept > 0) {
+        lines.push(format!("{} ended", count(swept.into(), "process it had left behind was", "processes it had left behind were")));
+    }
+    if run.output_left_open {
+        lines.push("a process it had left behind kept its output open and was cut off".to_owned());
+    }
+    lines.push(format!("log {}", line(&run.log_paths.join(", "), 4_096)));
+    lines
+}
+
+/// Writes what can be chosen for a run that an error or a limit stopped.
+#[must_use]
+pub fn choices_line(choices: &[ChoiceView]) -> String {
+    let all: Vec<String> = choices.iter().map(|choice| format!("{} ({})", line(choice.choice.as_str(), 20), line(&choice.about, 100))).collect();
+    format!("resume takes a choice: {}", all.join(", "))
+}
+
+/// Writes the open requests of a run as lines, not too many.
+#[must_use]
+pub fn request_lines(run: &RunView) -> Vec<String> {
+    let mut lines: Vec<String> =
+        run.pending.iter().filter(|request| request.status == RequestStateKind::Pending).take(QUESTIONS_MAX).map(request_line).collect();
+    let more = usize::try_from(run.pending_total).unwrap_or(usize::MAX).saturating_sub(lines.len());
+    if more > 0 {
+        lines.push(format!("… {} more: get_pending_questions", count(more as u64, "question", "questions")));
+    }
+    lines
+}

@@ -1,0 +1,171 @@
+//! Lists of requests.
+
+use super::request::Request;
+use super::row::{COLUMNS, FROM, FROM_OPEN, FROM_OPEN_OF_RUN, read};
+use crate::store::{Run, StoreError};
+use adjutant_core::{EventKind, Principal, RequestNo, RunId, limits};
+use rusqlite::{Connection, params};
+
+/// Reads the open requests of every run below one, oldest first.
+pub(in crate::store) fn requests_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+    connection
+        .prepare_cached(&format!(
+            "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.status = 'pending' AND NOT (r.state = 'stopping' AND r.stop_reason = 'cancelled') AND q.run IN (
+             WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 UNION SELECT r.id FROM runs r JOIN below b ON r.parent = b.id)
+             SELECT id FROM below) ORDER BY q.no LIMIT ?2"
+        ))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+/// Reads up to `limit` requests of one run, oldest first; only open ones unless `all`.
+///
+/// # Errors
+/// A failure of the store.
+pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let from = if all { FROM } else { FROM_OPEN_OF_RUN };
+    let open = if all { "" } else { "AND q.status = 'pending'" };
+    connection
+        .prepare_cached(&format!("{COLUMNS} {from} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+/// Reads the newest `limit` requests of a run that are settled, or (`all`) whatever their state, oldest
+/// first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let settled = if all { "" } else { "AND q.status <> 'pending'" };
+    let mut newest: Vec<Request> = connection
+        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Reads up to `limit` requests of a run that were answered and not read yet, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+    connection
+        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+/// Reads what a new attempt is to be told: everything settled that no attempt which came to life
+/// has got. An answer that was read counts as got; so does the end of a request that was told.
+///
+/// # Errors
+/// A failure of the store.
+pub fn undelivered_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+    connection
+        .prepare_cached(&format!(
+            "{COLUMNS} {FROM} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
+             SELECT 1 FROM attempts a WHERE a.run = q.run AND a.n = q.told AND a.started_at IS NOT NULL)) ORDER BY q.no LIMIT ?2"
+        ))?
+        .query_map(params![run.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+/// Tells whether a run that has announced its stop has a blocking request that was settled since, or
+/// whose answer has not been delivered.
+pub(in crate::store) fn is_settled_beside_stop(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM requests WHERE run = ?1 AND blocking = 1 AND held = 0 AND status = 'answered')
+        OR EXISTS (SELECT 1 FROM events e JOIN requests q ON q.id = e.request
+          WHERE e.run = ?1 AND q.blocking = 1 AND e.kind IN (?3, ?4, ?5, ?6)
+          AND e.seq > (SELECT seq FROM events WHERE run = ?1 AND kind = ?2 ORDER BY seq DESC LIMIT 1))";
+    let words = params![
+        run.to_string(),
+        EventKind::RunStopping.word(),
+        EventKind::RequestAnswered.word(),
+        EventKind::RequestExpired.word(),
+        EventKind::RequestWithdrawn.word(),
+        EventKind::DelegationEnded.word()
+    ];
+    Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
+}
+
+/// Reads up to `limit` requests of a run that nothing has come of yet: delegations whose run is at
+/// work, where a new attempt is not told of the approval anyway (see [`untold_of`]), then what nobody
+/// has decided, what it waits for first. Returns also how many more there are.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unsettled_of(connection: &Connection, run: &Run, limit: usize) -> Result<(Vec<Request>, usize), StoreError> {
+    let at_work = format!(
+        "{COLUMNS} FROM runs c CROSS JOIN requests q ON q.child = c.id CROSS JOIN runs r ON r.id = q.run
+         WHERE c.parent = ?1 AND q.run = ?1 AND q.outcome IS NULL AND (q.held = 1 OR q.status = 'retrieved') ORDER BY q.no LIMIT ?2"
+    );
+    let undecided = format!("{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.run = ?1 AND q.status = 'pending' ORDER BY q.blocking DESC, q.no LIMIT ?2");
+    let id = run.id.to_string();
+    let list = |sql: &str, limit: usize| -> Result<Vec<Request>, StoreError> {
+        let rows: Vec<_> = connection.prepare_cached(sql)?.query_map(params![id, limit as i64], read)?.collect::<Result<_, _>>()?;
+        rows.into_iter().collect()
+    };
+    let mut found = list(&at_work, limits::OPEN_REQUESTS_MAX)?;
+    let all = found.len() + usize::try_from(run.pending).unwrap_or(0);
+    found.truncate(limit);
+    found.extend(list(&undecided, limit - found.len())?);
+    let more = all - found.len();
+    Ok((found, more))
+}
+
+/// Whose requests a page holds.
+#[derive(Debug, Clone, Copy)]
+pub enum RequestsOf<'a> {
+    Run(RunId),
+    /// Those that a principal may answer.
+    Answerer(&'a Principal),
+}
+
+/// Reads up to `limit` requests after one, oldest first, only open ones unless `all`; and how many more there
+/// are.
+///
+/// # Errors
+/// A failure of the store.
+pub fn requests_page(
+    connection: &Connection,
+    of: RequestsOf<'_>,
+    all: bool,
+    after: RequestNo,
+    limit: u32,
+) -> Result<(Vec<Request>, u64), StoreError> {
+    // A parameter that is not used would be refused.
+    let (whose, from_open, condition) = match of {
+        RequestsOf::Run(run) => (run.to_string(), FROM_OPEN_OF_RUN, "q.run = ?1"),
+        RequestsOf::Answerer(Principal::Run(_)) => return Ok((Vec::new(), 0)),
+        RequestsOf::Answerer(who @ Principal::Person) => (who.to_string(), FROM_OPEN, "?1 = ?1"),
+        RequestsOf::Answerer(who @ Principal::Client(_)) => (who.to_string(), FROM_OPEN, "r.owner = ?1"),
+    };
+    let (from, open) = if all { (FROM, "1") } else { (from_open, "q.status = 'pending'") };
+    let rest = format!("{from} WHERE {open} AND {condition} AND q.no > ?2");
+    let found: Vec<Request> = connection
+        .prepare_cached(&format!("{COLUMNS} {rest} ORDER BY q.no LIMIT ?3"))?
+        .query_map(params![whose, after.0, limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    let more = match found.last() {
+        Some(last) if found.len() == limit as usize => {
+            let more: i64 = connection.prepare_cached(&format!("SELECT count(*) {rest}"))?.query_row(params![whose, last.no.0], |row| row.get(0))?;
+            u64::try_from(more).unwrap_or(0)
+        }
+        _ => 0,
+    };
+    Ok((found, more))
+}

@@ -1,0 +1,42 @@
+//! Finds requests by id, number, child run or group.
+
+use super::request::Request;
+use super::row::{COLUMNS, FROM, one, read};
+use crate::store::StoreError;
+use adjutant_core::{RequestId, RequestNo, RunId};
+use rusqlite::Connection;
+
+/// Reads one request by its id.
+///
+/// # Errors
+/// A failure of the store.
+pub fn request_by_id(connection: &Connection, id: RequestId) -> Result<Option<Request>, StoreError> {
+    one(connection, "q.id = ?1", &id.to_string())
+}
+
+/// Reads the delegation that started a run.
+pub(in crate::store) fn request_by_child(connection: &Connection, child: RunId) -> Result<Option<Request>, StoreError> {
+    one(connection, "q.child = ?1", &child.to_string())
+}
+
+/// Reads one request by its short number.
+///
+/// # Errors
+/// A failure of the store.
+pub fn request_by_no(connection: &Connection, no: RequestNo) -> Result<Option<Request>, StoreError> {
+    one(connection, "q.no = ?1", &no.0)
+}
+
+/// Reads a request of a run and those that were asked together with it, in order.
+///
+/// # Errors
+/// A failure of the store.
+pub fn requests_together(connection: &Connection, request: &Request) -> Result<Vec<Request>, StoreError> {
+    let Some(group) = request.group else { return Ok(vec![request.clone()]) };
+    connection
+        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.group_no = ?1 ORDER BY q.no"))?
+        .query_map([group.first.0], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}

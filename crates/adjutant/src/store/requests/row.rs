@@ -1,0 +1,124 @@
+//! How a request is stored.
+
+use super::request::{Group, Request};
+use crate::store::StoreError;
+use crate::store::subject::{self, DecisionRow};
+use adjutant_core::{Answer, AnsweredBy, AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId, SteadyTime, Subject, Time};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+pub(super) const COLUMNS: &str =
+    "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
+  q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
+  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
+  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
+  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no),
+  q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))";
+
+pub(super) const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
+// The planner takes these for no better than all requests of a run, or of an owner's runs; there may
+// be any number of settled ones.
+pub(super) const FROM_OPEN_OF_RUN: &str = "FROM requests q INDEXED BY requests_pending CROSS JOIN runs r ON r.id = q.run";
+pub(super) const FROM_OPEN: &str = "FROM requests q INDEXED BY requests_inbox CROSS JOIN runs r ON r.id = q.run";
+
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
+    struct Raw {
+        id: String,
+        run: String,
+        owner: String,
+        options: String,
+        status: String,
+        answer: Option<String>,
+        by: Option<String>,
+        default: Option<String>,
+        subject: Option<String>,
+        verdict: Option<String>,
+        changes: Option<String>,
+        child: Option<(String, String)>,
+        clarification: Option<String>,
+    }
+    let raw = Raw {
+        id: row.get(1)?,
+        run: row.get(2)?,
+        owner: row.get(4)?,
+        options: row.get(7)?,
+        status: row.get(11)?,
+        answer: row.get(12)?,
+        by: row.get(13)?,
+        default: row.get(8)?,
+        subject: row.get(20)?,
+        verdict: row.get(21)?,
+        changes: row.get(22)?,
+        child: row.get::<_, Option<String>>(24)?.zip(row.get::<_, Option<String>>(27)?),
+        clarification: row.get(32)?,
+    };
+    let own_id = row.get(31)?;
+    let no = RequestNo(row.get(0)?);
+    let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
+    let (answered_at, retrieved_at, ended_at) = (time(16)?, time(17)?, time(18)?);
+    let (run_name, question, context): (_, String, _) = (row.get(3)?, row.get(5)?, row.get(6)?);
+    let (blocking, patience_ms, by_block) = (row.get(9)?, row.get(10)?, row.get(19)?);
+    let outcome = row.get(28)?;
+    let (told, held) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
+    let (place, size) = (row.get(29)?, row.get(30)?);
+    let group = row.get::<_, Option<i64>>(26)?.map(|first| Group { first: RequestNo(first), place, size });
+    let (asked_at, expires_at) = (Time(row.get(14)?), SteadyTime(row.get(15)?));
+    let decode = || {
+        let answer = match (raw.answer, raw.by, answered_at) {
+            (Some(answer), Some(by), Some(at)) => {
+                let by = if by == "default" { AnsweredBy::Default } else { AnsweredBy::Principal(Principal::parse(&by)?) };
+                let decision = DecisionRow { answer, verdict: raw.verdict, changes: raw.changes }.decode()?;
+                Some(Answer { decision, by, at })
+            }
+            _ => None,
+        };
+        let state = match (raw.status.as_str(), answer, retrieved_at, ended_at) {
+            ("pending", None, None, None) => RequestState::Pending,
+            ("answered", Some(answer), None, None) => RequestState::Answered(answer),
+            ("retrieved", Some(answer), Some(at), None) => RequestState::Retrieved { answer, at },
+            ("expired", None, None, Some(at)) => RequestState::Expired { at },
+            ("withdrawn", None, None, Some(at)) => RequestState::Withdrawn { at },
+            _ => return None,
+        };
+        let subject = subject::read(&question, raw.subject.as_deref())?;
+        // Versions before 0.2 kept a default for approvals, too. It does not count.
+        let default = raw.default.filter(|_| subject == Subject::Question);
+        let clarification = match raw.clarification {
+            None => None,
+            Some(written) => Some(subject::read_clarification(&written)?),
+        };
+        let child = match raw.child {
+            None => None,
+            Some((child, name)) => Some((RunId::parse(&child).ok()?, name)),
+        };
+        Some(Request {
+            id: RequestId::parse(&raw.id).ok()?,
+            no,
+            run: RunId::parse(&raw.run).ok()?,
+            run_name,
+            owner: Principal::parse(&raw.owner)?,
+            subject,
+            question,
+            own_id,
+            context,
+            clarification,
+            options: serde_json::from_str(&raw.options).ok()?,
+            default,
+            blocking,
+            by_block,
+            group,
+            told,
+            child,
+            outcome,
+            held,
+            patience_ms,
+            state,
+            asked_at,
+            expires_at,
+        })
+    };
+    Ok(decode().ok_or_else(|| StoreError::Corrupt(format!("request {no}"))))
+}
+
+pub(super) fn one(connection: &Connection, condition: &str, value: &dyn rusqlite::ToSql) -> Result<Option<Request>, StoreError> {
+    connection.prepare_cached(&format!("{COLUMNS} {FROM} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
+}

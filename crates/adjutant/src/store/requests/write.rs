@@ -1,0 +1,275 @@
+//! Asking, answering, reading and expiring.
+
+use super::listing::requests_of;
+use super::request::{Group, NewRequest, Request};
+use super::row::{COLUMNS, FROM_OPEN, read};
+use crate::store::subject::{self, DecisionRow};
+use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
+use adjutant_core::request::apply;
+use adjutant_core::run::{Blocking, Retention, resumes_now};
+use adjutant_core::{AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestNo, RequestState, RunEvent, RunId, limits};
+use rusqlite::params;
+
+/// How one step of a request is told in the history: as what, by whom, and with what text.
+fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result<(EventKind, String, String), StoreError> {
+    Ok(match to {
+        RequestState::Answered(answer) => {
+            let kind = if *from == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestVetoed };
+            (kind, answer.by.to_string(), crate::store::events::first_line(&answer.decision.to_text()))
+        }
+        RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),
+        RequestState::Expired { .. } => (EventKind::RequestExpired, "hub".to_owned(), String::new()),
+        RequestState::Withdrawn { .. } => (EventKind::RequestWithdrawn, "hub".to_owned(), String::new()),
+        RequestState::Pending => return Err(StoreError::Corrupt(format!("request {} became pending again", request.no))),
+    })
+}
+
+impl Tx<'_> {
+    /// Opens a request of a live run.
+    ///
+    /// # Errors
+    /// `RunFinished` or `WrongState` when the run is not live, `Limit` when it has too many open.
+    pub fn ask(&mut self, run: &Run, new: &NewRequest) -> Result<Request, StoreError> {
+        match run.state {
+            state if state.is_live() => {}
+            adjutant_core::RunState::Finished(outcome) => return Err(Denied::RunFinished(outcome).into()),
+            state => return Err(Denied::WrongState { state: state.word(), wanted: "asking" }.into()),
+        }
+        if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
+            return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
+        }
+        self.wake_by(new.expires_at);
+        let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
+        let options = serde_json::to_string(&new.options).map_err(corrupt)?;
+        self.prepare(
+            "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter,
+             own_id, clarification) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15)",
+        )?
+        .execute(params![
+            new.id.to_string(),
+            run.id.to_string(),
+            new.question,
+            new.context,
+            options,
+            new.default,
+            new.blocking,
+            new.patience_ms,
+            self.now().0,
+            new.expires_at.0,
+            new.by_block,
+            new.subject.kind().word(),
+            subject::write(&new.subject).map_err(corrupt)?,
+            new.own_id,
+            new.clarification.as_ref().map(subject::write_clarification).transpose().map_err(corrupt)?
+        ])?;
+        let no = RequestNo(self.connection().last_insert_rowid());
+        self.notify_ancestors(run)?;
+        let seq = append_event(
+            self,
+            EventKind::RequestAsked,
+            run.id,
+            &run.owner.to_string(),
+            Some(new.id),
+            &Principal::Run(run.id).to_string(),
+            &format!("{no} {}", crate::store::events::first_line(&new.question)),
+        )?;
+        self.prepare(
+            "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,
+             active_ms = active_ms + iif(?2, max(0, ?5 - coalesce(active_since, ?5)), 0), active_since = iif(?2, NULL, active_since) WHERE id = ?1",
+        )?
+        .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;
+        Ok(Request {
+            id: new.id,
+            no,
+            run: run.id,
+            run_name: run.name.clone(),
+            owner: run.owner.clone(),
+            subject: new.subject.clone(),
+            question: new.question.clone(),
+            own_id: new.own_id.clone(),
+            context: new.context.clone(),
+            clarification: new.clarification.clone(),
+            options: new.options.clone(),
+            default: new.default.clone(),
+            blocking: new.blocking,
+            by_block: new.by_block,
+            group: None,
+            told: None,
+            child: None,
+            outcome: None,
+            held: false,
+            patience_ms: new.patience_ms,
+            state: RequestState::Pending,
+            asked_at: self.now(),
+            expires_at: new.expires_at,
+        })
+    }
+
+    /// Opens several requests of a live run as one group: all of them or none.
+    ///
+    /// # Errors
+    /// As for one.
+    pub fn ask_together(&mut self, run: &Run, news: &[NewRequest]) -> Result<Vec<Request>, StoreError> {
+        let (count, max) = (i64::try_from(news.len()).unwrap_or(i64::MAX), limits::OPEN_REQUESTS_MAX as i64);
+        if run.pending.saturating_add(count) > max {
+            return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
+        }
+        let mut asked = Vec::with_capacity(news.len());
+        for new in news {
+            let run = self.run(run.id)?;
+            asked.push(self.ask(&run, new)?);
+        }
+        let (Some(first), size, true) = (asked.first().map(|first| first.no), u32::try_from(asked.len()).unwrap_or(u32::MAX), asked.len() > 1) else {
+            return Ok(asked);
+        };
+        for (place, request) in (1..).zip(&mut asked) {
+            self.prepare("UPDATE requests SET group_no = ?2 WHERE no = ?1")?.execute(params![request.no.0, first.0])?;
+            request.group = Some(Group { first, place, size });
+        }
+        Ok(asked)
+    }
+
+    /// Lets something happen to a request and records it. Returns the request as it is then.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+        let next = apply(&request.state, &request.terms(), event, self.moment())?;
+        self.apply_states(request, &[next])
+    }
+
+    /// The same, where the asker waits for it: what is answered is retrieved at once, and given to the call that
+    /// waits. Both are in the history.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+        let answered = apply(&request.state, &request.terms(), event, self.moment())?;
+        let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
+        let settled = self.apply_states(request, &[answered, retrieved])?;
+        // Messages go with the answer; a call that has some to take looks for itself.
+        if !has_queued_messages(self.connection(), request.run)? {
+            self.deliver_settled(&settled);
+        }
+        Ok(settled)
+    }
+
+    /// Records the states that a request goes through now.
+    fn apply_states(&mut self, request: &Request, states: &[RequestState]) -> Result<Request, StoreError> {
+        let mut before = &request.state;
+        let mut steps = Vec::with_capacity(states.len());
+        for state in states {
+            if state != before {
+                steps.push((before, state));
+                before = state;
+            }
+        }
+        let Some((_, last)) = steps.last().copied() else { return Ok(request.clone()) };
+        let answer = last.answer();
+        let row = answer.map(|answer| DecisionRow::of(&answer.decision)).transpose().map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let retrieved_at = if let RequestState::Retrieved { at, .. } = last { Some(at.0) } else { None };
+        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = last { Some(at.0) } else { None };
+        let changed = self
+            .prepare(
+                "UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7, verdict = ?9, changes = ?10
+                 WHERE id = ?1 AND status = ?8 AND (status = 'pending' OR status = 'answered' AND ?2 IN ('answered', 'retrieved'))",
+            )?
+            .execute(params![
+                request.id.to_string(),
+                last.word(),
+                row.as_ref().map(|row| row.answer.as_str()),
+                answer.map(|a| a.by.to_string()),
+                answer.map(|a| a.at.0),
+                retrieved_at,
+                ended_at,
+                request.state.word(),
+                row.as_ref().and_then(|row| row.verdict.as_deref()),
+                row.as_ref().and_then(|row| row.changes.as_deref())
+            ])?;
+        if changed != 1 {
+            return Err(StoreError::Corrupt(format!("request {} changed within its transaction", request.no)));
+        }
+        let (owner, mut seq, mut unread) = (request.owner.to_string(), EventSeq(0), 0);
+        for (from, to) in &steps {
+            let (kind, by, text) = event_of(request, from, to)?;
+            let text = format!("{} {text}", request.no);
+            seq = append_event(self, kind, request.run, &owner, Some(request.id), &by, text.trim_end())?;
+            unread += match (from, to) {
+                (RequestState::Pending, RequestState::Answered(_)) => 1,
+                (RequestState::Answered(_), RequestState::Retrieved { .. }) => -1,
+                _ => 0,
+            };
+        }
+        let was_pending = i64::from(request.state == RequestState::Pending);
+        let was_blocking = i64::from(request.blocking && was_pending == 1);
+        self.prepare(
+            "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6,
+             active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = ?3 AND holding = 0 THEN coalesce(active_since, ?7) END
+             WHERE id = ?1",
+        )?
+        .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0, self.steady().0])?;
+        self.notify(Topic::Request(request.id));
+        self.notify(Topic::Answer(request.run, request.id));
+        if was_blocking == 1 {
+            self.look_by_estimate(request.run)?;
+            self.resume_settled(request.run, true)?;
+        }
+        Ok(Request { state: last.clone(), ..request.clone() })
+    }
+
+    /// Records that an attempt received the result of a request: from here on it counts as used.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn tell(&mut self, request: &Request, attempt: AttemptNo) -> Result<(), StoreError> {
+        self.prepare("UPDATE requests SET told = ?2 WHERE id = ?1")?.execute(params![request.id.to_string(), attempt.0])?;
+        Ok(())
+    }
+
+    /// Resumes a stopped run that waits for its blocking requests when none of them is open any more.
+    /// `settled`: see [`Blocking`].
+    pub(in crate::store) fn resume_settled(&mut self, run: RunId, settled: bool) -> Result<(), StoreError> {
+        let stopped: bool = self
+            .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0 AND holding = 0)")?
+            .query_row([run.to_string()], |row| row.get(0))?;
+        if !stopped {
+            return Ok(());
+        }
+        let run = self.run(run)?;
+        if resumes_now(run.state, Blocking { open: run.is_waiting(), settled }) {
+            self.advance(&run, RunEvent::Resumed, Retention { stopped_ms: 0 }, "hub", "its questions are settled")?;
+        }
+        Ok(())
+    }
+
+    /// Withdraws the open requests of a run that has ended; `all`, or those that make no sense
+    /// without it.
+    pub(in crate::store) fn withdraw_requests(&mut self, run: RunId, all: bool) -> Result<(), StoreError> {
+        for request in requests_of(self.connection(), run, false, limits::OPEN_REQUESTS_MAX as u32)? {
+            if all || !request.subject.outlives_its_run() {
+                self.settle(&request, RequestEvent::Withdraw)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles every request whose deadline has come, and returns them as they are then.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn settle_due(&mut self) -> Result<Vec<Request>, StoreError> {
+        let due: Vec<_> = self
+            .prepare(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
+            .query_map([self.steady().0], read)?
+            .collect::<Result<Vec<_>, _>>()?;
+        due.into_iter().map(|request| self.settle(&request?, RequestEvent::Deadline)).collect()
+    }
+
+    /// Reads the run that asked.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn asker(&self, request: &Request) -> Result<Run, StoreError> {
+        run_by_id(self.connection(), request.run)?.ok_or_else(|| StoreError::Corrupt(format!("request {} of no run", request.no)))
+    }
+}

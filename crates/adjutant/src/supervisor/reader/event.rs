@@ -1,0 +1,148 @@
+//! What each event of the stream means.
+
+use super::line::{ERROR_BYTES_MAX, is_session_id, note, shorten};
+use super::{Part, Reader, StreamUpdate};
+use crate::harness::stream::{StreamEvent, Usage};
+use crate::preset::End;
+use crate::text;
+use adjutant_core::subagent::Subagent;
+
+/// Sessions that one attempt may name: more than one is begun only where one is gone.
+pub(super) const SESSIONS_MAX: u32 = 8;
+
+impl Reader {
+    /// Takes one thing that was said. `true`: the dialogue has to see the line.
+    pub(super) fn take(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
+        match said {
+            StreamEvent::Listen => return true,
+            StreamEvent::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
+            StreamEvent::Subagent { told: subagent, begins } => self.subagents.take(subagent, begins),
+            said if self.speaker.is_some() => self.take_of_subagent(said, part),
+            StreamEvent::Session(id) if id == self.session => {}
+            // It becomes an argument of the next attempt: what is no id is nobody's session.
+            StreamEvent::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
+                tracing::warn!(id = %id.chars().take(80).collect::<String>().escape_debug(), "no session");
+            }
+            StreamEvent::Session(id) => {
+                self.sessions += 1;
+                self.session = id.into_owned();
+                updates.push(StreamUpdate::Session(self.session.clone()));
+            }
+            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.stream.is_retry_note(&text) => {
+                self.retry(text.trim(), None, part, updates)
+            }
+            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.message.is_empty() && self.stream.is_remark(&text) => {
+                self.go_on(part, updates);
+                self.end_message(part);
+                note(part, &mut self.within_line, text.trim());
+                self.remark = self.tail(text.trim()).to_owned();
+            }
+            StreamEvent::Retry { words, cause } => self.retry(&words, cause, part, updates),
+            StreamEvent::Call { id, name, input, state } => {
+                (self.summary.has_acted, self.summary.has_answered) = (true, false);
+                if let Some(call) = self.calls.note(&id, &name, &input, state) {
+                    self.go_on(part, updates);
+                    self.end_message(part);
+                    note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+                }
+            }
+            StreamEvent::Step(step) if *step == *self.step => {}
+            StreamEvent::Step(step) => {
+                self.go_on(part, updates);
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
+                self.step = step.into_owned();
+            }
+            StreamEvent::Cost(cost) => self.cost_usd = Some(cost),
+            StreamEvent::Text(text) => {
+                self.go_on(part, updates);
+                self.flush_calls(part);
+                self.report_model_words(&text, updates);
+                self.end_message(part);
+                self.say(&text, part);
+                self.end_message(part);
+            }
+            StreamEvent::Delta { of, text } => {
+                self.go_on(part, updates);
+                self.flush_calls(part);
+                self.report_model_words(&text, updates);
+                if of.as_deref() != self.message_of.as_deref() {
+                    self.end_message(part);
+                    self.message_of = of.map(std::borrow::Cow::into_owned);
+                }
+                self.say(&text, part);
+            }
+            StreamEvent::Tool { name, input } => {
+                (self.summary.has_acted, self.summary.has_answered) = (true, false);
+                self.go_on(part, updates);
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
+            }
+            StreamEvent::Output(output) => {
+                self.go_on(part, updates);
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
+            }
+            StreamEvent::Error(error) => {
+                self.end_message(part);
+                note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
+                self.summary.error = text::head(&error, ERROR_BYTES_MAX).to_owned();
+            }
+            StreamEvent::Result(result) => self.summary.result = self.tail(&result).to_owned(),
+            StreamEvent::Again(seconds) => self.summary.again_at_s = self.summary.again_at_s.max(Some(seconds)),
+            StreamEvent::Usage(usage) => {
+                let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
+                self.summary.usage = Some(Usage {
+                    input_tokens: before.input_tokens + usage.input_tokens,
+                    cached_tokens: before.cached_tokens + usage.cached_tokens,
+                    output_tokens: before.output_tokens + usage.output_tokens,
+                    cost_usd: match (before.cost_usd.filter(|_| !usage.cost_is_total), usage.cost_usd) {
+                        (Some(before), Some(cost)) => Some(before + cost),
+                        (before, cost) => cost.or(before),
+                    },
+                    add: usage.add,
+                    cost_is_total: usage.cost_is_total,
+                });
+            }
+            StreamEvent::End(end) => {
+                // Some state each try that fails as an end, and go on.
+                if end == End::Success {
+                    self.go_on(part, updates);
+                }
+                self.end_message(part);
+                self.summary.end = Some(end);
+            }
+        }
+        false
+    }
+
+    /// Takes what a sub-agent of the CLI's own says: it stands in the log, and is nothing that the run says.
+    pub(super) fn take_of_subagent(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>)) {
+        let id = self.speaker.clone().unwrap_or_default();
+        let text = match said {
+            StreamEvent::Text(text) | StreamEvent::Result(text) => text.into_owned(),
+            StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => format!("→ {name} {}", shorten(&input)),
+            StreamEvent::Output(output) => format!("← {}", shorten(output.trim_end())),
+            StreamEvent::Error(error) => format!("! {}", shorten(&error)),
+            StreamEvent::Usage(usage) => {
+                let tokens = Some(usage.input_tokens.saturating_add(usage.output_tokens));
+                return self.subagents.take(Subagent { id, tokens, ..Subagent::default() }, false);
+            }
+            // Its pieces come again as a whole, and how it ends is said of it in other lines.
+            StreamEvent::Delta { .. } | StreamEvent::Session(_) | StreamEvent::Retry { .. } | StreamEvent::Again(_) | StreamEvent::End(_) => return,
+            StreamEvent::Listen | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => return,
+        };
+        self.end_message(part);
+        let known = self.subagents.find(&id);
+        let name = known.and_then(|known| known.about.as_deref().or(known.kind.as_deref())).unwrap_or("a sub-agent");
+        note(part, &mut self.within_line, &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")));
+    }
+
+    /// Writes the calls that have no line yet.
+    pub(super) fn flush_calls(&mut self, part: &mut impl FnMut(Part<'_>)) {
+        for call in self.calls.flush() {
+            self.end_message(part);
+            note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+        }
+    }
+}

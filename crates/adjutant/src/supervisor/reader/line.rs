@@ -1,0 +1,37 @@
+//! Lines of the stream and of the log.
+
+use super::Part;
+use crate::text;
+
+/// Longest text of a failure, in bytes.
+pub(super) const ERROR_BYTES_MAX: usize = 4 * 1024;
+pub(super) const SESSION_ID_BYTES_MAX: usize = 128;
+/// So much of a tool's input and output stands in the log, in bytes.
+pub(super) const TOOL_BYTES_MAX: usize = 2 * 1024;
+
+pub(super) fn note(part: &mut impl FnMut(Part<'_>), within_line: &mut bool, text: &str) {
+    if *within_line {
+        part(Part::Note("\n"));
+    }
+    part(Part::Note(&format!("{}\n", text.trim_end())));
+    *within_line = false;
+}
+
+pub(super) fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.len() <= TOOL_BYTES_MAX { text.into() } else { format!("{} …", text::head(text, TOOL_BYTES_MAX)).into() }
+}
+
+/// What tells tries apart that fail alike: their count and times.
+pub(super) fn without_digits(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+pub(super) fn is_reply_to(line: &str, id: u64) -> bool {
+    serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line["id"].as_u64() == Some(id) && line.get("method").is_none())
+}
+
+/// Tells whether a text can be a vendor's id of a session, and nothing that a command line takes for more.
+pub(super) fn is_session_id(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    text.len() <= SESSION_ID_BYTES_MAX && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_plain)
+}

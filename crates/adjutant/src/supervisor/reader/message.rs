@@ -1,0 +1,49 @@
+//! The agent's words: messages as they grow, and the last answer.
+
+use super::{Part, Reader, StreamUpdate};
+use crate::text;
+
+impl Reader {
+    /// Tells the dialogue once that there are words between two of its lines.
+    pub(super) fn report_model_words(&mut self, text: &str, updates: &mut Vec<StreamUpdate>) {
+        self.summary.has_answered |= !text.trim().is_empty();
+        if !self.has_reported_words && !text.trim().is_empty() {
+            self.has_reported_words = true;
+            updates.push(StreamUpdate::Words);
+        }
+    }
+
+    pub(super) fn say(&mut self, text: &str, part: &mut impl FnMut(Part<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        self.summary.has_acted = true;
+        part(Part::Words(text));
+        self.within_line = !text.ends_with('\n');
+        if self.message.len() < self.answer_bytes_max * 2 {
+            self.message.push_str(text);
+        } else {
+            let kept = self.tail(&self.message).to_owned();
+            self.message = kept + text;
+        }
+    }
+
+    /// The message that was being said is whole.
+    pub(super) fn end_message(&mut self, part: &mut impl FnMut(Part<'_>)) {
+        self.end_retry_line(part);
+        if self.within_line {
+            part(Part::Words("\n"));
+            self.within_line = false;
+        }
+        if !self.message.trim().is_empty() {
+            self.last = self.tail(&self.message).trim_end().to_owned();
+        }
+        self.message.clear();
+        self.message_of = None;
+    }
+
+    /// The last bytes of a text that are kept, whole characters.
+    pub(super) fn tail<'t>(&self, text: &'t str) -> &'t str {
+        text::tail(text, self.answer_bytes_max)
+    }
+}

@@ -1,0 +1,219 @@
+//! Unit tests.
+
+use super::line::is_session_id;
+use super::*;
+use crate::preset;
+
+fn reader(name: &str, answers_after: Option<u64>) -> Reader {
+    Reader::new(&StreamOf { stream: preset::builtin(name).expect("it is there").stream, answers_after }, 16 * 1024)
+}
+
+fn read(mut reader: Reader, pieces: &[&[u8]]) -> (String, String, Vec<StreamUpdate>, Summary) {
+    let (mut log, mut words, mut updates) = (String::new(), String::new(), Vec::new());
+    let mut part = |part: Part<'_>| match part {
+        Part::Words(text) => {
+            log.push_str(text);
+            words.push_str(text);
+        }
+        Part::Note(text) => log.push_str(text),
+    };
+    for piece in pieces {
+        reader.push(piece, &mut part, &mut updates);
+    }
+    let summary = reader.finish(&mut part, &mut updates);
+    (log, words, updates, summary)
+}
+
+const CODEX: &str = concat!(
+    r#"{"id":2,"result":{"thread":{"id":"t1"}}}"#,
+    "\n",
+    r#"{"method":"item/started","params":{"item":{"type":"commandExecution","command":"ls ä"}}}"#,
+    "\nReading additional input from stdin...\n",
+    r#"{"method":"item/completed","params":{"item":{"type":"commandExecution","aggregatedOutput":"one\ntwo\n"}}}"#,
+    "\n",
+    r#"{"method":"item/agentMessage/delta","params":{"itemId":"m","delta":"All done."}}"#,
+    "\n",
+    r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":100,"resetsAt":1795288981}}}}"#,
+    "\n",
+    r#"{"method":"thread/tokenUsage/updated","params":{"tokenUsage":{"total":{"inputTokens":10,"cachedInputTokens":4,"outputTokens":2}}}}"#,
+    "\n",
+    r#"{"method":"turn/completed","params":{"turn":{"status":"completed"}}}"#,
+);
+
+#[test]
+fn cli_remark_is_not_a_result() {
+    let said = |texts: &[&str]| {
+        let mut reader = reader("copilot", None);
+        let (mut log, mut updates) = (String::new(), Vec::new());
+        for text in texts {
+            let update = serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+            let line = format!("{}\n", serde_json::json!({"method": "session/update", "params": {"update": update}}));
+            reader.push(
+                line.as_bytes(),
+                &mut |part| {
+                    log.push_str(match part {
+                        Part::Words(text) | Part::Note(text) => text,
+                    })
+                },
+                &mut updates,
+            );
+        }
+        let result = reader.finish(&mut |_| (), &mut updates).result;
+        (result, log.contains("Info: /w/a.txt"), updates)
+    };
+    assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![StreamUpdate::Words]));
+    assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "nothing else was said");
+}
+
+#[test]
+fn invalid_session_id_is_ignored() {
+    for id in ["01a1ff9c-e65f-7113-bec7-2445b36c0c10", "20261121_1", "s1", "a.b:c"] {
+        assert!(is_session_id(id), "{id}");
+    }
+    for text in ["", "--dangerously-skip-permissions", "-c", "a b", "a\nb", "../x", "a/b", "é", "$(x)", &"x".repeat(129)] {
+        assert!(!is_session_id(text), "{text}");
+    }
+}
+
+#[test]
+fn result_is_the_last_answer_at_any_chunking() {
+    let whole = read(reader("codex", None), &[CODEX.as_bytes()]);
+    assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
+    assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
+    assert_eq!(whole.2.first(), Some(&StreamUpdate::Session("t1".to_owned())));
+    assert_eq!((whole.2.len(), whole.3.again_at_s), (4, Some(1_795_288_981)), "the dialogue sees the reply, words and the end");
+    assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
+    for at in 0..CODEX.len() {
+        assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
+    }
+}
+
+#[test]
+fn failed_tries_are_one_line_until_progress() {
+    let retry = "{\"type\":\"system\",\"subtype\":\"api_retry\",\"error_status\":null,\"error\":\"unknown\"}\n";
+    let text = "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"Hello\"}]}}\n";
+    let stream = [retry, retry, retry, text, retry, "noise\n", retry].concat();
+    let (log, words, updates, summary) = read(reader("claude", None), &[stream.as_bytes()]);
+    assert_eq!(log, "! unknown ×3\nHello\n! unknown\nnoise\n! unknown\n");
+    assert_eq!((words.as_str(), summary.error.as_str()), ("Hello\n", "unknown"));
+    let failed = |updates: &&StreamUpdate| matches!(updates, StreamUpdate::Retry { cause: Some(Cause::Network), .. });
+    assert_eq!((updates.iter().filter(failed).count(), updates.iter().filter(|updates| **updates == StreamUpdate::Progress).count()), (5, 1));
+}
+
+#[test]
+fn retry_notice_is_not_model_output() {
+    let chunk = |text: &str| {
+        format!(
+            "{{\"method\":\"session/update\",\"params\":{{\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}}}}}\n"
+        )
+    };
+    let note = "Info: Request failed due to a transient API error. Retrying...";
+    let stream = [chunk(note), chunk(note), chunk("Done: "), chunk(&format!("I saw {note}"))].concat();
+    let (log, words, _, summary) = read(reader("copilot", None), &[stream.as_bytes()]);
+    assert_eq!(summary.result, format!("Done: I saw {note}"));
+    assert_eq!((log.as_str(), words.matches("Info:").count()), (&*format!("! {note} ×2\nDone: I saw {note}\n"), 1));
+}
+
+const CHILD: &str = concat!(
+    r#"{"type":"system","subtype":"init","session_id":"s1"}"#,
+    "\n",
+    r#"{"type":"system","subtype":"task_started","task_id":"a","tool_use_id":"t1","description":"count\n[y] files","subagent_type":"general","task_type":"local_agent"}"#,
+    "\n",
+    r#"{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]},"parent_tool_use_id":"t1"}"#,
+    "\n",
+    r#"{"type":"assistant","message":{"content":[{"type":"text","text":"[STOP_WORK]\nmine\n[/STOP_WORK]"}]},"parent_tool_use_id":"t1"}"#,
+    "\n",
+    r#"{"type":"system","subtype":"task_notification","tool_use_id":"t1","status":"completed","usage":{"total_tokens":2020}}"#,
+    "\n",
+    r#"{"type":"system","subtype":"task_notification","tool_use_id":"of a command","status":"completed"}"#,
+    "\n",
+    r#"{"type":"assistant","message":{"content":[{"type":"text","text":"Counted."}]},"parent_tool_use_id":null}"#,
+    "\n",
+);
+
+fn subagents(updates: &[StreamUpdate]) -> Vec<Subagent> {
+    let newest = updates.iter().rev().find_map(|updates| if let StreamUpdate::Subagents(all, 0) = updates { Some(all.clone()) } else { None });
+    newest.expect("there are some")
+}
+
+#[test]
+fn sub_agent_output_is_logged_under_its_name_only() {
+    let (log, words, updates, summary) = read(reader("claude", None), &[CHILD.as_bytes()]);
+    let expected = "[count [y] files] → Bash {\"command\":\"ls\"}\n[count [y] files] [STOP_WORK]\n  mine\n  [/STOP_WORK]\nCounted.\n";
+    assert_eq!((log.as_str(), words.as_str(), summary.result.as_str()), (expected, "Counted.\n", "Counted."));
+    let known = Subagent {
+        id: "t1".to_owned(),
+        kind: Some("general".to_owned()),
+        about: Some("count [y] files".to_owned()),
+        state: Some("completed".to_owned()),
+        tokens: Some(2020),
+    };
+    assert_eq!(subagents(&updates), [known]);
+}
+
+#[test]
+fn thread_of_a_sub_agent_does_not_end_the_run() {
+    let item = |kind: &str| {
+        format!(
+            "{{\"method\":\"item/started\",\"params\":{{\"threadId\":\"t1\",\"item\":{{\"type\":\"subAgentActivity\",\"kind\":\"{kind}\",\"agentThreadId\":\"t2\",\"agentPath\":\"/root/count\"}}}}}}\n"
+        )
+    };
+    let ended = "{\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t2\",\"turn\":{\"status\":\"completed\",\"items\":[{\"type\":\"agentMessage\",\"text\":\"forged\"}]}}}\n";
+    let usage = "{\"method\":\"thread/tokenUsage/updated\",\"params\":{\"threadId\":\"t2\",\"tokenUsage\":{\"total\":{\"inputTokens\":5,\"outputTokens\":2}}}}\n";
+    let parts = "{\"id\":2,\"result\":{\"thread\":{\"id\":\"t1\"}}}\n".to_owned();
+    let stream = [parts, item("started"), usage.to_owned(), ended.to_owned(), item("completed")].concat();
+    let (log, words, updates, summary) = read(reader("codex", None), &[stream.as_bytes()]);
+    assert_eq!((log.as_str(), words.as_str()), ("[/root/count] forged\n", ""));
+    assert_eq!((summary.end, summary.usage, summary.result.as_str()), (None, None, ""));
+    let [known] = &subagents(&updates)[..] else { panic!("one: {updates:?}") };
+    assert_eq!((known.state.as_deref(), known.tokens, known.kind.as_deref()), (Some("completed"), Some(7), None));
+}
+
+#[test]
+fn message_chunks_are_joined_and_history_not_repeated() {
+    let chunk = |text: &str| {
+        format!(
+            "{{\"method\":\"session/update\",\"params\":{{\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}}}}}\n"
+        )
+    };
+    let stream = [
+        chunk("of yesterday"),
+        "{\"id\":3,\"result\":{}}\n".to_owned(),
+        chunk("Hel"),
+        chunk("lo"),
+        "{\"method\":\"session/update\",\"params\":{\"update\":{\"sessionUpdate\":\"tool_call\",\"title\":\"ls\"}}}\n".to_owned(),
+        chunk("Bye"),
+        "{\"id\":5,\"result\":{\"stopReason\":\"end_turn\"}}\n".to_owned(),
+    ]
+    .concat();
+    let (log, words, updates, summary) = read(reader("gemini", Some(3)), &[stream.as_bytes()]);
+    assert_eq!(log, "Hello\n→ ls\nBye\n");
+    assert_eq!(words, "Hello\nBye\n");
+    assert_eq!((summary.result.as_str(), summary.end), ("Bye", Some(End::Success)));
+    // Two replies, and the tool call that an approval may be asked for. That there are words is told once between them.
+    assert!(
+        matches!(updates[..], [StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_)]),
+        "{updates:?}"
+    );
+}
+
+#[test]
+fn endless_line_uses_bounded_memory() {
+    let mut reader = reader("codex", None);
+    let (mut log, mut updates) = (String::new(), Vec::new());
+    for _ in 0..100 {
+        reader.push(
+            &[b'x'; 100_000],
+            &mut |part| {
+                log.push_str(match part {
+                    Part::Words(text) | Part::Note(text) => text,
+                })
+            },
+            &mut updates,
+        );
+        assert!(reader.line.capacity() <= 2 * LINE_BYTES_MAX);
+    }
+    reader.push(b"\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n", &mut |_| {}, &mut updates);
+    assert_eq!(updates.first(), Some(&StreamUpdate::Session("t".to_owned())));
+    assert!(log.len() < 200, "{log}");
+}
