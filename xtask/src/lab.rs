@@ -103,7 +103,7 @@ impl Lab {
     pub async fn finished(&self, client: &Client, run: &str, limit: Duration) -> Result<RunView> {
         let start = Instant::now();
         loop {
-            let view = client.call(&GetRun { run: run.to_string() }).await?;
+            let view = client.call(&GetRun { run: run.to_string(), ..GetRun::default() }).await?;
             if view.state == RunStateKind::Finished {
                 return Ok(view);
             }

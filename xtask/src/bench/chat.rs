@@ -77,7 +77,7 @@ pub async fn read_when_there<T: serde::de::DeserializeOwned>(lab: &Lab, client: 
             break;
         }
         if look.is_multiple_of(100) {
-            let view = client.call(&adjutant::view::GetRun { run: run.run_id.clone() }).await?;
+            let view = client.call(&adjutant::view::GetRun { run: run.run_id.clone(), ..adjutant::view::GetRun::default() }).await?;
             if view.state == RunStateKind::Finished && !out.exists() {
                 let log = std::fs::read_to_string(&view.log_path).unwrap_or_else(|error| error.to_string());
                 return Err(format!("{} ended ({:?} {:?}) without its measurements: {log}", view.name, view.outcome, view.reason).into());

@@ -8,6 +8,7 @@ mod crowd;
 mod load;
 mod signals;
 mod size;
+mod snapshots;
 mod start;
 
 use crate::floor::{self, Floors};
@@ -37,6 +38,8 @@ pub struct Scale {
     pub chats: &'static [(i64, f64)],
     /// Searches for each word.
     pub searches: usize,
+    /// Files of the trees that are kept, and the target of a snapshot, in ms.
+    pub trees: &'static [(usize, f64)],
 }
 
 const FULL: Scale = Scale {
@@ -53,6 +56,7 @@ const FULL: Scale = Scale {
     shown: &[1_000, 100_000],
     chats: &[(50, 30.0), (1_000, 60.0)],
     searches: 100,
+    trees: &[(10_000, 60.0), (100_000, 400.0)],
 };
 
 const QUICK: Scale = Scale {
@@ -69,6 +73,7 @@ const QUICK: Scale = Scale {
     shown: &[1_000, 10_000],
     chats: &[(50, 30.0)],
     searches: 30,
+    trees: &[(10_000, 60.0)],
 };
 
 /// What each measurement gets.
@@ -132,6 +137,8 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("chat: wake", chats::wake(&bench));
     measure!("chat: show", chats::show(&bench));
     measure!("chat: search", chats::search(&bench));
+    measure!("snapshots: take", snapshots::take(&bench));
+    measure!("snapshots: diff", snapshots::diff(&bench));
     measure!("flood", size::flood(&bench));
     measure!("agents: streams", agents::decode());
     for cli in agents::STARTED {

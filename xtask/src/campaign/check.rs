@@ -30,7 +30,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     let mut stored: BTreeMap<String, RunView> = BTreeMap::new();
     let mut ends: BTreeMap<(Kind, String), usize> = BTreeMap::new();
     for (key, one) in &dispatched {
-        let Ok(view) = client.call(&GetRun { run: one.run.clone() }).await else {
+        let Ok(view) = client.call(&GetRun { run: one.run.clone(), ..GetRun::default() }).await else {
             problems.push(format!("{} was acknowledged and is lost", one.run));
             continue;
         };
@@ -71,7 +71,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     }
     for (run, (key, resolution)) in &resumed {
         let again = client.call_with_key(&Resume { run: run.clone(), resolution: Some(resolution.clone()), ..Resume::default() }, key).await;
-        let now = client.call(&GetRun { run: run.clone() }).await?;
+        let now = client.call(&GetRun { run: run.clone(), ..GetRun::default() }).await?;
         let before = stored.get(run);
         if again.as_ref().map(|view| &view.run_id) != Ok(run)
             || before.is_none_or(|before| (before.attempt, &before.state) != (now.attempt, &now.state))
@@ -128,7 +128,7 @@ impl<'a> Journal<'a> {
 async fn children(client: &Client, view: &RunView, requests: &[RequestView], problems: &mut Vec<String>) -> Result<Vec<RunView>> {
     let mut found = Vec::new();
     for name in &view.children {
-        found.push(client.call(&GetRun { run: name.clone() }).await?);
+        found.push(client.call(&GetRun { run: name.clone(), ..GetRun::default() }).await?);
     }
     let approved: Vec<&str> = requests
         .iter()

@@ -33,7 +33,7 @@ async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan
     let start = Instant::now();
     let cancel_after = Duration::from_millis(200 + random.below(800));
     loop {
-        let view = lab.persist(&client, &GetRun { run: run.clone() }, "look").await.map_err(said)?;
+        let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(said)?;
         let children_over = see_children(lab, &client, ledger, &view).await?;
         if is_over(&view) && children_over {
             return Ok(());
@@ -107,7 +107,7 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
 async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunView) -> Result<bool, String> {
     let mut over = true;
     for name in &view.children {
-        let child = lab.persist(client, &GetRun { run: name.clone() }, "look").await.map_err(said)?;
+        let child = lab.persist(client, &GetRun { run: name.clone(), ..GetRun::default() }, "look").await.map_err(said)?;
         lock(ledger).children.insert(child.run_id.clone());
         if child.state == RunStateKind::Stopped {
             cancel(lab, client, ledger, &child.run_id).await?;
@@ -130,7 +130,7 @@ pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
     let start = Instant::now();
     for run in delegating {
         loop {
-            let view = lab.persist(&client, &GetRun { run: run.clone() }, "look").await.map_err(said)?;
+            let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(said)?;
             if see_children(lab, &client, ledger, &view).await? {
                 break;
             }

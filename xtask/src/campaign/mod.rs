@@ -153,7 +153,7 @@ async fn at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> 
         let client = lab.client();
         let mut hit = Vec::new();
         for run in all {
-            let view = lab.persist(&client, &GetRun { run: run.clone() }, "look").await?;
+            let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await?;
             if check::wrong_state(&view, &lock(&ledger)).is_some() {
                 hit.push(run);
             }

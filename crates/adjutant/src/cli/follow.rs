@@ -66,7 +66,7 @@ pub struct Follow<'a> {
 impl<'a> Follow<'a> {
     /// Starts to follow a run. With `is_line_open`, the output printed so far does not end with a newline.
     pub async fn attach(cx: &'a Context, run: &str, scope: Scope, is_line_open: bool) -> Result<Self, Failure> {
-        let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
+        let run = cx.hub.call(&GetRun { run: run.to_owned(), ..GetRun::default() }).await?;
         let open = run.pending.clone();
         let mut follow = Self::new(cx, run, scope)?;
         follow.is_line_open = is_line_open;
@@ -195,7 +195,7 @@ impl<'a> Follow<'a> {
         match event.kind.known() {
             Some(EventKind::RunFinished) => self.is_over = true,
             Some(EventKind::RunStopped) => {
-                self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
+                self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
                 self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
             }
             Some(EventKind::RequestAsked) => self.show_asked(event.request_id.as_deref()).await?,
@@ -306,7 +306,7 @@ impl<'a> Follow<'a> {
 
     /// Prints the run's end and returns its exit code.
     async fn finish(&mut self) -> CommandResult {
-        self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone() }).await?;
+        self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
         if std::mem::take(&mut self.is_line_open) && !self.cx.out.json {
             self.cx.out.print_line("")?;
         }

@@ -16,6 +16,8 @@ pub struct Scratch {
     /// The work tree that it looks at: the repository's own, or a workspace.
     tree: PathBuf,
     dir: PathBuf,
+    /// Where Adjutant's home lies in the tree, if it does: that is never kept.
+    home: Option<PathBuf>,
 }
 
 impl Scratch {
@@ -26,7 +28,8 @@ impl Scratch {
     pub async fn new(repo: Repo, home: &Path, dir: &Path) -> Result<Self, GitError> {
         remove(dir).map_err(GitError::file(dir))?;
         files::make_dirs(home, dir).map_err(GitError::file(dir))?;
-        let scratch = Self { tree: repo.top.clone(), repo, dir: dir.to_owned() };
+        let home = home.canonicalize().map_err(GitError::file(home))?.strip_prefix(&repo.top).map(Path::to_owned).ok();
+        let scratch = Self { tree: repo.top.clone(), repo, dir: dir.to_owned(), home };
         let format = format!("--object-format={}", scratch.repo.object_format);
         scratch.repo.git.call(dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(dir).output().await?;
         Ok(scratch)
@@ -51,6 +54,11 @@ impl Scratch {
     #[must_use]
     pub fn tree(&self) -> &Path {
         &self.tree
+    }
+
+    /// Returns where Adjutant's home lies in the tree, if it does.
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
     }
 
     pub(super) fn index(&self) -> PathBuf {

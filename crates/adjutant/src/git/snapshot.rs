@@ -9,9 +9,9 @@ use super::{GitError, Repo, Scratch};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, RunId};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -182,16 +182,20 @@ async fn read_tree_once(scratch: &Scratch) -> Result<LeftOut, GitError> {
     let mut call = scratch.call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]);
     let own_excludes = scratch.repo().common.join("info/exclude");
     if super::repo::is_regular(&own_excludes) {
-        let mut option = std::ffi::OsString::from("--exclude-from=");
+        let mut option = OsString::from("--exclude-from=");
         option.push(own_excludes);
         call = call.arg(option);
+    }
+    if let Some(home) = scratch.home() {
+        call = call.arg(exclude_option(home));
     }
     let listed = call.output().await?;
     let mut changes = Changes::default();
     let mut last: &[u8] = b"";
     for path in listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
         // A deleted file is listed twice.
-        if path != last {
+        let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
+        if path != last && !is_home {
             changes.add(scratch.tree(), path);
         }
         last = path;
@@ -204,6 +208,18 @@ async fn read_tree_once(scratch: &Scratch) -> Result<LeftOut, GitError> {
         scratch.call(&["update-index", "-z", "--add", "--remove", "--replace", "--stdin"]).input(to_read).output().await?;
     }
     Ok(left_out)
+}
+
+/// Excludes a path from the top of the tree, whatever characters are in it.
+fn exclude_option(path: &Path) -> OsString {
+    let mut option = b"--exclude=/".to_vec();
+    for byte in path.as_os_str().as_bytes() {
+        if b"\\*?[! #".contains(byte) {
+            option.push(b'\\');
+        }
+        option.push(*byte);
+    }
+    OsString::from_vec(option)
 }
 
 /// What has to be done about the paths that differ from the index.

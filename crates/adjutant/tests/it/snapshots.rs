@@ -268,3 +268,19 @@ fn snapshots_go_with_their_run() {
     assert_eq!(git_output(&home.work(), &["for-each-ref", "refs/adjutant"]), "");
     assert_eq!(fs::read_to_string(home.work().join("one.txt")).expect("a file").trim_end(), "x", "the tree stays");
 }
+
+#[test]
+fn home_inside_the_repository_is_never_kept() {
+    let home = repository();
+    // The directory above the home becomes the repository.
+    let top = home.home.dir.parent().expect("a parent").to_owned();
+    git(&top, &["init", "-q"]);
+    fs::remove_dir_all(home.work().join(".git")).expect("the inner repository");
+    start(&home, "echo", "inside", "write one.txt changed\nsay done", ".");
+    let view = home.finished("inside");
+    let end = view["snapshots"][1]["git_ref"].as_str().expect("a ref");
+    let kept = git_output(&top, &["ls-tree", "-r", "--name-only", end]);
+    let own = home.home.dir.file_name().expect("a name").to_string_lossy().into_owned();
+    assert!(kept.contains("work/one.txt") && !kept.contains(&format!("{own}/")), "{kept}");
+    assert_eq!(view["changed_files"], json!(["work/one.txt"]), "{view}");
+}

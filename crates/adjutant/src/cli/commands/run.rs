@@ -132,7 +132,7 @@ async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
             waiting::print_condition(run, cx)?;
         }
     };
-    let run = cx.hub.call(&GetRun { run: run.run_id.clone() }).await?;
+    let run = cx.hub.call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?;
     if cx.out.json {
         cx.out.print_json(&run)?;
     } else {

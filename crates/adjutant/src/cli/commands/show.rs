@@ -25,7 +25,7 @@ const SNAPSHOTS_SHOWN_MAX: usize = 8;
 
 /// Shows everything about one run.
 pub async fn show(run: &str, cx: &Context) -> CommandResult {
-    let run = cx.hub.call(&GetRun { run: run.to_owned() }).await?;
+    let run = cx.hub.call(&GetRun { run: run.to_owned(), snapshots: true }).await?;
     if cx.out.json {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);

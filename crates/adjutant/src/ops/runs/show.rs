@@ -55,9 +55,10 @@ impl Ops {
             }
             Ok((run, view))
         })?;
-        if *who != Principal::Run(run.id) {
+        if call.snapshots {
             view.snapshots = self.snapshots_of(&run).await;
-        } else {
+        }
+        if *who == Principal::Run(run.id) {
             view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)

@@ -68,6 +68,9 @@ pub struct RunList {
 pub struct GetRun {
     #[serde(default)]
     pub run: String,
+    /// With the snapshots of its tree, which are read from its repository.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub snapshots: bool,
 }
 call!(GetRun = "run", writes true -> RunView);
 

@@ -63,7 +63,7 @@ impl DemoChat {
 
     /// Returns whether an event is about an answering run, and counts its end.
     pub async fn observe(&mut self, event: &EventView, cx: &Context) -> Result<bool, Failure> {
-        if event.kind == EventKind::RunStarted && cx.hub.call(&GetRun { run: event.run_id.clone() }).await?.agent == ANSWERS {
+        if event.kind == EventKind::RunStarted && cx.hub.call(&GetRun { run: event.run_id.clone(), ..GetRun::default() }).await?.agent == ANSWERS {
             self.answering.insert(event.run_id.clone());
         }
         let is_answering = self.answering.contains(&event.run_id);

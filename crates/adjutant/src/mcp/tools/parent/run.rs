@@ -60,7 +60,7 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         let first = Wait { runs: vec![run.run_id.clone()], wait_ms: wait_ms(wait), ..Wait::default() };
         // The run is there whatever becomes of the wait.
         match caller.held("waiting for the run", session.client().call(&first)).await? {
-            Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone() }).await?,
+            Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?,
             Err(error) => tracing::warn!(%error, "the first wait failed"),
         }
         session.note_shown(run_confirmation(&run));

@@ -36,7 +36,7 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
 
 pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
     let Some(run) = args.run_id else { return list_runs(session).await };
-    let run = session.client().call(&GetRun { run }).await?;
+    let run = session.client().call(&GetRun { run, ..GetRun::default() }).await?;
     session.note_shown(run_confirmation(&run));
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
     if session.compat() {

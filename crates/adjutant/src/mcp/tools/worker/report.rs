@@ -25,7 +25,7 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
 }
 
 pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
-    let run = session.client().call(&GetRun { run: args.run_id.unwrap_or_default() }).await?;
+    let run = session.client().call(&GetRun { run: args.run_id.unwrap_or_default(), ..GetRun::default() }).await?;
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run));
     shown = with_messages(shown, &run.messages);
     if session.compat() {

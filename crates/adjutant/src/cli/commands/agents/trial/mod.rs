@@ -234,7 +234,7 @@ impl Trial<'_> {
 
     /// Reads the result of the work run.
     async fn look_at(&self, id: &str, seen: &mut WorkRun, first: &str, second: &str) -> Result<(), Failure> {
-        let view = self.cx.hub.call(&GetRun { run: id.to_owned() }).await?;
+        let view = self.cx.hub.call(&GetRun { run: id.to_owned(), ..GetRun::default() }).await?;
         let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(EVENTS_READ_MAX), wait_ms: 0 }).await?;
         let progress = history.events.iter().find(|event| event.kind == EventKind::RunProgress && event.source.is_some());
         seen.progress_by = progress.and_then(|event| event.source.as_ref().and_then(Word::known));
@@ -296,7 +296,7 @@ impl Trial<'_> {
         end(self.cx, &id).await?;
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, wait_ms }).await?;
-        let view = self.cx.hub.call(&GetRun { run: id.clone() }).await?;
+        let view = self.cx.hub.call(&GetRun { run: id.clone(), ..GetRun::default() }).await?;
         seen.outcome = view.outcome.as_ref().and_then(Word::known);
         seen.reason = view.reason;
         seen.left = left(&self.cx.home.dir, &id, &self.dir).await;

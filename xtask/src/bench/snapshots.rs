@@ -1,0 +1,90 @@
+//! Snapshots of a run's tree, and what `adj diff` takes.
+
+use super::{Bench, in_lab};
+use crate::lab::Result;
+use crate::stats::{Row, Samples};
+use adjutant::git::{self, Git, NewSnapshot, Repo, Scratch};
+use adjutant::view::Dispatch;
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{AttemptNo, RunId, Time};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Files in a directory of the tree.
+const FILES_IN_DIRECTORY: usize = 100;
+/// Files that a turn changes.
+const CHANGED: usize = 10;
+const SNAPSHOTS: usize = 20;
+const DIFFS: usize = 20;
+
+/// A snapshot after a turn that changed some files, in trees of these sizes, each with its target in milliseconds.
+pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (files, target_ms) in bench.scale.trees {
+        let dir = tempfile::tempdir()?;
+        repository(dir.path(), *files)?;
+        let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), dir.path().display().to_string())];
+        let repo = Repo::find(&Git::find(env.iter().map(|(name, value)| (name, value)))?, dir.path()).await?;
+        let home = tempfile::tempdir()?;
+        let scratch = Scratch::new(repo, home.path(), &home.path().join("git")).await?;
+        let new = |cause| NewSnapshot { run: RunId::new(Time(1), [7; 10]), run_name: "bench".to_owned(), attempt: AttemptNo(1), cause };
+        git::take(&scratch, &new(SnapshotCause::Start)).await?;
+        let mut samples = Samples::default();
+        for n in 0..SNAPSHOTS {
+            for file in 0..CHANGED {
+                std::fs::write(dir.path().join(format!("d0/f{file}")), format!("changed {n}\n"))?;
+            }
+            let start = Instant::now();
+            let taken = git::take(&scratch, &new(SnapshotCause::Turn)).await?;
+            samples.push(start.elapsed());
+            if !taken.is_new {
+                return Err("the snapshot does not have the changes".into());
+            }
+        }
+        let what = format!("snapshot after {CHANGED} of {files} files changed");
+        rows.push(Row::latency(&what, &samples, Some(bench.floors.spawn.p50()), *target_ms));
+    }
+    Ok(rows)
+}
+
+/// `adj diff --stat` as a person starts it.
+pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let dir = lab.dir.path().join("tree");
+        repository(&dir, bench.scale.trees[0].0)?;
+        let client = lab.client();
+        let order = Dispatch { cwd: dir.display().to_string(), ..lab.order("echo", "write a.txt x\nwrite b.txt y".to_owned()) };
+        let run = client.call(&order).await?;
+        lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+        let mut samples = Samples::default();
+        for _ in 0..DIFFS {
+            let start = Instant::now();
+            let text = lab.run(&["diff", "--stat", &run.name])?;
+            samples.push(start.elapsed());
+            if !text.contains("2 files changed") {
+                return Err(format!("not what was changed: {text}").into());
+            }
+        }
+        Ok(vec![Row::latency("adj diff --stat", &samples, Some(bench.floors.spawn.p50()), 50.0)])
+    })
+    .await
+}
+
+/// Makes a repository with that many committed files.
+fn repository(dir: &Path, files: usize) -> Result<()> {
+    for n in 0..files {
+        let (at, name) = (dir.join(format!("d{}", n / FILES_IN_DIRECTORY)), format!("f{}", n % FILES_IN_DIRECTORY));
+        if n % FILES_IN_DIRECTORY == 0 {
+            std::fs::create_dir_all(&at)?;
+        }
+        std::fs::write(at.join(name), format!("{n}\n"))?;
+    }
+    for args in [&["init", "-q"][..], &["add", "."], &["-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "x"]] {
+        let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).output()?;
+        if !done.status.success() {
+            return Err(format!("git {args:?}: {}", String::from_utf8_lossy(&done.stderr)).into());
+        }
+    }
+    Ok(())
+}
