@@ -6,6 +6,7 @@ use crate::lab::Result;
 use crate::wire::Wire;
 use adjutant::link::{AttemptDir, Fact, FactKind, Order, PostFacts};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -60,7 +61,7 @@ fn supervise(dir: &Path) -> Result<()> {
     let started = FactKind::Started { pid: std::process::id(), guard_pid: 0, containment: "subreaper".to_string() };
     let facts = PostFacts { facts: vec![Fact { n: 1, at_ms: 0, what: started }] };
     let mut wire = Wire::new(UnixStream::connect(&hub)?, Some(&given));
-    wire.post("/link/facts", &facts)?;
+    wire.post::<IgnoredAny>("/link/facts", &facts)?;
 
     let passed = UnixStream::connect(&hub)?;
     let mut bench = UnixStream::connect(socket(&order.home))?;

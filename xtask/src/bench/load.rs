@@ -7,6 +7,8 @@ use crate::mcp::Mcp;
 use crate::standin;
 use crate::stats::Row;
 use crate::wire::Wire;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +45,7 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
     let mut person = Wire::new(UnixStream::connect(lab.home.socket())?, None);
     let mut standins = Vec::new();
     for _ in 0..PAIRS {
-        person.post("/api/v1/dispatch", &lab.order("echo", "hang".to_string()))?;
+        person.post::<IgnoredAny>("/api/v1/dispatch", &lab.order("echo", "hang".to_string()))?;
         standins.push(standin::take(&listener)?);
     }
     let begin = Arc::new(Barrier::new(PAIRS + 1));
@@ -58,7 +60,7 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
             let mut answered = 0;
             for message_id in answers {
                 let one = json!({"message_id": message_id, "answer": format!("re: {message_id}")});
-                person.post("/api/v1/answer", &json!({"answers": [one]}))?;
+                person.post::<IgnoredAny>("/api/v1/answer", &json!({"answers": [one]}))?;
                 answered += 1;
             }
             Ok(answered)
@@ -69,12 +71,11 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
             let mut pair = Pair::default();
             begin.wait();
             while !over.load(Ordering::Relaxed) {
-                let asked = wire.post("/api/v1/ask", &json!({"question": format!("q{}", pair.asked)}))?;
-                let message_id = asked["message_id"].as_str().ok_or("no message_id")?.to_string();
-                ask.send(message_id.clone())?;
-                let read = wire.post("/api/v1/request", &json!({"message_id": message_id, "wait_ms": 30_000}))?;
+                let asked: Asked = wire.post("/api/v1/ask", &json!({"question": format!("q{}", pair.asked)}))?;
+                ask.send(asked.message_id.clone())?;
+                let read: Answered = wire.post("/api/v1/request", &json!({"message_id": asked.message_id, "wait_ms": 30_000}))?;
                 pair.asked += 1;
-                if read["answer"] != format!("re: {message_id}") || read["status"] != "retrieved" {
+                if read.answer.as_deref() != Some(&format!("re: {}", asked.message_id)) || read.status != "retrieved" {
                     pair.wrong += 1;
                 }
                 pair.at_ns.push(monotonic_ns());
@@ -98,6 +99,19 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
         tally.asked += pair.asked;
     }
     Ok(tally.rows("on the hub's API from one load process", seconds, 5_000.0))
+}
+
+/// What a worker takes from the reply to its question.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    message_id: String,
+}
+
+/// What it takes from the answer.
+#[derive(Debug, Deserialize)]
+struct Answered {
+    answer: Option<String>,
+    status: String,
 }
 
 /// A child that does not outlive this.
