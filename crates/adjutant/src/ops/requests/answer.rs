@@ -5,8 +5,8 @@ use crate::ops::checks::bounded;
 use crate::ops::requests::delegations::Child;
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, run_by_id};
-use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord};
+use crate::store::{Request, StoreError, Topic, Tx, WakeUps, run_by_id};
+use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject, chosen, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ impl Ops {
         }
         let retention = self.retention();
         let wake_ups = Arc::clone(self.store.wake_ups());
+        let home = Arc::clone(&self.home);
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
             if several {
                 tx.may_refuse_late()?;
@@ -46,14 +47,16 @@ impl Ops {
                 tx.hand_over(&request, retention)?;
                 requests.push(request);
             }
-            Ok(requests)
+            Ok(with_runs(tx, &home, requests))
         };
-        let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
-        let again = |tx: &mut Tx<'_>, ids: Vec<String>| {
-            ids.iter().map(|id| Ok(as_answered(request_of_receipt(tx, id)?))).collect::<Result<Vec<_>, StoreError>>()
+        let receipt = |(requests, _): &Settled| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
+        let home = Arc::clone(&self.home);
+        let again = move |tx: &mut Tx<'_>, ids: Vec<String>| {
+            let requests = ids.iter().map(|id| Ok(as_answered(request_of_receipt(tx, id)?))).collect::<Result<Vec<_>, StoreError>>()?;
+            Ok(with_runs(tx, &home, requests))
         };
-        let requests = self.write_with_receipt(caller, settle, receipt, again).await?;
-        Ok(self.store.read(|connection| answered_view(connection, &self.home, &requests))?)
+        let (requests, runs) = self.write_with_receipt(caller, settle, receipt, again).await?;
+        Ok(Answered { requests: render::requests(&requests), runs: runs? })
     }
 
     /// Parses one answer, outside the transaction.
@@ -123,16 +126,15 @@ fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
     }
 }
 
-/// Builds the reply: the answered requests, and their runs as they are now.
-fn answered_view(connection: &Connection, home: &Home, requests: &[Request]) -> Result<Answered, StoreError> {
+/// The answered requests, and their runs as the transaction leaves them. A failure to show the runs undoes no answer.
+type Settled = (Vec<Request>, Result<Vec<RunView>, StoreError>);
+
+/// Adds the runs of answered requests. The transaction has their rows at hand; a later read would fetch them again.
+fn with_runs(tx: &Tx<'_>, home: &Home, requests: Vec<Request>) -> Settled {
     let concerned: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
-    let mut runs = Vec::with_capacity(concerned.len());
-    for run in concerned.into_values() {
-        if let Some(run) = run_by_id(connection, run)? {
-            runs.push(render::run(connection, home, &run)?);
-        }
-    }
-    Ok(Answered { requests: render::requests(requests), runs })
+    let view = |run| run_by_id(tx.connection(), run)?.map(|run| render::run(tx.connection(), home, &run)).transpose();
+    let runs = concerned.into_values().filter_map(|run| view(run).transpose()).collect();
+    (requests, runs)
 }
 
 /// Returns a request as it was when answered, even if the answer was read since.
