@@ -34,6 +34,7 @@ use adjutant_core::run::Retention;
 use adjutant_core::{Action, Principal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -81,6 +82,8 @@ struct ReadConfig {
 pub struct Ops {
     store: Store,
     home: Arc<Home>,
+    /// Where its configuration is, which does not change while a process lives.
+    config_path: Arc<Path>,
     /// The configuration as last read; read again when its file changes.
     config: Arc<Mutex<Option<ReadConfig>>>,
     /// Maximum number of live runs that the file descriptor limit allows.
@@ -97,7 +100,8 @@ impl Ops {
     #[must_use]
     pub fn new(store: Store, home: Home, live_runs_max: u64) -> Self {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
-        Self { store, home: Arc::new(home), config: Arc::default(), live_runs_max, presence, tally, tree_changes: Arc::default() }
+        let config_path = Config::path(&home).into();
+        Self { store, home: Arc::new(home), config_path, config: Arc::default(), live_runs_max, presence, tally, tree_changes: Arc::default() }
     }
 
     /// Returns how many runs may be live at a time: the configured limit, or the file descriptor limit if lower.
@@ -122,7 +126,7 @@ impl Ops {
     /// It cannot be used; the message says where.
     pub fn config(&self) -> Result<Arc<Config>, OpError> {
         // Taken before reading: a concurrent change then makes the stamp older, never newer.
-        let stamp = Stamp::of(&Config::path(&self.home));
+        let stamp = Stamp::of(&self.config_path);
         let mut last = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let read = match last.take().filter(|last| last.stamp == stamp) {
             Some(last) => last,
