@@ -30,7 +30,7 @@ pub struct Answer {
 /// Reads how a worker reaches its supervisor.
 pub fn read_access(path: &Path) -> io::Result<WorkerAccess> {
     let text = std::fs::read_to_string(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    serde_json::from_str(&text).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    serde_json::from_slice(text.as_bytes()).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
 }
 
 /// Calls a tool at the supervisor's loopback endpoint.

@@ -19,6 +19,7 @@ use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
 use crate::store::Store;
 use adjutant_core::Time;
 use connections::Connections;
+use futures::FutureExt;
 use home::{Lost, Socket};
 use std::ffi::OsString;
 use std::io::Write;
@@ -208,6 +209,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
 
+    // On the heap, here and in supervisors: then there is one kind of task, not one for each loop.
     let mut loops = JoinSet::new();
     // Before anybody can call: runs of the hub before us are watched, so none is taken for lost.
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
@@ -216,16 +218,16 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         tracing::warn!(%error, "the webhooks stay as they were");
     }
     let connections = Arc::clone(&hub.connections);
-    loops.spawn(async move { connections.close_silent().await });
-    loops.spawn(work::schedule(Arc::clone(&hub)));
-    loops.spawn(work::keep_deadlines(Arc::clone(&hub)));
-    loops.spawn(work::forget(Arc::clone(&hub)));
-    loops.spawn(work::render(Arc::clone(&hub)));
-    loops.spawn(work::answer_chats(Arc::clone(&hub)));
-    loops.spawn(work::drop_credentials(Arc::clone(&hub)));
-    loops.spawn(work::index(Arc::clone(&hub)));
-    loops.spawn(webhooks::deliver(Arc::clone(&hub)));
-    loops.spawn(versions::ask_unknown(Arc::clone(&hub)));
+    loops.spawn(async move { connections.close_silent().await }.boxed());
+    loops.spawn(work::schedule(Arc::clone(&hub)).boxed());
+    loops.spawn(work::keep_deadlines(Arc::clone(&hub)).boxed());
+    loops.spawn(work::forget(Arc::clone(&hub)).boxed());
+    loops.spawn(work::render(Arc::clone(&hub)).boxed());
+    loops.spawn(work::answer_chats(Arc::clone(&hub)).boxed());
+    loops.spawn(work::drop_credentials(Arc::clone(&hub)).boxed());
+    loops.spawn(work::index(Arc::clone(&hub)).boxed());
+    loops.spawn(webhooks::deliver(Arc::clone(&hub)).boxed());
+    loops.spawn(versions::ask_unknown(Arc::clone(&hub)).boxed());
 
     let (mut socket, listener, renewed) = Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());

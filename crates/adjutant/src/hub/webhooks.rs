@@ -10,6 +10,7 @@ use crate::config::Webhook;
 use crate::ops::OpError;
 use crate::store::Topic;
 use crate::webhook;
+use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -32,7 +33,7 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
                     is_first = false;
                     deliveries.shutdown().await;
                     for hook in &hooks {
-                        deliveries.spawn(deliver_to(Arc::clone(&hub), hook.clone()));
+                        deliveries.spawn(deliver_to(Arc::clone(&hub), hook.clone()).boxed());
                     }
                     known = hooks;
                 }

@@ -10,6 +10,7 @@ use crate::process::{spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
+use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -50,7 +51,7 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
     let mut settled = Vec::new();
     for id in hub.ops.live_attempts()? {
         let (settling, done) = oneshot::channel();
-        loops.spawn(adopt_attempt(Arc::clone(hub), id, settling));
+        loops.spawn(adopt_attempt(Arc::clone(hub), id, settling).boxed());
         settled.push(done);
     }
     // A sender that is dropped has said all that it has to.
@@ -79,7 +80,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
         loop {
             match hub.ops.claim_next().await {
                 Ok(Some(launch)) => {
-                    watched.spawn(start(Arc::clone(&hub), launch));
+                    watched.spawn(start(Arc::clone(&hub), launch).boxed());
                 }
                 Ok(None) => break,
                 Err(error) => {

@@ -81,7 +81,7 @@ fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, Error
 fn read_access(path: &Path) -> Result<WorkerAccess, ErrorView> {
     let hint = "the run's supervisor writes this file; it is gone when the run has ended";
     let text = std::fs::read_to_string(path).map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))?;
-    serde_json::from_str(&text).map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))
+    serde_json::from_slice(text.as_bytes()).map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))
 }
 
 fn invalid(message: &str, hint: &str) -> ErrorView {

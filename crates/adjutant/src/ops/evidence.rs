@@ -9,7 +9,8 @@ use adjutant_core::{Exit, Outcome, RunId, RunState};
 
 /// Parses the stored evidence of a run, if there is any.
 pub(super) fn parse_evidence(text: Option<String>, run: RunId) -> Result<Option<AttemptEvidence>, StoreError> {
-    text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("what was seen of run {run}: {error}")))).transpose()
+    text.map(|text| serde_json::from_slice(text.as_bytes()).map_err(|error| StoreError::Corrupt(format!("what was seen of run {run}: {error}"))))
+        .transpose()
 }
 
 /// Returns a run's checkpoint with its working directory and changed files.

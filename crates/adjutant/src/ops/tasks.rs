@@ -15,7 +15,8 @@ fn corrupt(error: &serde_json::Error) -> OpError {
 }
 
 fn view(task: &Task, message: String) -> Result<TaskView, OpError> {
-    let result: Option<Waited> = task.result.as_deref().map(serde_json::from_str).transpose().map_err(|error| corrupt(&error))?;
+    let result: Option<Waited> =
+        task.result.as_deref().map(|result| serde_json::from_slice(result.as_bytes())).transpose().map_err(|error| corrupt(&error))?;
     Ok(TaskView {
         task_id: task.id.clone(),
         status: Word::read(&task.status),
@@ -23,7 +24,7 @@ fn view(task: &Task, message: String) -> Result<TaskView, OpError> {
         created_at: rfc3339(task.created_at),
         updated_at: rfc3339(task.updated_at),
         ttl_ms: u64::try_from(task.ttl_ms).unwrap_or(0),
-        wait: serde_json::from_str(&task.wait).map_err(|error| corrupt(&error))?,
+        wait: serde_json::from_slice(task.wait.as_bytes()).map_err(|error| corrupt(&error))?,
         result,
     })
 }
@@ -81,7 +82,7 @@ impl Ops {
             let message = task.status.clone();
             return view(&task, message);
         }
-        let mut wait: Wait = serde_json::from_str(&task.wait).map_err(|error| corrupt(&error))?;
+        let mut wait: Wait = serde_json::from_slice(task.wait.as_bytes()).map_err(|error| corrupt(&error))?;
         wait.wait_ms = call.wait_ms;
         let waited = self.wait(&caller.who, &wait).await?;
         if waited.outcome == WaitOutcome::Timeout {

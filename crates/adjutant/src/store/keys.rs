@@ -99,7 +99,8 @@ impl Tx<'_> {
         match kept {
             None => Ok(None),
             Some((body_hash, _)) if body_hash != key.body_hash => Err(Denied::KeyReused.into()),
-            Some((_, reply)) => serde_json::from_str(&reply).map(Some).map_err(|error| StoreError::Corrupt(error.to_string())),
+            // As bytes, like the calls: to read the same types from a `str` as well would double their code.
+            Some((_, reply)) => serde_json::from_slice(reply.as_bytes()).map(Some).map_err(|error| StoreError::Corrupt(error.to_string())),
         }
     }
 

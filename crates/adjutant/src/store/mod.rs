@@ -305,11 +305,20 @@ struct PooledConnection<'a> {
 
 impl PooledConnection<'_> {
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let connection = self.connection.as_ref().expect("lent until dropped");
-        connection.prepare_cached("BEGIN")?.execute([])?;
-        let result = work(connection);
-        connection.prepare_cached("COMMIT")?.execute([])?;
+        self.run("BEGIN")?;
+        let result = work(self.connection());
+        self.run("COMMIT")?;
         result
+    }
+
+    fn connection(&self) -> &Connection {
+        self.connection.as_ref().expect("lent until dropped")
+    }
+
+    /// Apart from [`Self::read`], of which there is one for each use.
+    fn run(&self, sql: &str) -> Result<(), StoreError> {
+        self.connection().prepare_cached(sql)?.execute([])?;
+        Ok(())
     }
 
     /// Breaks statements off from an instant on.

@@ -47,6 +47,7 @@ use crate::trace;
 use crate::view::codes;
 use attempt::{Attempt, AttemptParts};
 use closing::Closer;
+use futures::FutureExt;
 use journal::Journal;
 use logfile::LogFile;
 use reader::Reader;
@@ -116,9 +117,9 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let client = Client::supervisor(&order);
     let mut tasks = JoinSet::new();
     let (mut journal, uploader) = journal::open(dir, client.clone())?;
-    tasks.spawn(uploader.run());
+    tasks.spawn(uploader.run().boxed());
     let (orders_sender, orders) = watch::channel(Orders::default());
-    tasks.spawn(orders::follow(client.clone(), orders_sender));
+    tasks.spawn(orders::follow(client.clone(), orders_sender).boxed());
 
     let pulse = Arc::new(Pulse::default());
     let Prepared { mut launch, log, lines_of, has_called } = match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await {

@@ -10,6 +10,7 @@ use crate::process::init::Message;
 use crate::process::tree::{self, Reaped};
 use crate::process::{Pid, Signal, Spawn, StdioTarget};
 use adjutant_core::Exit;
+use futures::FutureExt;
 use rustix::fs::Mode;
 use rustix::process::{WaitOptions, WaitStatus};
 use std::collections::HashSet;
@@ -143,10 +144,12 @@ pub fn hold(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<
     let (pid, containment) = (contained.worker(), contained.word());
     let (sender, seen) = watch::channel(Seen::default());
     let (reaper, lifeline) = match contained {
-        Contained::Subreaper(child) => (tasks.spawn(reap_all(children, Tracked { agent: Some(child.pid), init: None, status: None }, sender)), None),
+        Contained::Subreaper(child) => {
+            (tasks.spawn(reap_all(children, Tracked { agent: Some(child.pid), init: None, status: None }, sender).boxed()), None)
+        }
         Contained::Namespace(Namespace { init, lifeline, status, .. }) => {
             let status = pipe::Receiver::from_owned_fd(status).map_err(Failed::Worker)?;
-            let reaper = tasks.spawn(reap_all(children, Tracked { agent: None, init: Some(init.pid), status: Some(status) }, sender));
+            let reaper = tasks.spawn(reap_all(children, Tracked { agent: None, init: Some(init.pid), status: Some(status) }, sender).boxed());
             (reaper, Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline }))
         }
     };

@@ -61,7 +61,7 @@ impl Ops {
         self.current(id, move |tx, run| {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
             if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
-                let end = serde_json::from_str(&end).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
+                let end = serde_json::from_slice(end.as_bytes()).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
                 return tx.dated(at.unwrap_or(tx.now()), |tx| settle_with_agent_end(tx, id, end, terms));
             }
             if never_started {

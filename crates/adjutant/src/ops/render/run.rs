@@ -81,7 +81,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         (reason, detail) => reason.or_else(|| detail.clone()),
     };
     let subagents = run.subagents.as_deref().map_or_else(SubagentsText::default, |kept| {
-        serde_json::from_str(kept).unwrap_or_else(|error| {
+        serde_json::from_slice(kept.as_bytes()).unwrap_or_else(|error| {
             tracing::error!(run = %run.id, %error, "the stored sub-agents cannot be read");
             SubagentsText::default()
         })

@@ -71,7 +71,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Turn, StoreError>> {
     let id: i64 = row.get(0)?;
     let (agent, env, state, run): (String, String, String, Option<String>) = (row.get(2)?, row.get(7)?, row.get(8)?, row.get(9)?);
     let run = run.map(|run| RunId::parse(&run)).transpose();
-    let (Ok(agent), Ok(env), Some(state), Ok(run)) = (AgentName::parse(&agent), serde_json::from_str(&env), TurnState::from_word(&state), run) else {
+    let (Ok(agent), Ok(env), Some(state), Ok(run)) =
+        (AgentName::parse(&agent), serde_json::from_slice(env.as_bytes()), TurnState::from_word(&state), run)
+    else {
         return Ok(Err(StoreError::Corrupt(format!("turn {id}"))));
     };
     Ok(Ok(Turn {

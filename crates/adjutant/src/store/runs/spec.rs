@@ -29,7 +29,7 @@ pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreE
     let (prompt, spec, criteria, accept): (String, String, Option<String>, Option<String>) = connection
         .prepare_cached("SELECT prompt, spec, criteria, accept FROM run_inputs WHERE run = ?1")?
         .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    let spec: SpecRow = serde_json::from_str(&spec).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
+    let spec: SpecRow = serde_json::from_slice(spec.as_bytes()).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
     let (agent, env) = spec.decode().ok_or_else(|| StoreError::Corrupt(format!("run {run}: its agent")))?;
     Ok(RunInput { prompt, agent, env, criteria, accept: accept_of(run, accept)? })
 }
@@ -84,7 +84,7 @@ pub fn acceptance_of(connection: &Connection, run: RunId) -> Result<(Option<Stri
 
 fn accept_of(run: RunId, text: Option<String>) -> Result<Vec<String>, StoreError> {
     let Some(text) = text else { return Ok(Vec::new()) };
-    serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("run {run}: its acceptance command: {error}")))
+    serde_json::from_slice(text.as_bytes()).map_err(|error| StoreError::Corrupt(format!("run {run}: its acceptance command: {error}")))
 }
 
 /// How a checkpoint is written down.

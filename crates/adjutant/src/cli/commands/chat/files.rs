@@ -155,5 +155,5 @@ pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
 }
 
 fn parsed<T: DeserializeOwned>(name: &str, number: usize, line: &str) -> Result<T, Failure> {
-    serde_json::from_str(line).map_err(|error| fail(codes::INVALID, format!("{name}, line {}: {error}", number + 1)))
+    serde_json::from_slice(line.as_bytes()).map_err(|error| fail(codes::INVALID, format!("{name}, line {}: {error}", number + 1)))
 }
