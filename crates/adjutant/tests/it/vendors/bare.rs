@@ -53,7 +53,7 @@ fn does_what_the_model_says(cli: Cli, dialect: Dialect) {
     settle(home.path(), &model);
 
     let mut command = Command::new(clis.bin.join(cli.name()));
-    command.args(arguments(cli)).env_clear().envs(environment(&clis, &model)).env("HOME", home.path()).current_dir(&work);
+    command.args(arguments(cli)).env_clear().envs(environment(&clis, &model)).env("HOME", home.path()).env("TMPDIR", home.path()).current_dir(&work);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the CLI starts");
     child.stdin.take().expect("a pipe").write_all(input(cli).as_bytes()).expect("it reads its prompt");
     let ended = child.wait_with_output().expect("the CLI ends");

@@ -56,6 +56,8 @@ impl Connected {
         let mut command = readme::typed(&self.home, line);
         let path = format!("{}:{}", self.clis.bin.display(), readme::path());
         command.envs(environment(&self.clis, &self.model)).envs(own_environment(self.cli, &self.model));
+        // Some leave files in a directory for temporary ones.
+        command.env("TMPDIR", self.home.home.dir.parent().expect("a directory"));
         command.env("PATH", path).env("GEMINI_CLI_TRUST_WORKSPACE", "true");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
         child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
