@@ -96,20 +96,27 @@ pub struct Usage {
 #[derive(Debug)]
 pub struct Rules {
     all: Vec<Prepared>,
+    /// The paths that their conditions are about, each once.
+    paths: Vec<Path>,
     speaker: Option<Path>,
 }
+
+/// So many paths are looked for once in each line, more as often as a condition needs them.
+const PATHS_KEPT: usize = 32;
 
 impl Rules {
     /// Prepares a preset's rules.
     #[must_use]
     pub fn new(stream: &Stream) -> Self {
-        Self { all: stream.rules.iter().map(Prepared::new).collect(), speaker: stream.speaker.as_deref().map(Path::new) }
+        let mut paths = Vec::new();
+        let all = stream.rules.iter().map(|rule| Prepared::new(rule, &mut paths)).collect();
+        Self { all, paths, speaker: stream.speaker.as_deref().map(Path::new) }
     }
 
     /// Rules by which nothing means anything.
     #[must_use]
     pub fn none() -> Self {
-        Self { all: Vec::new(), speaker: None }
+        Self { all: Vec::new(), paths: Vec::new(), speaker: None }
     }
 
     /// Says what a line means. `false`: it is no JSON object.
@@ -123,8 +130,13 @@ impl Rules {
             return false;
         }
         let mut speaker = self.speaker.as_ref();
+        let mut kept: [Option<Option<&Node<'_>>>; PATHS_KEPT] = [None; PATHS_KEPT];
+        let mut find = |at: usize| {
+            let search = || self.paths.get(at).and_then(|path| path.find(&line, &line));
+            kept.get_mut(at).map_or_else(search, |kept| *kept.get_or_insert_with(search))
+        };
         for rule in &self.all {
-            if !rule.when.iter().all(|(path, wanted)| wanted.is_met(path.find(&line, &line))) {
+            if !rule.when.iter().all(|(path, wanted)| wanted.is_met(find(*path))) {
                 continue;
             }
             // Nobody wants to know whose a line is that means nothing.

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) when: Vec<(Path, Wanted)>,
+    /// Conditions on the line: the number of a path, and what has to be there.
+    pub(super) when: Vec<(usize, Wanted)>,
     pub(super) each: Option<Path>,
     pub(super) where_: Vec<(Path, Wanted)>,
     session: Option<Path>,
@@ -53,7 +54,7 @@ pub(super) struct UsagePrepared {
     cost_is_total: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Path {
     from_line: bool,
     fields: Vec<String>,
@@ -67,15 +68,20 @@ pub(super) enum Wanted {
 }
 
 impl Prepared {
-    pub(super) fn new(rule: &Rule) -> Self {
+    /// Prepares a rule. The paths of its conditions are added to `paths`, where they are not there yet.
+    pub(super) fn new(rule: &Rule, paths: &mut Vec<Path>) -> Self {
         let path = |text: &Option<String>| text.as_deref().map(Path::new);
-        let conditions = |wanted: &std::collections::BTreeMap<String, String>| {
-            wanted.iter().map(|(path, wanted)| (Path::new(path), Wanted::new(wanted))).collect()
+        let mut number_of = |path: Path| {
+            let known = paths.iter().position(|known| *known == path);
+            known.unwrap_or_else(|| {
+                paths.push(path);
+                paths.len() - 1
+            })
         };
         Self {
-            when: conditions(&rule.when),
+            when: rule.when.iter().map(|(path, wanted)| (number_of(Path::new(path)), Wanted::new(wanted))).collect(),
             each: path(&rule.each),
-            where_: conditions(&rule.r#where),
+            where_: rule.r#where.iter().map(|(path, wanted)| (Path::new(path), Wanted::new(wanted))).collect(),
             session: path(&rule.session),
             text: path(&rule.text),
             delta: path(&rule.delta),
@@ -210,7 +216,9 @@ impl Path {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        Self { from_line, fields: rest.split('.').map(str::to_owned).collect() }
+        // Nothing names the element itself.
+        let fields = if rest.is_empty() { Vec::new() } else { rest.split('.').map(str::to_owned).collect() };
+        Self { from_line, fields }
     }
 
     pub(super) fn find<'n, 'a>(&self, at: &'n Node<'a>, line: &'n Node<'a>) -> Option<&'n Node<'a>> {
