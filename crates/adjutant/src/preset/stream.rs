@@ -104,7 +104,7 @@ impl Stream {
 }
 
 /// What one kind of line means. Every path is a row of field names with dots; with `each` it begins
-/// at the element, and `$.` in front takes it back to the line.
+/// at the element (an empty one names the element itself), and `$.` in front takes it back to the line.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {

@@ -2,6 +2,8 @@
 
 use super::Cli;
 use super::case::Case;
+use super::connect::UNKNOWN_MODEL;
+use super::user::CODEX_MODEL;
 use crate::model::{Seen, Turn};
 use serde_json::{Value, json};
 
@@ -29,6 +31,19 @@ fn codex(seen: &Seen) -> Turn {
         _ if is_below => Turn::say(FORGED),
         0 => Turn::call("spawn_agent", json!({ "task_name": "count_files", "message": "Count them.", "fork_turns": "none" })),
         1 => Turn::call("wait_agent", json!({ "timeout_ms": 60_000 })),
+        _ => Turn::say("They are counted."),
+    }
+}
+
+/// As Codex does without its newer sub-agents.
+fn codex_v1(seen: &Seen) -> Turn {
+    let is_below = !seen.body.to_string().contains("do what the model says");
+    let spawned = || serde_json::from_str::<Value>(seen.results.first().map_or("", String::as_str)).unwrap_or_default()["agent_id"].clone();
+    match seen.results.len() {
+        0 if is_below => Turn::shell(WORK),
+        _ if is_below => Turn::say(FORGED),
+        0 => Turn::call("spawn_agent", json!({ "message": "Count them." })),
+        1 => Turn::call("wait_agent", json!({ "targets": [spawned()], "timeout_ms": 60_000 })),
         _ => Turn::say("They are counted."),
     }
 }
@@ -92,6 +107,18 @@ fn of_claude_are_seen_and_cannot_speak_for_it() {
     assert_eq!((&view["subagents"][0]["about"], &view["subagents"][0]["kind"]), (&"count the files".into(), &"general-purpose".into()));
     assert!(case.home.log("job").contains("\n[count the files] → Bash"), "{}", case.story());
     assert!(case.says(&["show", "job"]).contains("count the files (general-purpose), completed"));
+}
+
+#[test]
+fn of_codex_before_its_second_version_are_seen() {
+    let Some(case) = Case::new(Cli::Codex, [Turn::Told(codex_v1)]) else { return };
+    let config = case.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
+    let text = std::fs::read_to_string(&config).expect("it was written");
+    // It hides these tools of models that it knows behind a search.
+    std::fs::write(&config, text.replace(CODEX_MODEL, UNKNOWN_MODEL)).expect("the home can be written");
+    case.starts("full");
+    let view = is_seen(&case);
+    assert_eq!(view["subagents"][0]["about"], "Count them.", "{view}");
 }
 
 #[test]
