@@ -62,5 +62,28 @@ pub fn all() -> &'static [Preset] {
 /// Tells whether a variable belongs to some vendor: only that vendor's CLI gets it.
 #[must_use]
 pub fn is_vendors_variable(name: &str) -> bool {
-    all().iter().any(|preset| preset.passes(name))
+    static PATTERNS: LazyLock<Vec<&str>> = LazyLock::new(|| SOURCES.iter().flat_map(|(_, text)| env_pass_of(text)).collect());
+    super::passes(&PATTERNS, name)
+}
+
+/// Returns the variables that a preset passes, out of its text: each `adj mcp` asks for them with its first call, and
+/// parsing all presets would take longer than the call.
+fn env_pass_of(text: &str) -> impl Iterator<Item = &str> {
+    let list = text.split_once("\nenv_pass = [").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(list, _)| list);
+    list.split('"').skip(1).step_by(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_without_parsing() {
+        for (name, text) in SOURCES {
+            let preset = builtin(name).expect("a preset");
+            assert!(!preset.env_pass.is_empty(), "{name}");
+            assert_eq!(env_pass_of(text).collect::<Vec<_>>(), preset.env_pass, "{name}");
+        }
+        assert!(is_vendors_variable("ANTHROPIC_API_KEY") && !is_vendors_variable("PATH"));
+    }
 }

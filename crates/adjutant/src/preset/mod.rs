@@ -278,8 +278,8 @@ impl Preset {
 
 /// Tells whether one of these patterns names a variable: its name, or the beginning of it and `*`.
 #[must_use]
-pub fn passes(patterns: &[String], name: &str) -> bool {
-    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+pub fn passes(patterns: &[impl AsRef<str>], name: &str) -> bool {
+    patterns.iter().map(AsRef::as_ref).any(|pattern| match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == pattern,
     })
