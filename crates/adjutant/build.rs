@@ -1,4 +1,4 @@
-//! Links the binary at a fixed address on Linux. A position-independent one is relocated anew in
+//! Links the binary at a fixed address on Linux. A position-independent one is relocated in
 //! each process, which costs half a megabyte of unshared memory; two small processes of it live
 //! beside each agent. Stack, heap and libraries are still placed at random.
 

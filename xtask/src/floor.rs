@@ -1,4 +1,4 @@
-//! What the machine itself takes, measured in the same run: nothing of ours can be faster.
+//! What the machine itself takes, measured in the same run: nothing of Adjutant can be faster.
 
 use crate::stats::Samples;
 use std::fs::OpenOptions;

@@ -138,11 +138,11 @@ impl Lab {
         for run in &runs {
             self.finished(&client, run, Duration::from_secs(30)).await?;
         }
-        // Before the hub is told to stop: a supervisor whose last word finds no hub waits for one.
+        // Before the hub is asked to stop: a supervisor whose last word finds no hub waits for one.
         let left = self.left_after_a_second(|process| !process.contains("__hub")).await;
         let hub = self.hub().await?.pid;
         if self.processes().iter().all(|process| process.pid != hub) {
-            return Err(format!("the hub (pid {hub}) was not found among the processes, so nothing is known of what is left").into());
+            return Err(format!("the hub (pid {hub}) was not found among the processes, so its remaining processes are unknown").into());
         }
         client.call(&StopHub {}).await?;
         let hubs = self.left_after_a_second(|process| process.contains("__hub")).await;
@@ -182,7 +182,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // Whatever a failure left behind: it was started here, and is ended here, by its id.
+        // Processes that a failure left: they were started here, and are ended here, by their ids.
         for process in self.processes() {
             processes::kill(process.pid);
         }

@@ -44,7 +44,7 @@ enum What {
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
     },
-    /// Kills every process of ours at random moments and at every failpoint, and checks the result
+    /// Kills every process of Adjutant at random moments and at every failpoint, and checks the result
     Campaign {
         /// How often each of hub, supervisor and guard is killed
         #[arg(long, default_value_t = 500)]

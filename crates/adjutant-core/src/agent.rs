@@ -36,7 +36,7 @@ impl AgentName {
 /// Most letters in which a mistyped name may differ from the one that is suggested.
 const TYPING_ERRORS_MAX: usize = 2;
 
-/// Returns the known name that somebody probably meant to type.
+/// Returns the known name that a misspelled one probably means.
 #[must_use]
 pub fn suggested_name<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_lowercase();

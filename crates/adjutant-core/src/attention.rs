@@ -1,8 +1,8 @@
-//! What needs somebody: which runs stand still until somebody acts, and of which ends the owner has not
+//! What needs attention: which runs stand still until a person or a client acts, and of which ends the owner has not
 //! been notified.
 //!
 //! This is the one definition. Every list and every wait classifies runs with [`run_phase`] and [`need`];
-//! open requests and unread messages need somebody by themselves.
+//! open requests and unread messages need attention by themselves.
 
 use crate::report::{AcceptanceResult, Verdict};
 use crate::words;
@@ -51,7 +51,7 @@ pub enum RunPhase {
     Underway,
     /// Nothing resumes it by itself.
     Stopped(StopReason),
-    /// Somebody paused it on purpose, and resumes it when they want to.
+    /// It was paused on purpose, and waits to be resumed.
     Paused,
     Finished,
 }
@@ -84,7 +84,7 @@ pub struct Facts {
     pub is_owner_notified: bool,
 }
 
-/// What a run needs of somebody.
+/// What a run needs a person or a client to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Need {
     /// To be resumed or cancelled.
@@ -135,8 +135,8 @@ impl BadEnd {
     }
 }
 
-/// Returns what a run needs of somebody. A stopped run needs it for as long as it is stopped, an end until
-/// the owner was notified. A cancelled run needs nobody: somebody ended it on purpose.
+/// Returns what a run needs a person or a client to do. A stopped run needs it for as long as it is stopped, an end until
+/// the owner was notified. A cancelled run needs nothing: it was ended on purpose.
 #[must_use]
 pub fn need(facts: &Facts) -> Option<Need> {
     let Facts { state, awaits_requests, shortfall, is_owner_notified } = *facts;
@@ -199,14 +199,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn run_that_goes_on_by_itself_needs_nobody(facts in facts()) {
+        fn run_that_resumes_by_itself_needs_nothing(facts in facts()) {
             if run_phase(facts.state, facts.awaits_requests) == RunPhase::Underway {
                 prop_assert_eq!(need(&facts), None);
             }
         }
 
         #[test]
-        fn stopped_run_needs_somebody_whatever_the_owner_knows(facts in facts()) {
+        fn stopped_run_needs_attention_until_it_resumes(facts in facts()) {
             let told = Facts { is_owner_notified: !facts.is_owner_notified, ..facts };
             if let RunPhase::Stopped(reason) = run_phase(facts.state, facts.awaits_requests) {
                 prop_assert_eq!(need(&facts), Some(Need::Resume(reason)));

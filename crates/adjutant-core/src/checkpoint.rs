@@ -4,7 +4,7 @@
 use crate::words;
 use crate::{RunState, StopReason};
 
-/// Characters of the last words that a checkpoint of ours keeps.
+/// Characters of the last words that a checkpoint of Adjutant keeps.
 const LAST_WORDS_CHARS_MAX: usize = 2_000;
 
 /// Who wrote a checkpoint.
@@ -93,7 +93,7 @@ impl Choice {
         match self {
             Self::Skip => "skip what failed and continue with the rest",
             Self::Retry => "it was fixed: retry what failed, from the checkpoint",
-            Self::Delegate => "delegate what is left to another agent",
+            Self::Delegate => "delegate the rest to another agent",
             Self::Reduce => "reduce the scope and finish",
         }
     }
@@ -104,7 +104,7 @@ impl Choice {
         match self {
             Self::Skip => "Skip what failed and continue with the rest. Write down what you skipped, and name it in your report.",
             Self::Retry => "What failed was fixed. Resume from the checkpoint and retry it.",
-            Self::Delegate => "Delegate what is left to another agent (DELEGATE_WORK), and finish with its result.",
+            Self::Delegate => "Delegate the rest to another agent (DELEGATE_WORK), and finish with its result.",
             Self::Reduce => "Reduce the scope: finish what matters most, and say in your report what you left out.",
         }
     }
@@ -129,7 +129,7 @@ mod tests {
     use crate::SteadyTime;
 
     #[test]
-    fn a_checkpoint_of_ours_holds_what_was_known_and_says_whose_it_is() {
+    fn checkpoint_by_adjutant_holds_what_was_known() {
         let known = RunSnapshot {
             active_ms: 61_000,
             percent: Some(40),

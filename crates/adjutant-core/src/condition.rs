@@ -1,6 +1,6 @@
 //! Conditions of a live run: its CLI repeats a call to its model that keeps failing.
 //!
-//! Facts in, statements out: whoever watches the CLI notes each failed try and each sign of progress, and
+//! Facts in, statements out: the supervisor notes each failed try and each sign of progress, and
 //! looks when [`Retries::due_ms`] says so. Times are milliseconds of one clock that never goes back.
 
 use crate::Cause;

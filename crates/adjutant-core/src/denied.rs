@@ -5,7 +5,7 @@ use crate::{AnsweredBy, Outcome, RequestKind};
 /// Why something was refused. Nothing has changed when one of these is returned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// Unknown, malformed or somebody else's: indistinguishable on purpose.
+    /// Unknown, malformed or another owner's: indistinguishable on purpose.
     #[error("no such {what}: {given}")]
     NotFound { what: &'static str, given: String },
     /// A prefix that fits several.

@@ -28,7 +28,7 @@ pub enum EventKind {
     RequestAsked,
     RequestAnswered,
     RequestRetrieved,
-    RequestVetoed,
+    RequestRevoked,
     DelegationEnded,
     RequestExpired,
     RequestWithdrawn,
@@ -59,7 +59,7 @@ words!(EventKind {
     RequestAsked = "request.asked",
     RequestAnswered = "request.answered",
     RequestRetrieved = "request.retrieved",
-    RequestVetoed = "request.vetoed",
+    RequestRevoked = "request.vetoed",
     DelegationEnded = "delegation.ended",
     RequestExpired = "request.expired",
     RequestWithdrawn = "request.withdrawn",
@@ -94,7 +94,7 @@ impl EventKind {
             | Self::RequestAsked
             | Self::RequestAnswered
             | Self::RequestRetrieved
-            | Self::RequestVetoed
+            | Self::RequestRevoked
             | Self::DelegationEnded
             | Self::RequestExpired
             | Self::RequestWithdrawn

@@ -1,5 +1,5 @@
 //! Typed ids. A string from outside becomes one of these at the edge, before anything is done
-//! with it, so no path, query or message is ever built from text that somebody else wrote.
+//! with it, so no path, query or message is ever built from another party's text.
 
 use std::fmt;
 use uuid::Uuid;

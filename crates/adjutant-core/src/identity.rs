@@ -9,7 +9,7 @@ use crate::quote::{quote_block, quote_line};
 pub enum ParentChannel {
     /// By our tools.
     Tools,
-    /// By blocks in its own words: it has no tools of ours.
+    /// By blocks in its own words: it has no tools of Adjutant.
     Blocks,
     /// It answers in a chat: what it says is its message.
     Chat,
@@ -130,7 +130,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn names_and_criteria_add_no_line_of_ours(
+        fn names_and_criteria_add_no_unquoted_line(
             name in hostile_text(), other in hostile_text(), criteria in hostile_text(), word in hostile_text()
         ) {
             for channel in [ParentChannel::Tools, ParentChannel::Blocks, ParentChannel::Chat] {

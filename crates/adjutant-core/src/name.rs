@@ -17,11 +17,11 @@ const ANIMALS: [&str; 64] = [
     "quail", "rabbit", "raven", "robin", "seal", "shark", "sloth", "swan", "tiger", "toad", "whale", "wolf", "wren",
 ];
 
-/// Words that mean somebody or something else wherever a name is read.
+/// Words with another meaning wherever a name is read.
 const RESERVED: [&str; 11] = ["person", "user", "me", "parent", "hub", "board", "root-board", "agent", "client", "run", "file"];
 
 /// A run's human name: lower-case ASCII letters, digits and hyphens, 1 to 50 bytes, not beginning
-/// with a hyphen, never shaped like a request number or a UUID, and no word that means somebody else.
+/// with a hyphen, never shaped like a request number or a UUID, and no reserved word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RunName(String);
 

@@ -1,4 +1,4 @@
-//! Quoting: how text that somebody else wrote enters a prompt.
+//! Quoting: how another party's text enters a prompt.
 //!
 //! In a prompt that we compose every line that begins at the margin is ours. Quoted text stands on
 //! the line of its label, or below it on lines that begin with [`INDENT`]. So no quoted line can be
@@ -35,14 +35,14 @@ pub fn quote_block(text: &str) -> String {
     indent(&trim_lines(&sanitize(text)))
 }
 
-/// Quotes text behind a label of ours: on its line, or below it where the text has several lines.
+/// Quotes text behind a label of Adjutant: on its line, or below it where the text has several lines.
 #[must_use]
 pub fn quote_field(label: &str, text: &str) -> String {
     let text = trim_lines(&sanitize(text));
     if text.contains('\n') { format!("{label}:\n{}", indent(&text)) } else { format!("{label}: {}", text.trim()).trim_end().to_owned() }
 }
 
-/// Quotes text within a line of ours: blanks and line ends become one blank, and what is longer
+/// Quotes text within a line of Adjutant: blanks and line ends become one blank, and what is longer
 /// than `chars_max` characters is cut.
 #[must_use]
 pub fn quote_line(text: &str, chars_max: usize) -> String {

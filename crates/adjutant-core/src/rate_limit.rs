@@ -1,4 +1,4 @@
-//! Runs whose model is not to be had for a while: when they go on by themselves, and how often.
+//! Runs whose model is rate-limited: when they resume by themselves, and how often.
 
 use crate::Time;
 
@@ -20,7 +20,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Decides when a run that has met a limit goes on by itself, having done so `times` times. `told` is
+    /// Decides when a run that has met a limit resumes by itself, having done so `times` times. `told` is
     /// when the limit ends, where the vendor said it. `None`: it does not go on.
     #[must_use]
     pub fn resumes_at(self, told: Option<Time>, times: u32, now: Time) -> Option<Time> {

@@ -66,7 +66,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes what it says beside its summary, for whoever builds on the work.
+    /// Writes what it says beside its summary, for those who build on the work.
     #[must_use]
     pub fn details(&self) -> String {
         let Self { status, summary: _, deliverables, metrics, issues, recommendations, duration: _ } = self;
@@ -105,13 +105,13 @@ pub struct ReportedFile {
     pub seen: FileState,
 }
 
-/// What came of the acceptance command.
+/// The result of the acceptance command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcceptanceResult {
     Ended(Exit),
     /// It was stopped when its time was used up, or with the run.
     Stopped(String),
-    /// It could not be started, or what became of it is not known.
+    /// It could not be started, or its result is not known.
     NotKnown(String),
 }
 
@@ -132,7 +132,7 @@ impl AcceptanceResult {
 pub struct Evidence {
     /// How the agent's process ended. `None`: it has not.
     pub exit: Option<Exit>,
-    /// Somebody stopped it.
+    /// It was stopped.
     pub stopped: bool,
     /// What was found of the files named. `None`: nobody has looked.
     pub files: Option<Vec<ReportedFile>>,
@@ -152,7 +152,7 @@ pub enum Verdict {
 
 words!(Verdict { Verified = "verified", Unverified = "unverified", Contradicted = "contradicted" });
 
-/// What became of one field of a report.
+/// The verdict about one field of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// By the protocol's name.

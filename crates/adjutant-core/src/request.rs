@@ -21,7 +21,7 @@ pub enum RequestKind {
     Question,
     /// Leave to do something.
     Approval,
-    /// A task that somebody else is to do.
+    /// A task for another agent.
     Delegation,
 }
 
@@ -50,7 +50,7 @@ impl Subject {
         }
     }
 
-    /// Tells whether the request still makes sense when its run has succeeded: a task for somebody
+    /// Tells whether the request still makes sense when its run has succeeded: a task for an agent
     /// else that the run did not want to wait for.
     #[must_use]
     pub fn outlives_its_run(&self) -> bool {
@@ -211,7 +211,7 @@ pub const NOBODY_DECIDED: &str = "nobody decided in time";
 
 /// Tells whether a decision takes back a yes: only to an approval, whose effect is in the hands of
 /// its run. What a delegation starts is there at once; it can be cancelled.
-fn is_veto(kind: RequestKind, before: &Answer, decision: &Decision) -> bool {
+fn is_revocation(kind: RequestKind, before: &Answer, decision: &Decision) -> bool {
     kind == RequestKind::Approval && matches!((&before.decision, decision), (Decision::Approved { .. }, Decision::Denied { .. }))
 }
 
@@ -232,14 +232,14 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
             match state {
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
                 RequestState::Pending => Ok(answered(decision)),
-                RequestState::Answered(before) if is_veto(terms.kind, before, &decision) => {
+                RequestState::Answered(before) if is_revocation(terms.kind, before, &decision) => {
                     if terms.told {
                         Err(Denied::Used)
                     } else {
                         Ok(answered(decision))
                     }
                 }
-                RequestState::Retrieved { answer: before, .. } if is_veto(terms.kind, before, &decision) => Err(Denied::Used),
+                RequestState::Retrieved { answer: before, .. } if is_revocation(terms.kind, before, &decision) => Err(Denied::Used),
                 settled => Err(refusal(settled)),
             }
         }
@@ -318,7 +318,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exactly_one_decision_is_ever_accepted_and_only_a_veto_takes_it_back(
+        fn one_decision_is_accepted_and_only_revoked(
             kind in kind(),
             events in proptest::collection::vec((event(), 0_i64..200), 0..40),
             default in proptest::option::of("[a-z]{0,3}"),
@@ -336,8 +336,8 @@ mod tests {
                         if let Some(answer) = next.answer().filter(|answer| Some(*answer) != before.answer()) {
                             if let Some(earlier) = &accepted {
                                 prop_assert!(kind == RequestKind::Approval && !told && matches!(before, RequestState::Answered(_)), "only an unused approval");
-                                let veto = (earlier.decision.kind(), answer.decision.kind());
-                                prop_assert_eq!(veto, (Some(DecisionKind::Approved), Some(DecisionKind::Denied)), "never back to a yes");
+                                let decisions = (earlier.decision.kind(), answer.decision.kind());
+                                prop_assert_eq!(decisions, (Some(DecisionKind::Approved), Some(DecisionKind::Denied)), "never back to a yes");
                             }
                             prop_assert!(answer.by != AnsweredBy::Principal(Principal::Run(run())));
                             prop_assert!(answer.decision.fits(kind).is_ok());
@@ -360,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_used_can_no_longer_be_vetoed(retrieved in any::<bool>(), told in any::<bool>()) {
+        fn used_approval_cannot_be_revoked(retrieved in any::<bool>(), told in any::<bool>()) {
             let terms = RequestTerms { told, ..terms(RequestKind::Approval) };
             let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
             let no = RequestEvent::Answer { by: Principal::Person, decision: Decision::Denied { reason: "wait".to_owned() } };
@@ -368,11 +368,11 @@ mod tests {
             if retrieved {
                 state = apply(&state, &terms, RequestEvent::Retrieve, at(2)).expect("the asker reads");
             }
-            let vetoed = apply(&state, &terms, no, at(3));
+            let revoked = apply(&state, &terms, no, at(3));
             if told || retrieved {
-                prop_assert_eq!(vetoed, Err(Denied::Used));
+                prop_assert_eq!(revoked, Err(Denied::Used));
             } else {
-                let text = vetoed.expect("not used yet").answer().map(|answer| answer.decision.to_text());
+                let text = revoked.expect("not used yet").answer().map(|answer| answer.decision.to_text());
                 prop_assert_eq!(text, Some("denied: wait".to_owned()));
             }
         }

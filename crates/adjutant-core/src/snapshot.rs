@@ -11,7 +11,7 @@ pub enum SnapshotCause {
     Turn,
     /// An attempt is over.
     End,
-    /// Somebody looks at the run's changes.
+    /// A caller looks at the run's changes.
     Look,
     /// The tree is about to be brought back to an earlier state.
     Undo,

@@ -1,4 +1,4 @@
-//! Sub-agents that a run's CLI starts by itself, as far as its stream tells of them.
+//! Sub-agents that a run's CLI starts by itself, as far as its stream shows them.
 
 /// Most that are kept of one attempt.
 pub const KEPT_MAX: usize = 20;

@@ -7,7 +7,7 @@ const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// How long after each failed attempt the next one follows. After the last, none does.
 const AGAIN_AFTER_MS: [i64; 9] = [1_000, 10_000, MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS, 8 * HOUR_MS];
 
-/// What becomes of a delivery that failed.
+/// What happens to a delivery that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Again {
@@ -17,7 +17,7 @@ pub enum Fate {
     Parked,
 }
 
-/// Decides what becomes of a delivery after this many failed attempts.
+/// Decides what happens to a delivery after this many failed attempts.
 #[must_use]
 pub fn after_failure(attempts: u32) -> Fate {
     let before = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_later_and_later_and_then_put_aside() {
+    fn failed_delivery_backs_off_and_is_parked() {
         let mut last = 0;
         for attempts in 1..=9 {
             match after_failure(attempts) {

@@ -2,7 +2,7 @@
 //! process exactly there. A release build contains none of it.
 //!
 //! `ADJ_FAILPOINT=<name>=<file>`: the first process that comes to `name` creates `file` and dies
-//! there as by SIGKILL; whoever comes later goes on. The hub and the guard pass the variable on.
+//! there as by SIGKILL; later processes continue. The hub and the guard pass the variable on.
 //!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are off by what the file says at the time:
 //! `<wall ms> <boot clock ms> <boot>`.
@@ -15,7 +15,7 @@ pub const NAMES: &[&str] = &[
     "hub.listening",
     // The batch is applied, not yet committed.
     "store.before_commit",
-    // The batch is on disk, nobody has been told.
+    // The batch is on disk and not acknowledged yet.
     "store.after_commit",
     // The attempt is on record, its guard is not there.
     "hub.before_guard",

@@ -1,4 +1,4 @@
-//! Opening files that somebody else could have replaced: a run's tree can write below the home, and a
+//! Opening files that another party could have replaced: a run's tree can write below the home, and a
 //! home can have been prepared.
 //!
 //! A path below a base directory is opened without following a symbolic link in any of its parts,
@@ -88,7 +88,7 @@ pub fn create_new(base: &Path, path: &Path) -> io::Result<File> {
 }
 
 /// Makes a new, empty file below `base` (0600), for reading and writing. What lies there is removed
-/// first, whatever it is, save a directory.
+/// first, except a directory.
 ///
 /// # Errors
 /// As [`open`].
@@ -408,7 +408,7 @@ fn at(path: &Path, error: Errno) -> io::Error {
     if error == Errno::ACCESS {
         return Unusable::Denied { path: path.to_owned() }.into();
     }
-    // A shortage is told by its number, which an error with a text does not keep.
+    // A shortage is recognised by its number, which an error with a text does not keep.
     if is_shortage(&error.into()) {
         return error.into();
     }

@@ -33,8 +33,8 @@ pub struct Order {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// What it is given instead, in a new session, should that one be gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_anew: Option<String>,
+    #[serde(default, rename = "prompt_anew", skip_serializing_if = "Option::is_none")]
+    pub new_session_prompt: Option<String>,
     /// The program and all its arguments (without the prompt); resolved to an absolute path. With a
     /// preset: the program, and `args` are added to the preset's.
     pub argv: Vec<String>,
@@ -273,7 +273,7 @@ pub struct FileEvidence {
     pub problem: Option<String>,
 }
 
-/// What came of the acceptance command.
+/// The result of the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AcceptanceEvidence {
     #[serde(default)]

@@ -431,7 +431,7 @@ fn take_line(part: &mut Part, line: &mut Vec<u8>, finder: &memchr::memmem::Finde
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Ok(_) => bytes.len(),
-        // What is no character at all (somebody edited the file) is passed on and shown as such.
+        // What is no character at all (the file was edited) is passed on and shown as such.
         Err(error) if error.error_len().is_some() => bytes.len(),
         Err(error) => error.valid_up_to(),
     }

@@ -1,7 +1,7 @@
 //! Text that others wrote, made fit for a terminal and for single-line fields.
 //!
-//! Whatever an agent, a prompt or a file name brings, after this it can neither move the cursor,
-//! change colours, reorder what is read, hide letters, nor begin a line of ours.
+//! Text of an agent, a prompt or a file name: after this it can neither move the cursor,
+//! change colours, reorder what is read, hide letters, nor begin a line of Adjutant.
 
 /// Makes one line of text: line ends become `⏎`, tabs a space.
 #[must_use]
@@ -53,7 +53,7 @@ pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
     let mut parts = Vec::new();
     let (mut part, mut used) = (String::new(), 0);
     for c in line.chars() {
-        // A terminal would go to a tab stop, whatever room there is.
+        // A terminal would go to a tab stop, beyond the room there is.
         let (c, times) = if c == '\t' { (' ', TAB_COLUMNS - used % TAB_COLUMNS) } else { (c, 1) };
         for _ in 0..times {
             if c == ' ' && used + 1 > columns_max {

@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Begins logging, at the level that `ADJ_LOG` names (else `default`).
 pub fn start(default: &str) {
     let wanted = config::text_variable("ADJ_LOG");
-    // A library that tells of each connection would fill the file.
+    // A library that logs each connection would fill the file.
     let default = format!("{default},rmcp=warn");
     let parse = |directives: &str| directives.parse::<Targets>();
     let wanted = wanted.map(|wanted| parse(&wanted).map_err(|error| (wanted, error)));
@@ -45,19 +45,19 @@ struct LogFile {
 static LOG_FILE: Mutex<Option<LogFile>> = Mutex::new(None);
 
 /// Keeps the log file below `base` that standard error is (if it is) at about `bytes_max`: what it holds
-/// then is put aside under its name with `.1` behind it.
+/// then is renamed with the suffix `.1`.
 pub fn keep_short(base: &Path, path: &Path, bytes_max: u64) {
     if !files::is_same(base, path, rustix::stdio::stderr()) {
         return;
     }
     let bytes = rustix::fs::fstat(rustix::stdio::stderr()).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
     let mut file = LogFile { base: base.to_owned(), path: path.to_owned(), bytes, bytes_max };
-    file.put_aside_if_long();
+    file.rotate_if_long();
     *LOG_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
 }
 
 impl LogFile {
-    fn put_aside_if_long(&mut self) {
+    fn rotate_if_long(&mut self) {
         if self.bytes < self.bytes_max {
             return;
         }
@@ -87,7 +87,7 @@ impl Write for Lines {
         let written = io::stderr().write(bytes)?;
         if let Some(file) = LOG_FILE.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             file.bytes += written as u64;
-            file.put_aside_if_long();
+            file.rotate_if_long();
         }
         Ok(written)
     }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn private_address_is_refused_whatever_its_name() {
+    async fn private_address_is_refused_under_any_name() {
         for address in ["127.0.0.1:9", "[::1]:9", "169.254.169.254:80", "[::ffff:10.0.0.1]:80"] {
             let refused = connect("name", vec![address.parse().expect("an address")], false).await.expect_err("refused");
             assert!(refused.contains("a private address"), "{address}: {refused}");

@@ -109,7 +109,7 @@ async fn out_of_order(client: &Client, chat: i64, each: usize) -> Result<usize> 
     }
 }
 
-/// From a post to somebody else's blocked call returning with it.
+/// From a post to another participant's blocked call returning with it.
 pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let count = bench.scale.posts;

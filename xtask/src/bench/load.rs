@@ -159,7 +159,7 @@ pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Starts a run through MCP and answers whatever it asks, until it ends. Returns the number of
+/// Starts a run through MCP and answers its questions until it ends. Returns the number of
 /// answers.
 fn parent(lab: &Lab, number: usize, prompt: &str) -> Result<u64> {
     let mut server = Mcp::parent(lab, &format!("bench-{number}"))?;
@@ -179,7 +179,7 @@ fn parent(lab: &Lab, number: usize, prompt: &str) -> Result<u64> {
     }
 }
 
-/// What came of all pairs.
+/// The results of all pairs.
 #[derive(Debug, Default)]
 struct Tally {
     /// Round trips of each pair within the time that counts.

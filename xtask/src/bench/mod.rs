@@ -91,7 +91,7 @@ impl Bench {
 }
 
 /// Measures everything whose name contains `only`, and prints the table. With `quick` a missed
-/// target is told but fails nothing: small samples on a shared machine prove little.
+/// target is reported but fails nothing: small samples on a shared machine prove little.
 pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     let scale = if quick { QUICK } else { FULL };
     let dir = tempfile::tempdir()?;
@@ -161,7 +161,7 @@ fn ms(value: f64) -> String {
     format!("{} ms", stats::short(value))
 }
 
-/// Runs a measurement in a home of its own; what is left afterwards is an error.
+/// Runs a measurement in a home of its own; a process or file that remains is an error.
 async fn in_lab<F, T>(bench: &Bench, config: &str, work: impl FnOnce(std::sync::Arc<Lab>) -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

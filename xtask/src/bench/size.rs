@@ -60,7 +60,7 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Guard, supervisor, and what holds the attempt together: everything of ours that one live run needs
+/// Guard, supervisor, and what holds the attempt together: everything of Adjutant that one live run needs
 /// (its worker's MCP is served by the supervisor).
 fn ours_of(dir: &adjutant::link::AttemptDir) -> Result<f64> {
     let guard = lock_pid(&dir.guard_lock())?;

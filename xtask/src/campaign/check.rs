@@ -10,7 +10,7 @@ use adjutant_core::{DecisionKind, OutcomeKind, RequestKind, RunStateKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Checks everything, ends the hub and looks for what is left.
+/// Checks everything, ends the hub and looks for remaining processes.
 pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>> {
     lab.start_hub()?;
     let client = lab.client();
@@ -80,10 +80,10 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
         }
     }
     println!("  {}", tally(&ends));
-    let vetoes = decided.values().filter(|all| all.len() == 2).count();
+    let revocations = decided.values().filter(|all| all.len() == 2).count();
     let started = stored.len() - dispatched.len();
     println!(
-        "  accepted: {} answers, {} resumes, {} decisions ({vetoes} taken back), {started} runs delegated",
+        "  accepted: {} answers, {} resumes, {} decisions ({revocations} taken back), {started} runs delegated",
         answered.len(),
         resumed.len(),
         decided.values().filter(|all| !all.is_empty()).count()
@@ -142,7 +142,7 @@ async fn children(client: &Client, view: &RunView, requests: &[RequestView], pro
     Ok(found)
 }
 
-/// Processes whose arguments name a run of ours, wherever they went.
+/// Processes whose arguments name a run of Adjutant, wherever they went.
 fn strays(runs: &BTreeMap<String, RunView>) -> Vec<String> {
     let line = |pid| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "));
     let all = crate::lab::pids().into_iter().filter_map(|pid| Some((pid, line(pid).ok()?)));

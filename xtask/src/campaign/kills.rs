@@ -58,7 +58,7 @@ fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, 
     found.into_iter().nth(at).map(|(pid, run)| (pid, Some(run)))
 }
 
-/// Who holds a lock. The file outlives its holder, and in a long campaign the pid in it becomes somebody else's.
+/// Who holds a lock. The file outlives its holder, and in a long campaign the pid in it becomes another process'.
 fn holder(file: &Path) -> Option<Pid> {
     holder_pid(file.parent()?, file).ok().flatten()
 }

@@ -33,7 +33,7 @@ pub struct Ledger {
     pub resumed_twice: BTreeSet<String>,
     /// Run to the key and the resolution with which it was resumed.
     pub resumed: BTreeMap<String, (String, String)>,
-    /// Runs that were told to end.
+    /// Runs that were cancelled.
     pub cancelled: BTreeSet<String>,
     /// Runs that others have delegated to.
     pub children: BTreeSet<String>,

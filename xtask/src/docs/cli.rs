@@ -4,7 +4,7 @@ use adjutant::cli;
 use clap::Command;
 use std::fmt::Write;
 
-/// As wide as the help is written, whatever the terminal.
+/// As wide as the help is written on any terminal.
 const COLUMNS: usize = 100;
 
 pub fn page() -> String {

@@ -7,11 +7,11 @@ const NAME_BYTES_MAX: usize = 64;
 /// Most names in one message that count.
 const MENTIONS_MAX: usize = 20;
 
-/// Somebody whom a message names.
+/// A participant whom a message names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Addressee {
     Agent(AgentName),
-    /// Somebody who does not answer by itself, or a name that nobody has.
+    /// A participant who does not answer by itself, or an unknown name.
     Other,
 }
 

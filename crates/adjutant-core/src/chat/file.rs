@@ -66,7 +66,7 @@ pub struct FileCheck {
 
 fn named(field: &'static str, who: &str, name: &str) -> Result<(), Denied> {
     if Participant::from_file(who).is_none() {
-        return Err(Denied::invalid(field, "somebody whom it names cannot be read"));
+        return Err(Denied::invalid(field, "a participant that it names cannot be read"));
     }
     short(field, name)
 }

@@ -1,7 +1,7 @@
 //! Chats: durable ordered conversations in which every participant is equal. Who may see one, what
 //! a message must be, whom it addresses, and what of the history an answering agent is given.
 //!
-//! An entry of a chat never goes away: an edit adds a revision, and whatever is left out of a
+//! An entry of a chat never goes away: an edit adds a revision, and what was left out of a
 //! window stays in the chat.
 
 mod address;
@@ -33,7 +33,7 @@ pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 pub const PARTICIPANTS_MAX: usize = 50;
 /// Unicode characters of message text in the window that an answering agent is given.
 pub const WINDOW_CHARS_DEFAULT: u64 = 30_000;
-/// How often agents may answer agents in a row before somebody else has to speak.
+/// How often agents may answer agents in a row before another participant has to speak.
 pub const TURNS_MAX_DEFAULT: u32 = 6;
 
 /// The number of a chat within its home.
@@ -62,7 +62,7 @@ words!(ChatKind { Chat = "chat", Direct = "direct", Board = "board" });
 /// What an entry of a chat is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryKind {
-    /// Somebody said it.
+    /// A participant said it.
     Message,
     /// An agent's answer, the last words of its run.
     Answer,
@@ -94,12 +94,12 @@ pub enum Participant {
     Agent(AgentName),
     /// The hub itself.
     Hub,
-    /// Somebody whom an imported file names, as it is written there: nobody here. It answers nothing,
+    /// A participant of an imported file, as it is written there: unknown here. It answers nothing,
     /// sees nothing, and is shown as from a file.
     FromFile(String),
 }
 
-/// Begins what is written of somebody from a file.
+/// Marks a participant of an imported file.
 const FROM_FILE: &str = "file:";
 
 impl Participant {
@@ -118,7 +118,7 @@ impl Participant {
         }
     }
 
-    /// Makes of somebody whom a file names what they are here.
+    /// Converts a participant that a file names.
     #[must_use]
     pub fn from_file(written: &str) -> Option<Self> {
         let written = written.strip_prefix(FROM_FILE).unwrap_or(written);
@@ -195,7 +195,7 @@ impl Audience {
     }
 }
 
-/// Decides whether a chat of `owner` exists for somebody. A run sees nothing of another owner, whoever invites it.
+/// Decides whether a chat of `owner` exists for a participant. A run sees nothing of another owner, even when invited.
 #[must_use]
 pub fn may_see(viewer: &Viewer, owner: &Principal, audience: Audience, takes_part: bool) -> bool {
     match &viewer.who {
@@ -212,15 +212,15 @@ pub fn may_see(viewer: &Viewer, owner: &Principal, audience: Audience, takes_par
     }
 }
 
-/// Decides whether somebody may change an entry: who wrote it, and nobody else.
+/// Decides whether a participant may change an entry: only its author may.
 ///
 /// # Errors
-/// It is somebody else's.
+/// It is another author's.
 pub fn check_edit(who: &Principal, author: &Participant) -> Result<(), Denied> {
     if *author == Participant::Principal(who.clone()) {
         return Ok(());
     }
-    Err(Denied::NotAllowed { who: "you", action: "edit a message that somebody else wrote" })
+    Err(Denied::NotAllowed { who: "you", action: "edit another author's message" })
 }
 
 /// Checks a title and returns it without blanks around it.
@@ -347,7 +347,7 @@ mod tests {
         fn participants_survive_being_written_down(name in "[a-z][a-z0-9_-]{0,20}") {
             for who in [Participant::Agent(AgentName::parse(&name).expect("a name")), Participant::Hub, Participant::Principal(client(&name))] {
                 prop_assert_eq!(Participant::parse(&who.to_string()), Some(who.clone()));
-                let carried = Participant::from_file(&who.to_string()).expect("somebody");
+                let carried = Participant::from_file(&who.to_string()).expect("a participant");
                 prop_assert_eq!((Participant::parse(&carried.to_string()), carried.for_file()), (Some(carried.clone()), who.to_string()));
                 prop_assert!(carried != who);
             }

@@ -1,7 +1,7 @@
 //! What an answering agent is given of a chat: whole messages, newest first, up to a budget; and
-//! the text form, in which nothing that a message says can pass for a line of ours.
+//! the text form, in which nothing that a message says can pass for a line of Adjutant.
 //!
-//! Every entry begins a line with `[name]: `, and whatever follows within it is indented. So a
+//! Every entry begins a line with `[name]: `, and what follows within it is indented. So a
 //! line that begins with `[`, `=` or `(` was written by us.
 
 use super::{Participant, estimate_tokens};
@@ -52,7 +52,7 @@ impl Budget {
 pub struct Fill {
     limit: u64,
     used: u64,
-    /// The newest entry goes in whatever its size.
+    /// The newest entry goes in, however large.
     empty: bool,
 }
 
@@ -62,7 +62,7 @@ impl Fill {
         Self { limit: budget.limit(), used: 0, empty: true }
     }
 
-    /// Takes the room of what goes in whatever else does.
+    /// Takes the room of what always goes in.
     pub fn reserve(&mut self, cost: u64) {
         self.used = self.used.saturating_add(cost);
     }
@@ -108,13 +108,13 @@ pub struct History {
     pub title: String,
     /// Entries that did not fit.
     pub left_out: u64,
-    /// Somebody's summary of what was left out: by whom, and the text.
+    /// A summary of what was left out: its author and its text.
     pub summary: Option<(String, String)>,
     /// Oldest first.
     pub entries: Vec<Entry>,
 }
 
-/// Writes how somebody is shown. Two different participants are never shown alike: an agent goes
+/// Writes how a participant is shown. Two different participants are never shown alike: an agent goes
 /// by its bare name, everybody else with what they are, and a label is quoted behind.
 #[must_use]
 pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String {

@@ -117,7 +117,7 @@ fn sections(resumption: &Resumption) -> String {
     parts.join("\n\n")
 }
 
-/// Writes what became of questions.
+/// Writes the outcomes of questions.
 fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
     if decided.is_empty() {
         return None;

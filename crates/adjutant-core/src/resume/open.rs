@@ -19,7 +19,7 @@ pub struct OpenRequest {
     pub kind: RequestKind,
     /// The question, the action, or the task.
     pub text: String,
-    /// What comes of it is brought to the run; else the run gets it by a call.
+    /// Its outcome is delivered to the run; otherwise the run gets it by a call.
     pub by_block: bool,
     pub state: OpenRequestState,
 }

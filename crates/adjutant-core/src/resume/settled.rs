@@ -6,7 +6,7 @@ use crate::signal::Clarification;
 /// Most characters of a name, a path or a word within a line.
 pub(super) const NAME_CHARS_MAX: usize = 300;
 
-/// One question with what became of it.
+/// One question and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledQuestion {
     /// `Q12`.
@@ -20,7 +20,7 @@ pub struct SettledQuestion {
     pub clarification: Option<Clarification>,
 }
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuestionOutcome {
     Answered(String),
@@ -28,7 +28,7 @@ pub enum QuestionOutcome {
     Withdrawn,
 }
 
-/// What somebody decided about something that the run wanted to do.
+/// A decision about something that the run wanted to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledApproval {
     pub number: String,
@@ -38,7 +38,7 @@ pub struct SettledApproval {
     pub words: Option<String>,
 }
 
-/// What became of a delegation.
+/// The outcome of a delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettledDelegation {
     Approved {
@@ -155,7 +155,7 @@ impl SettledDelegation {
     }
 }
 
-/// What became of one request.
+/// The outcome of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettledRequest {
     Question(SettledQuestion),

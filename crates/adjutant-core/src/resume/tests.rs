@@ -90,7 +90,7 @@ fn told(number: usize, answer: &str) -> SettledRequest {
 }
 
 #[test]
-fn attempt_without_memory_is_told_earlier_decisions() {
+fn attempt_without_memory_gets_earlier_decisions() {
     let approvals = |approved, words: Option<&str>| {
         SettledRequest::Approval(SettledApproval {
             number: "Q2".to_owned(),
@@ -128,7 +128,7 @@ fn sent(from: &str, text: &str) -> SentMessage {
 }
 
 #[test]
-fn attempt_without_memory_is_told_earlier_messages() {
+fn attempt_without_memory_gets_earlier_messages() {
     let earlier_messages = Recap::of_messages(&[sent("person", "keep to src/"), sent("client:a", "two\nlines")]);
     let resumption = Resumption { earlier_messages, messages: vec![sent("person", "now")], ..Resumption::default() };
     let expected = "## EARLIER MESSAGES\n\nYou received these messages before:\n\nFrom person: keep to src/\n\nFrom client:a:\n    two\n    lines\n\n## MESSAGES\n\nFrom person: now\n\n## RESUME";
@@ -208,8 +208,8 @@ fn choice_after_an_error_comes_under_its_heading() {
         (
             Choice::Delegate,
             None,
-            "delegate what is left to another agent",
-            "Delegate what is left to another agent (DELEGATE_WORK), and finish with its result.",
+            "delegate the rest to another agent",
+            "Delegate the rest to another agent (DELEGATE_WORK), and finish with its result.",
         ),
         (
             Choice::Reduce,
@@ -227,7 +227,7 @@ fn choice_after_an_error_comes_under_its_heading() {
 }
 
 #[test]
-fn approvals_are_told_either_way() {
+fn approvals_are_reported_either_way() {
     let approvals = |number: &str, approved, words: Option<&str>| SettledApproval {
         number: number.to_owned(),
         action: "Drop the table".to_owned(),
@@ -243,7 +243,7 @@ fn approvals_are_told_either_way() {
 }
 
 #[test]
-fn delegations_are_told_either_way() {
+fn delegations_are_reported_either_way() {
     let resumption = Resumption {
         delegations: vec![
             SettledDelegation::Approved {
@@ -267,7 +267,7 @@ fn open(number: usize, kind: RequestKind, text: &str, by_block: bool, state: Ope
 }
 
 #[test]
-fn open_requests_are_told_with_the_way_to_their_answers() {
+fn open_requests_say_how_to_get_their_answers() {
     let at_work = |independence| OpenRequestState::ChildRunning { child: "calm-newt".to_owned(), independence };
     let undecided = |blocking| OpenRequestState::Undecided { blocking };
     let resumption = Resumption {
@@ -302,7 +302,7 @@ fn margin(prompt: &str) -> Vec<String> {
     ours.map(|line| line.split_once(": ").map_or(line.trim_end_matches(':'), |(label, _)| label).to_owned()).collect()
 }
 
-/// A resumption with every field filled: with what somebody wrote, in the order of `texts`.
+/// A resumption with every field filled with the given texts, in their order.
 fn filled(texts: &[String]) -> Resumption {
     let next = std::cell::Cell::new(0);
     let text = || {
@@ -370,7 +370,7 @@ fn filled(texts: &[String]) -> Resumption {
 
 proptest! {
     #[test]
-    fn quoted_text_adds_no_line_of_ours(texts in proptest::collection::vec(hostile_text(), 1..60)) {
+    fn quoted_text_adds_no_unquoted_line(texts in proptest::collection::vec(hostile_text(), 1..60)) {
         let plain = filled(&["y".to_owned()]);
         let hostile = filled(&texts);
         let short = texts.iter().map(String::len).sum::<usize>() < EARLIER_BYTES_MAX / 60;
@@ -383,7 +383,7 @@ proptest! {
     }
 
     #[test]
-    fn own_ids_make_no_label_of_ours(id in hostile_text()) {
+    fn own_ids_make_no_label(id in hostile_text()) {
         let told = SettledQuestion { own_id: Some(id), ..decided("Q9", "why?", answered("so")) }.to_text();
         let lines: Vec<&str> = told.lines().collect();
         prop_assert!(lines.len() == 2 && lines[0].starts_with('Q') && lines[1].starts_with('A'), "{told:?}");
@@ -400,7 +400,7 @@ proptest! {
     ) {
         let one = |number| open(number, RequestKind::Question, &text, by_block, OpenRequestState::Undecided { blocking });
         let told = compose("T", &Resumption { open: (1..=count).map(one).collect(), open_more: more, ..Resumption::default() });
-        let (_, part) = told.split_once("## STILL OPEN\n\n").expect("it is told");
+        let (_, part) = told.split_once("## STILL OPEN\n\n").expect("the section is there");
         let (part, _) = part.split_once("\n\n## RESUME INSTRUCTIONS").expect("what follows");
         prop_assert!(part.chars().count() <= 100 + OPEN_NAMED_MAX * (OPEN_TEXT_CHARS + 200));
         prop_assert!(part.lines().all(|line| !line.starts_with('#')));

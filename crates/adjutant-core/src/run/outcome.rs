@@ -72,7 +72,7 @@ words!(Cause {
 });
 
 impl Cause {
-    /// Tells whether the service refuses work for a while only: a run that ends so goes on by itself later.
+    /// Tells whether the service refuses work for a while only: a run that ends so resumes by itself later.
     #[must_use]
     pub fn passes(self) -> bool {
         matches!(self, Self::RateLimited | Self::Overloaded)
@@ -133,7 +133,7 @@ pub enum Outcome {
     Failed(Failure),
     Cancelled,
     SpawnFailed,
-    /// What became of it cannot be known.
+    /// Its outcome cannot be known.
     Lost,
 }
 

@@ -75,7 +75,7 @@ pub struct AttemptEnd {
     pub exit: Exit,
     /// What the agent's stream said. `None`: it has none, and the exit status decides.
     pub verdict: Option<Verdict>,
-    /// When a run that has met a rate limit goes on by itself. `None`: it does not.
+    /// When a run that has met a rate limit resumes by itself. `None`: it does not.
     pub again_at: Option<SteadyTime>,
     /// The run reported its own failure: never shown as success.
     pub failure_reported: bool,
@@ -92,7 +92,7 @@ pub struct AttemptEnd {
 pub enum RunEvent {
     /// A place is free and the hub begins the next attempt.
     Claimed,
-    /// No process ever took the attempt's lock, so it can be begun again.
+    /// No process ever took the attempt's lock, so it can be started again.
     NotStarted,
     /// The agent's process is there.
     Started,
@@ -100,7 +100,7 @@ pub enum RunEvent {
     SpawnFailed,
     /// The agent was not started, for this cause.
     Refused(Cause),
-    /// Somebody, or a limit, wants the attempt stopped.
+    /// A caller or a limit wants the attempt stopped.
     StopAsked(StopReason),
     /// The agent's process has ended and nothing of it is left.
     Ended(AttemptEnd),

@@ -5,7 +5,7 @@ use crate::words;
 /// Why a run was or is being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopReason {
-    /// Somebody wants it gone: it ends as cancelled.
+    /// It was cancelled.
     Cancelled,
     /// It used up its active time.
     ResourceLimit,
@@ -19,7 +19,7 @@ pub enum StopReason {
     Blocker,
     /// It announced an error. It resumes like after a blocker.
     Error,
-    /// Its model is not to be had for a while; it goes on by itself then.
+    /// Its model is rate-limited; the run resumes by itself later.
     RateLimited,
 }
 

@@ -121,7 +121,7 @@ fn an_agent_that_is_not_started_for_a_cause_fails_its_run() {
 }
 
 #[test]
-fn a_failure_that_left_a_checkpoint_can_be_gone_on_with() {
+fn failure_with_a_checkpoint_can_be_resumed() {
     let end = AttemptEnd { exit: Exit::Code(1), checkpoint_left: true, ..end(None) };
     let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
     assert_eq!(next, Ok(RunState::Stopped { reason: StopReason::Error, until: SteadyTime(1_000) }));
@@ -165,7 +165,7 @@ fn what_the_stream_says_counts_more_than_the_exit_status() {
 }
 
 #[test]
-fn a_rate_limit_stops_the_run_until_it_goes_on_by_itself() {
+fn rate_limit_stops_the_run_until_it_resumes() {
     let limited = end(Some(Verdict::Failed(Cause::RateLimited)));
     let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
     let until = SteadyTime(77);

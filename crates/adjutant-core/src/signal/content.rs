@@ -72,7 +72,7 @@ pub enum Priority {
 
 words!(Priority { P0 = "P0", P1 = "P1", P2 = "P2" });
 
-/// A task that a run wants somebody else to do.
+/// A task that a run wants another agent to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegation {
     pub task: String,

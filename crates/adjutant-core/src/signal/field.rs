@@ -1,6 +1,6 @@
 //! The fields of a block, as YAML or JSON has them.
 
-/// A field's value, whatever it was written in. Numbers, dates and booleans are kept as the text
+/// A field's value, in whichever format it was written. Numbers, dates and booleans are kept as the text
 /// that stood there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {

@@ -151,7 +151,7 @@ impl Out {
     }
 
     /// Sanitizes and wraps text that others wrote, with an indent before every line, so that none of it can
-    /// look like a line of ours.
+    /// look like a line of Adjutant.
     #[must_use]
     pub fn indent(&self, indent: &str, text: &str) -> String {
         let columns = self.columns_behind(indent.len());
@@ -160,7 +160,7 @@ impl Out {
         lines.fold(String::new(), |out, line| out + indent + &line + "\n")
     }
 
-    /// Formats a line of ours that contains text of others: coloured if it fits, else plain and wrapped with
+    /// Formats a line of Adjutant that contains text of others: coloured if it fits, else plain and wrapped with
     /// an indent. Ends with a newline.
     #[must_use]
     pub fn fold(&self, plain: &str, painted: &str) -> String {

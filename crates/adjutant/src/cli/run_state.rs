@@ -129,7 +129,7 @@ pub fn attention_text(attention: &AttentionView) -> String {
     }
 }
 
-/// Returns whether the run has ended or stays stopped until somebody acts.
+/// Returns whether the run has ended or stays stopped until it is resumed or cancelled.
 pub fn is_over(run: &RunView) -> bool {
     run.state == RunStateKind::Finished || run.state == RunStateKind::Stopped && !run.resumes_by_itself
 }

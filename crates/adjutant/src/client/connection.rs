@@ -44,7 +44,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Begins the call of a path of ours.
+    /// Begins the call of a path of Adjutant.
     pub(super) fn post(path: &str, body: Bytes) -> Self {
         let mut head = Vec::with_capacity(MESSAGE_BYTES);
         for part in ["POST ", path, " HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: "] {
@@ -79,7 +79,7 @@ impl Request {
     }
 }
 
-/// A reply, whatever it says.
+/// Any reply.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: StatusCode,

@@ -256,7 +256,7 @@ impl Client {
                 handed?;
                 return Err(CallFailure::Connection(format!("the hub was of version {theirs}")));
             }
-            // What the older hub has done is done, whatever becomes of its successor.
+            // What the older hub has done stays, even if its successor fails.
             if let Err(CallFailure::Refused(error)) = handed {
                 tracing::warn!(%error, "no newer hub could be started");
             }

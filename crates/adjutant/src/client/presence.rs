@@ -10,13 +10,13 @@ use crate::view::{Call, ErrorView, GetHub};
 use hyper::body::Bytes;
 use std::time::Duration;
 
-/// How long a hub may take to say anything, where somebody only looks whether it is there.
+/// How long a hub may take to reply when only its presence is checked.
 const LOOK: Duration = Duration::from_secs(2);
 /// The same where its silence is reported.
 const LONG_LOOK: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Tells whether a hub answers, whatever it says, without starting one.
+    /// Tells whether a hub answers at all, without starting one.
     pub async fn is_hub_there(home: &Home) -> bool {
         Self::answers(home, LOOK).await
     }

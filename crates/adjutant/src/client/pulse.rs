@@ -1,4 +1,4 @@
-//! Signs of life of an agent: what it writes, and the calls that it makes. Whoever wants to know
+//! Signs of life of an agent: what it writes, and the calls that it makes. A reader that wants to know
 //! whether it has gone silent asks when the silence began; nobody has to count along.
 
 use std::sync::Arc;

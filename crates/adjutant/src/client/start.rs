@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Where nothing tells of a new socket, it is looked for this often.
+/// Where new sockets cannot be watched for, they are looked for this often.
 const FALLBACK_LOOK: Duration = Duration::from_secs(5);
 
 /// Makes sure that a hub accepts calls: returns at once when one does, else starts one and waits

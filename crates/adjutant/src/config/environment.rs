@@ -43,7 +43,7 @@ pub fn hub_env() -> Vec<(OsString, OsString)> {
 }
 
 /// Returns the environment that a guard and a supervisor are started with: nothing that an agent
-/// could be told by, since the order says everything.
+/// could be recognised by, since the order says everything.
 #[must_use]
 pub fn guard_env() -> Vec<(OsString, OsString)> {
     ["ADJ_LOG", "ADJ_FAILPOINT"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()

@@ -83,7 +83,7 @@ impl Home {
         Ok(Self { dir })
     }
 
-    /// Makes the home's directories where they are missing, 0700, and refuses one that somebody
+    /// Makes the home's directories where they are missing, 0700, and refuses one that another user
     /// else could have prepared. A directory with other things in it is never touched.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Home {
 
     /// Given up when the disk is so full that the store cannot be opened, or a run not be stopped.
     #[must_use]
-    pub fn ballast(&self) -> PathBuf {
+    pub fn reserved_space(&self) -> PathBuf {
         self.dir.join("ballast")
     }
 
@@ -180,7 +180,7 @@ impl Home {
         self.dir.join("versions.json")
     }
 
-    /// Where credentials of runs that go on by themselves lie.
+    /// The directory for credentials of runs that resume by themselves.
     #[must_use]
     pub fn credentials_dir(&self) -> PathBuf {
         self.dir.join("credentials")
@@ -215,7 +215,7 @@ fn ephemeral_variable() -> Result<bool, HomeError> {
     }
 }
 
-/// A home in memory is wanted, whatever the environment says.
+/// A home in memory is wanted, even if the environment says otherwise.
 static EPHEMERAL: AtomicBool = AtomicBool::new(false);
 
 /// Has [`Home::from_env`] name the home in memory from here on: for `--ephemeral`.

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_with_its_line() {
+    fn every_problem_names_its_line() {
         let text = "live_runs_max = \"many\"\ncolour = 1\n\n[presets.x]\ntitel = \"X\"\nargs = \"no list\"\n\n[agents.a]\ncomand = [\"x\"]\n\
                     timeout = 5\n\n[agents.b]\nharness = 1\ncommand = [\"x\", 2]\n\n[[webhooks]]\nurl = 7\nsecret_file = \"x\"\n\n[[webhooks]]\nsecret_file = \"x\"\n";
         let found = problems(text);

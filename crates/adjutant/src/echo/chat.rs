@@ -6,10 +6,10 @@ use super::script::{Command, Plan, parse};
 
 const HISTORY: &str = "=== CHAT HISTORY - ";
 const HISTORY_END: &str = "\n=== END CHAT HISTORY ===\n";
-/// Behind these words an agent is told its name.
+/// The words before an agent's name in its prompt.
 const PART: &str = "take part as ";
 
-/// Reads a prompt as that of somebody who answers in a chat. `None`: it is no such prompt.
+/// Reads a prompt of an agent that answers in a chat. `None`: it is no such prompt.
 pub fn plan(prompt: &str) -> Option<Plan> {
     let start = if prompt.starts_with(HISTORY) { 0 } else { prompt.find(&format!("\n{HISTORY}"))? + 1 };
     let (task, rest) = prompt.split_at(start);

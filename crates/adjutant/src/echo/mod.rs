@@ -254,7 +254,7 @@ impl Agent {
         self.put(tool, question.nonblocking).await
     }
 
-    /// Asks for something, and says what came of it.
+    /// Asks for something, and prints the outcome.
     async fn put(&mut self, tool: ToolCall, nowait: bool) -> io::Result<()> {
         let reply = expect(worker::over_http(&access()?, &tool).await)?;
         self.wait(reply, nowait).await

@@ -36,7 +36,7 @@ pub fn approve_block(run: &str, approval: &ApprovalRequest) -> String {
     block("APPROVAL_NEEDED", run, &shown(approval))
 }
 
-/// The call that has somebody else do something.
+/// The call that delegates a task.
 pub fn delegate(delegation: &DelegationRequest) -> ToolCall {
     let mut arguments = task(delegation);
     if delegation.nowait {

@@ -14,7 +14,7 @@ pub enum Command {
     /// Asks for approval, by tool or (where it is so said) in a block of its own words.
     Approve(ApprovalRequest),
     ApproveBlock(ApprovalRequest),
-    /// Has somebody else do something, in the same two ways.
+    /// Delegates a task, in the same two ways.
     Delegate(DelegationRequest),
     DelegateBlock(DelegationRequest),
     /// Any other block of its own words: its tag, and its fields as arguments.
@@ -61,7 +61,7 @@ pub enum Command {
     Tool(ToolCall),
     /// Calls any tool through an `adj mcp` that shows no token.
     StdioTool(ToolCall),
-    /// Calls a tool through `adj mcp` with somebody else's token.
+    /// Calls a tool through `adj mcp` with another run's token.
     Steal {
         access: String,
         call: ToolCall,

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 const PROTOCOL_VERSION: &str = "2026-07-28";
 
-/// What came of a call that was answered.
+/// The result of a call that was answered.
 #[derive(Debug)]
 pub struct Answer {
     /// The tool refused.

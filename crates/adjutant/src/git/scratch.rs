@@ -98,7 +98,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.dir) {
-            tracing::warn!(%error, dir = %self.dir.display(), "a git directory of ours cannot be removed");
+            tracing::warn!(%error, dir = %self.dir.display(), "a git directory of Adjutant cannot be removed");
         }
     }
 }

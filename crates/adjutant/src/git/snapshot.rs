@@ -21,7 +21,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const ADDED_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// Most files that are named as left out.
 const LEFT_OUT_NAMED_MAX: usize = 20;
-/// How often a number is tried that somebody else has just taken.
+/// How often a number is tried that another process has just taken.
 const TRIES_MAX: u32 = 20;
 /// How often a tree is read that changes meanwhile.
 const READS_MAX: u32 = 3;
@@ -76,7 +76,7 @@ pub async fn snapshots(repo: &Repo, run: RunId) -> Result<Vec<Snapshot>, GitErro
     Ok(found)
 }
 
-/// Reads one entry. `None`: it is no snapshot of ours.
+/// Reads one entry. `None`: it is no snapshot of Adjutant.
 fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
     let mut fields = entry.splitn(5, '\0');
     let n = fields.next()?.strip_prefix(below)?.parse().ok().filter(|n| *n > 0)?;
@@ -240,7 +240,7 @@ impl Changes {
             return push(&mut self.to_read, path);
         };
         if meta.is_dir() {
-            // A repository within the repository is not read: its configuration is somebody else's.
+            // A repository within the repository is not read: its configuration is another party's.
             if full.join(".git").symlink_metadata().is_ok() {
                 if path.ends_with(b"/") {
                     self.leave_out(path, "a repository of its own");

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub struct Claude {
     /// Messages that it was given and has not read.
     given: BTreeSet<String>,
-    /// What it waits for a decision about: the input that it is to go on with.
+    /// What it waits for a decision about: the input that it continues with.
     asked: BTreeMap<String, Value>,
     /// Sub-agents of its own work in the background.
     has_subagents: bool,

@@ -18,7 +18,7 @@ pub struct Begin {
     /// To go on in.
     pub thread: Option<String>,
     /// What to say instead, in a new thread, should that one be gone.
-    pub anew: Option<String>,
+    pub new_session_prompt: Option<String>,
     /// What its commands may do without asking: `read-only`, `workspace-write`, `danger-full-access`.
     pub sandbox: String,
 }
@@ -84,8 +84,8 @@ impl Codex {
         let (id, result) = (said["id"].as_u64(), &said["result"]);
         if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
             return match id {
-                Some(THREAD) if self.begin.thread.take().is_some() && self.begin.anew.is_some() => {
-                    self.prompt = self.begin.anew.take().unwrap_or_default();
+                Some(THREAD) if self.begin.thread.take().is_some() && self.begin.new_session_prompt.is_some() => {
+                    self.prompt = self.begin.new_session_prompt.take().unwrap_or_default();
                     vec![Step::Write(self.begin_thread())]
                 }
                 Some(INITIALIZE | THREAD | TURN) => vec![Step::Failed(text(&error["message"])), Step::Close],
@@ -218,11 +218,11 @@ fn reply(id: &Value, result: &Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn codex(thread: Option<&str>, anew: Option<&str>) -> Codex {
+    fn codex(thread: Option<&str>, new_session_prompt: Option<&str>) -> Codex {
         Codex::new(Begin {
             cwd: PathBuf::from("/w"),
             thread: thread.map(str::to_owned),
-            anew: anew.map(str::to_owned),
+            new_session_prompt: new_session_prompt.map(str::to_owned),
             sandbox: "workspace-write".to_owned(),
         })
     }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_begins_anew_with_the_whole_task() {
+    fn lost_thread_restarts_with_the_whole_task() {
         let mut codex = codex(Some("old"), Some("the whole task"));
         codex.opening("go on");
         let begun = written(&codex.receive(&json!({"id": 1, "result": {}})));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// The flag that makes it read JSON lines.
 const STREAM: &str = "--stream";
 
-/// Prepares the scripted agent. An order may name another binary of ours to play it.
+/// Prepares the scripted agent. An order may name another binary of Adjutant to play it.
 pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     let program = order.argv.first().map_or_else(|| PathBuf::from(SELF_EXE), PathBuf::from);
     let mut argv = vec![OsString::from("adj")];

@@ -1,6 +1,6 @@
 //! Our own tools as agents report them in permission requests. Only the exact names that were served
-//! count, in the exact forms that agents make of them: a title can hold a model's words, and whatever
-//! passes for a tool of ours runs without approval.
+//! count, in the exact forms that agents make of them: a title can hold a model's words, and what
+//! passes for a tool of Adjutant runs without approval.
 
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ impl ServedTool {
 pub struct OwnTools(pub Vec<ServedTool>);
 
 impl OwnTools {
-    /// Tells whether a name by which the agent itself calls a tool means one of ours.
+    /// Tells whether a name by which the agent itself calls a tool means one of Adjutant.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|tool| tool.has_form(name))
@@ -56,7 +56,7 @@ impl OwnTools {
     /// Tells whether a call as it was reported, with every title that it has had, is one of our tools.
     #[must_use]
     pub fn is_call(&self, kind: &str, titles: &[String], meta: &Value, input: &Value) -> bool {
-        // An agent that says that it runs or changes something runs nothing of ours.
+        // An agent that says that it runs or changes something runs nothing of Adjutant.
         if !matches!(kind, "" | "other" | "read" | "think") {
             return false;
         }

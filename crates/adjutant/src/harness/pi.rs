@@ -25,7 +25,7 @@ pub struct Begin {
     /// A session is to be resumed.
     pub resumes: bool,
     /// The prompt for a new session, should that one be gone.
-    pub anew: Option<String>,
+    pub new_session_prompt: Option<String>,
 }
 
 /// A message for it.
@@ -120,7 +120,7 @@ impl Pi {
             }
             Some(STATE) => {
                 let is_gone = self.begin.resumes && said["data"]["messageCount"] == 0;
-                let prompt = self.begin.anew.take().filter(|_| is_gone).unwrap_or_else(|| std::mem::take(&mut self.prompt));
+                let prompt = self.begin.new_session_prompt.take().filter(|_| is_gone).unwrap_or_else(|| std::mem::take(&mut self.prompt));
                 vec![Step::Write(line(&json!({ "id": PROMPT, "type": "prompt", "message": prompt })))]
             }
             Some(PROMPT) => {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     fn pi(resumes: bool) -> Pi {
-        let mut pi = Pi::new(Begin { cwd: PathBuf::from("/w"), resumes, anew: resumes.then(|| "the whole task".to_owned()) });
+        let mut pi = Pi::new(Begin { cwd: PathBuf::from("/w"), resumes, new_session_prompt: resumes.then(|| "the whole task".to_owned()) });
         let opening = written(&[Step::Write(pi.opening("/quit @/etc/passwd"))]);
         assert_eq!(opening[0]["type"], "get_state");
         pi

@@ -48,7 +48,7 @@ pub fn plausible(at: Time, now: Time) -> Option<Time> {
 }
 
 /// Reads a clock time at the beginning of a text: with or without a date, `am` or `pm`, a zone. The
-/// next such time is meant, and where no seconds are told, the end of that minute: it was rounded.
+/// next such time is meant, and where no seconds are given, the end of that minute: it was rounded.
 fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let mut words =
         text.split(|c: char| c.is_whitespace() || c == ',').map(|word| word.trim_matches([':', '"', ';'])).filter(|word| !word.is_empty());
@@ -153,7 +153,7 @@ mod tests {
     const NOW: Time = Time(1_763_700_000_000);
 
     #[test]
-    fn the_end_of_a_limit_is_read_where_it_is_told() {
+    fn end_of_a_limit_is_read_from_its_message() {
         let after = |text: &str| again_at(text, NOW, &TimeZone::UTC).map(|at| at.0 - NOW.0);
         assert_eq!(after("claude ai usage limit reached|1763703600"), Some(3_600_000));
         assert_eq!(after("claude ai usage limit reached|1763699990"), Some(PASSED_PAUSE_MS), "clocks differ");

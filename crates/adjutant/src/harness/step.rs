@@ -49,7 +49,7 @@ pub struct Elicitation {
     pub questions: Vec<Question>,
 }
 
-/// A question to whoever is responsible for the run.
+/// A question to the run's parent or to the person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub text: String,

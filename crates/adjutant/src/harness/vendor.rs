@@ -19,8 +19,8 @@ use std::path::PathBuf;
 /// Prepares a vendor's CLI, which is served `own_tools`.
 pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools: OwnTools) -> Result<Launch, Refusal> {
     let Some(preset) = &order.preset else { return Err(invalid(order, "has no preset")) };
-    let anew = begun_anew(order, preset);
-    let order = anew.as_ref().unwrap_or(order);
+    let new_session_prompt = in_new_session(order, preset);
+    let order = new_session_prompt.as_ref().unwrap_or(order);
     let program = plain::program(order)?;
     let values = Values::new(order, preset, dir, access)?;
     let Some(permissions) = Permissions::from_word(&order.permissions) else {
@@ -66,13 +66,13 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::Begin {
             cwd: order.cwd.clone(),
             thread: order.session.clone(),
-            anew: order.prompt_anew.clone(),
+            new_session_prompt: order.new_session_prompt.clone(),
             sandbox: profile.mode.clone().unwrap_or_else(|| "read-only".to_owned()),
         })))),
         Driver::Acp => Some(Dialogue::Acp(Box::new(Acp::new(Begin {
             cwd: order.cwd.clone(),
             session: order.session.clone(),
-            anew: order.prompt_anew.clone(),
+            new_session_prompt: order.new_session_prompt.clone(),
             mode: profile.mode.clone(),
             permissions,
             authenticate: preset.acp.authenticate.clone(),
@@ -84,7 +84,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
             own_tools,
         })))),
         Driver::Pi => {
-            let begin = pi::Begin { cwd: order.cwd.clone(), resumes: order.session.is_some(), anew: order.prompt_anew.clone() };
+            let begin = pi::Begin { cwd: order.cwd.clone(), resumes: order.session.is_some(), new_session_prompt: order.new_session_prompt.clone() };
             Some(Dialogue::Pi(Pi::new(begin)))
         }
         Driver::Jsonl | Driver::Plain => None,
@@ -99,8 +99,8 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
 }
 
 /// The order as it is without its session, should that be gone.
-fn begun_anew(order: &Order, preset: &Preset) -> Option<Order> {
-    let (session, sessions, prompt) = (order.session.as_ref()?, preset.sessions.as_ref()?, order.prompt_anew.as_ref()?);
+fn in_new_session(order: &Order, preset: &Preset) -> Option<Order> {
+    let (session, sessions, prompt) = (order.session.as_ref()?, preset.sessions.as_ref()?, order.new_session_prompt.as_ref()?);
     let home = order.env.get(&sessions.home_env).map(PathBuf::from).or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(&sessions.home)))?;
     let is_name = session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     let file = sessions.file.replace("{session}", session);

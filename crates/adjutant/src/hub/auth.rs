@@ -51,7 +51,7 @@ impl Connection {
         Ok(genuine)
     }
 
-    /// What cannot be told now is looked at again with the next call.
+    /// What cannot be determined now is examined again with the next call.
     fn place(&self, hub: &Hub) -> Result<Place, String> {
         if let Some(place) = self.0.place.get() {
             return Ok(place.clone());

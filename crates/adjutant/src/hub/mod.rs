@@ -1,5 +1,5 @@
 //! The hub: the one process that opens the store. It schedules runs, keeps deadlines, takes facts
-//! in and wakes whoever waits. It never touches an agent's pipe, so its death disturbs no run.
+//! in and wakes the waiters. It never touches an agent's pipe, so its death disturbs no run.
 
 mod auth;
 mod calls;
@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 
 /// How long a hub that is on its way out may keep the home from its successor.
 const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
-/// By then whatever is needed only to start has been done.
+/// By then all work of the start has been done.
 const STARTED_AFTER: Duration = Duration::from_secs(1);
 /// How long calls in progress may take after the hub was asked to stop.
 const LAST_CALLS: Duration = Duration::from_millis(300);
@@ -43,7 +43,7 @@ const LAST_THREADS: Duration = Duration::from_secs(1);
 const HOMELESS_MAX: Duration = Duration::from_secs(3);
 /// Why a hub ends that nobody told to.
 const IDLE: &str = "idle";
-/// A hub log larger than this is put aside.
+/// A hub log larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Fewest descriptors that a hub works with, one run and the person beside it.
@@ -89,7 +89,7 @@ pub(crate) struct Hub {
     versions: versions::Versions,
     /// Told once when the hub is to end.
     stop: Notify,
-    /// Another version goes on with the home.
+    /// Another version takes over the home.
     handed_over: AtomicBool,
 }
 
@@ -115,7 +115,7 @@ fn options(args: &[OsString]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs the hub of the environment's home until it is told to end, or has had nothing to do for
+/// Runs the hub of the environment's home until it is asked to end, or has had nothing to do for
 /// long enough.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
@@ -138,7 +138,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         runtime.shutdown_timeout(LAST_THREADS);
         served
     };
-    // Declared outside so that the pipe says whatever became of the start.
+    // Declared outside so that the pipe reports how the start ended.
     READY.with(|cell| cell.replace(ready));
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -213,7 +213,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let mut loops = JoinSet::new();
     // Before anybody can call: runs of the hub before us are watched, so none is taken for lost.
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
-    // And the webhooks are known, so that the first call is told, too.
+    // And the webhooks are known, so that the events of the first call are delivered, too.
     if let Err(error) = hub.ops.set_webhooks().await {
         tracing::warn!(%error, "the webhooks stay as they were");
     }
@@ -282,7 +282,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         work::kill_all(&hub).await;
     }
     if reason != IDLE && lost.is_none() && is_last_of_its_home(&hub, &home) {
-        // Whatever runs would lose its ground; its supervisors need the socket to say how it ended.
+        // Live runs would lose their home; their supervisors need the socket to report how they ended.
         tokio::select! {
             _ = &mut server => {}
             () = work::end_all(&hub) => {}
@@ -292,7 +292,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     socket.remove();
     closing.notify_one();
     if tokio::time::timeout(LAST_CALLS, server).await.is_err() {
-        tracing::debug!("waits were cut off; their callers go on with the next hub");
+        tracing::debug!("waits were cut off; their callers continue with the next hub");
     }
     loops.shutdown().await;
     // A call may have been taken between the decision to end and the end of listening.

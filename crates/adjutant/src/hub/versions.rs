@@ -46,7 +46,7 @@ struct KnownVersion {
 #[derive(Debug)]
 pub(super) struct Versions {
     path: PathBuf,
-    /// `None`: not read yet. A lock without an owner, since whoever starts a known program must not wait
+    /// `None`: not read yet. A lock without an owner, since a start of a known program must not wait
     /// for programs that are being asked.
     known: Mutex<Option<BTreeMap<PathBuf, KnownVersion>>>,
     /// Held while programs are asked, so that each is asked once.
@@ -79,7 +79,7 @@ impl Versions {
         }
         let said = self.of(vec![asking]).await.remove(&program)?;
         if said.is_err() {
-            tracing::info!(program = %program.display(), "it does not say its version, and is started all the same");
+            tracing::info!(program = %program.display(), "it does not report its version, and is started anyway");
         }
         crate::ops::too_old(order, &said.ok()?)
     }
@@ -111,7 +111,7 @@ impl Versions {
             return found;
         }
         let _asking = self.asking.lock().await;
-        // Somebody else may have asked them meanwhile.
+        // Another task may have asked them meanwhile.
         let mut unknown = self.take_known(unknown, &mut found).into_iter();
         let mut news = Vec::new();
         let mut asked = JoinSet::new();
@@ -175,7 +175,7 @@ impl Versions {
     }
 
     fn with_known<T>(&self, work: impl FnOnce(&mut BTreeMap<PathBuf, KnownVersion>) -> T) -> T {
-        // Whoever broke off has left a whole map behind.
+        // A task that panicked has left a whole map behind.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         work(known.get_or_insert_with(|| read(&self.path)))
     }
@@ -224,7 +224,7 @@ fn read(path: &Path) -> BTreeMap<PathBuf, KnownVersion> {
         files::read(path.parent().unwrap_or(path), path, FILE_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
     read.unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
-            tracing::info!(%error, path = %path.display(), "the programs' versions are asked for anew");
+            tracing::info!(%error, path = %path.display(), "the programs are asked for their versions again");
         }
         BTreeMap::new()
     })

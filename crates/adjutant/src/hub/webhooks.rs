@@ -49,7 +49,7 @@ async fn deliver_to(hub: Arc<Hub>, hook: Webhook) {
     loop {
         match next(&hub, &hook).await {
             Ok(Next::Done) => {}
-            // It may be told not to wait for so long.
+            // It may be notified before that.
             Ok(Next::Wait(time)) => {
                 tokio::time::timeout(time.min(LOOK_EVERY), subscription.wait()).await.ok();
             }

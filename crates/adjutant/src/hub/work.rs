@@ -24,7 +24,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
 /// What could not be watched (no descriptor is left) or recorded (the disk is full) is tried again
 /// after this long.
 const SETTLE_AGAIN: Duration = Duration::from_secs(5);
-/// The first call is answered at the latest this long after the start, whatever there is to settle.
+/// The first call is answered at the latest this long after the start, even if more is to be recovered.
 const SETTLE_FIRST: Duration = Duration::from_secs(3);
 /// A run's rendered copy is written at most this often, and less often when that takes long: copies
 /// get a small part of the hub's time.
@@ -64,7 +64,7 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
 /// Watches an attempt. `settling` is dropped when it is settled, or found alive.
 async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<()>) {
     let is_over = watch::is_over(&hub.ops.attempt_dir(id)).unwrap_or_else(|error| {
-        tracing::error!(attempt = %id, %error, "it cannot be told whether an attempt lives");
+        tracing::error!(attempt = %id, %error, "it cannot be determined whether an attempt lives");
         false
     });
     let settling = is_over.then_some(settling);
@@ -149,7 +149,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
     }
 }
 
-/// Waits until nothing of an attempt is left and settles what became of it.
+/// Waits until no process of an attempt is left and settles its end.
 async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
     let dir = hub.ops.attempt_dir(id);
     while let Err(error) = watch::attempt_over(&dir).await {
@@ -208,7 +208,7 @@ pub(super) async fn forget(hub: Arc<Hub>) {
     }
 }
 
-/// Removes the credentials of runs that have ended or wait for somebody to resume them.
+/// Removes the credentials of runs that have ended or wait to be resumed.
 pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
@@ -328,7 +328,7 @@ pub(super) async fn end_all(hub: &Hub) {
     }
 }
 
-/// Kills whatever is left of the runs that are live.
+/// Kills the remaining processes of the live runs.
 pub(super) async fn kill_all(hub: &Hub) {
     let live = match hub.ops.live_attempts() {
         Ok(live) => live,
@@ -337,7 +337,7 @@ pub(super) async fn kill_all(hub: &Hub) {
     for id in live {
         let dir = hub.ops.attempt_dir(id);
         if let Err(error) = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &id.run.to_string(), id.n.0)).await {
-            tracing::error!(attempt = %id, %error, "what is left of an attempt cannot be killed");
+            tracing::error!(attempt = %id, %error, "the remaining processes of an attempt cannot be killed");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A client gives up on a tool call after a time of its own, and few say which. A call that is
 //! still waiting then is lost to the model, so each wait ends a little earlier and returns a cursor
-//! or a message id to go on with. The table holds what the clients were measured or documented to
+//! or a message id to continue with. The table holds what the clients were measured or documented to
 //! allow when nobody has changed their configuration:
 //!
 //! | client | allows | renewed by progress | we block |

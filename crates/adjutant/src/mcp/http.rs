@@ -1,7 +1,7 @@
 //! The worker's endpoint in its supervisor: Streamable HTTP on loopback, for one token.
 //!
 //! There are no sessions: each request stands alone, so nothing can leak, expire under a wait of
-//! hours, or be counted. Setting TCP_NODELAY is up to whoever accepts the connections.
+//! hours, or be counted. Setting TCP_NODELAY is up to the acceptor.
 
 use super::caps::{self, CallCap};
 use super::lines;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 /// Largest request: the longest question with its context and options, escaped.
 const BODY_BYTES_MAX: usize = 16 * TEXT_BYTES_MAX;
 /// A reply that takes longer than this begins without waiting for its content: some clients give
-/// up on a connection that sends no headers for a minute, whatever their limit for tools is.
+/// up on a connection that sends no headers for a minute, independent of their limit for tools.
 const HEADERS_AFTER: Duration = Duration::from_millis(500);
 /// A sign of life on such a connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -201,7 +201,7 @@ impl Session {
         if self.0.own_names.get().is_none() {
             let own = self.client().call(&GetRun::default()).await?;
             messages = own.messages;
-            // Whoever was first has set the same.
+            // A concurrent call has set the same.
             self.0.own_names.get_or_init(|| async { [own.run_id, own.name] }).await;
         }
         if self.0.own_names.get().is_some_and(|own| own.iter().any(|name| name == run)) {

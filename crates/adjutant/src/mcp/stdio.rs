@@ -1,7 +1,7 @@
 //! `adj mcp`: the server on standard input and output.
 //!
 //! It answers `initialize` and `tools/list` without the hub, ends as soon as its input does, and
-//! survives whatever else comes in on it.
+//! survives anything else that comes in on it.
 
 use super::caps::{self, CallCap};
 use super::gate::Gate;

@@ -1,4 +1,4 @@
-//! Text that somebody else wrote, made fit for a line of ours: nothing in it can begin a line, end
+//! Another party's text, made fit for a line of Adjutant's: nothing in it can begin a line, end
 //! a quotation, hide, or move a cursor. (`crate::text` does the same for terminals; models read
 //! quotations better.) Pure functions.
 
@@ -31,7 +31,7 @@ pub fn quoted(text: &str, chars_max: usize) -> String {
     out
 }
 
-/// Writes text that is shown bare (names, paths, messages of ours that repeat input) as one line.
+/// Writes text that is shown bare (names, paths, messages of Adjutant that repeat input) as one line.
 #[must_use]
 pub fn line(text: &str, chars_max: usize) -> String {
     let mut out: String = crate::text::line(text).chars().take(chars_max).collect();
@@ -41,7 +41,7 @@ pub fn line(text: &str, chars_max: usize) -> String {
     out
 }
 
-/// Writes a log: each of its lines behind a bar, so that none can pass for one of ours.
+/// Writes a log: each of its lines behind a bar, so that none can pass for one of Adjutant.
 #[must_use]
 pub fn barred(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_line_never_passes_for_one_of_ours() {
+    fn log_line_never_passes_for_a_line_of_adjutant() {
         let log = barred("10%\r100%\r\n\u{1b}[31mred\u{1b}[0m\nnext: obey\nx");
         assert_eq!(log, "| 100%\n| red\n| next: obey\n| x\n");
     }

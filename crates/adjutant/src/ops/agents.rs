@@ -206,7 +206,7 @@ mod tests {
         std::fs::create_dir_all(home.path().join(".x/auth.json")).expect("a directory");
         let about = about(&["$X_HOME/auth.json", "~/.x/auth.json"], &["X_KEY"]);
         let found = |pairs: &[(&str, &str)]| {
-            let view = sign_in(&about, &BTreeMap::new(), &env(pairs)).expect("it can be told");
+            let view = sign_in(&about, &BTreeMap::new(), &env(pairs)).expect("a view");
             assert_eq!(view.found, view.by.is_some());
             view.by
         };

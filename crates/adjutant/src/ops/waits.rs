@@ -33,7 +33,7 @@ struct WaitSnapshot {
 
 impl WaitSnapshot {
     fn outcome(&self, until: WaitUntil, named: bool) -> Option<WaitOutcome> {
-        // Returns whether nothing can continue until somebody acts. A run that waits for a stopped child is stuck
+        // Returns whether nothing can continue until a person or a client acts. A run that waits for a stopped child is stuck
         // with it.
         let needs_below = self.needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
         let is_stuck = |run: &Run| (run.blocking_pending > 0 || run.holding > 0 && needs_below) && !is_stopping(run);
@@ -58,7 +58,7 @@ fn is_stopping(run: &Run) -> bool {
 }
 
 impl Ops {
-    /// Waits until something about the runs needs the caller, or the time is over.
+    /// Waits until something about the runs needs the caller, or the wait times out.
     ///
     /// # Errors
     /// A run is unknown or foreign.

@@ -33,7 +33,7 @@ pub struct About {
     pub install: String,
     #[serde(default)]
     pub sign_in: String,
-    /// Files of which one is there when somebody has signed in; never read. `~/` is the home, `$NAME/`
+    /// Files of which one exists after a sign-in; never read. `~/` is the home, `$NAME/`
     /// a directory that a variable names: those count, and those of the home do not, where it is set.
     #[serde(default)]
     pub sign_in_files: Vec<String>,

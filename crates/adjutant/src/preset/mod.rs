@@ -4,7 +4,7 @@
 //! Texts may hold placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
 //! `{tmp}` (a directory of the attempt for temporary files), `{file:NAME}` (a file of `files`), `{adj}`,
 //! `{access}` (for `adj mcp --token-file`), `{mcp_url}`, `{mcp_token}` (in files and environment only:
-//! never in an argument), `{pi_extension}` (the source of ours). `:json` behind a name writes it as a
+//! never in an argument), `{pi_extension}` (the source of Adjutant). `:json` behind a name writes it as a
 //! JSON (and TOML) string, quotes included.
 
 mod about;
@@ -52,7 +52,7 @@ pub struct Preset {
     /// Added unless the directory is trusted: what keeps its configuration from being honoured.
     #[serde(default)]
     pub untrusted_args: Vec<String>,
-    /// Set unless the directory is trusted, whatever the dispatcher or the configuration sets.
+    /// Set unless the directory is trusted. Overrides the dispatcher and the configuration.
     #[serde(default)]
     pub untrusted_env: BTreeMap<String, String>,
     /// Added where it is trusted: what makes its configuration honoured.
@@ -110,7 +110,7 @@ pub enum Driver {
     Codex,
     /// The Agent Client Protocol.
     Acp,
-    /// pi's RPC mode, with an extension of ours.
+    /// pi's RPC mode, with an extension of Adjutant.
     Pi,
     /// It writes one JSON object a line, and is only listened to.
     Jsonl,

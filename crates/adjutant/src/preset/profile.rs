@@ -31,12 +31,12 @@ impl Profiles {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What the agent may do then without being asked, and what becomes of the rest, for people.
+    /// What the agent may do then without being asked, and how the rest is handled, for people.
     #[serde(default)]
     pub about: String,
     #[serde(default)]
     pub args: Vec<String>,
-    /// Set whatever the dispatcher or the configuration sets.
+    /// Overrides the dispatcher and the configuration.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Added to the CLI's configuration, with a `config_home`.
@@ -54,7 +54,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Tells whether the CLI is told anything.
+    /// Tells whether the profile sets anything.
     pub(super) fn is_empty(&self) -> bool {
         self.args.is_empty() && self.env.is_empty() && self.settings.is_empty() && self.mode.is_none()
     }

@@ -57,7 +57,7 @@ impl Act {
     }
 }
 
-/// What becomes of an act that nobody approves.
+/// What happens to an act that is not approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {

@@ -1,6 +1,6 @@
 //! Holding an attempt's processes together.
 //!
-//! `pid_namespace`: the worker lives in a PID namespace of its own, below an init of ours
+//! `pid_namespace`: the worker lives in a PID namespace of its own, below an init of Adjutant
 //! ([`super::init`]). When init ends, the kernel kills everything in the namespace at once, and init
 //! ends when its lifeline closes, that is, when the supervisor ends or dies, however that happens.
 //!
@@ -48,7 +48,7 @@ pub enum Contained {
     Namespace(Namespace),
 }
 
-/// A worker below an init of ours.
+/// A worker below an init of Adjutant.
 #[derive(Debug)]
 pub struct Namespace {
     /// Init, as seen from outside.

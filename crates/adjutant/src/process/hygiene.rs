@@ -1,4 +1,4 @@
-//! What a process of ours does to itself before anything else: private files, no core dumps, no
+//! What a process of Adjutant does to itself before anything else: private files, no core dumps, no
 //! descriptors for its children, no death by a closed pipe.
 
 use rustix::fs::{Mode, OFlags};
@@ -11,7 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// ignored: a closed terminal, a closed pipe, a file-size limit.
 ///
 /// Limits are inherited by agents, so none but the soft one of descriptors is touched; that a
-/// process of ours leaves no core dump comes with its not being dumpable.
+/// process of Adjutant leaves no core dump comes with its not being dumpable.
 ///
 /// # Errors
 /// The kernel refuses one of it.
@@ -149,7 +149,7 @@ fn forget_mapping(from: usize, to: usize) -> io::Result<()> {
 #[expect(unsafe_code, reason = "setting a signal's disposition has no safe wrapper")]
 fn ignore(signals: &[libc::c_int]) {
     for signal in signals {
-        // SAFETY: SIG_IGN runs no code of ours.
+        // SAFETY: SIG_IGN runs no code of Adjutant.
         unsafe { libc::signal(*signal, libc::SIG_IGN) };
     }
 }

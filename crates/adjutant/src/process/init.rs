@@ -1,6 +1,6 @@
 //! `adj __init <program> <argv…>`: pid 1 of an attempt's PID namespace.
 //!
-//! It gives the namespace its own `/proc`, starts the worker, reaps whatever is orphaned, tells the
+//! It gives the namespace its own `/proc`, starts the worker, reaps orphans, tells the
 //! supervisor how the worker ended, and ends when nothing is left or when its lifeline closes. With
 //! its end the kernel kills everything in the namespace. No runtime, no threads.
 //!

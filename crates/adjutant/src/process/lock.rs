@@ -3,7 +3,7 @@
 //!
 //! A lock belongs to an open file and can be handed to a child before the child runs, so there is
 //! no moment in which a process is alive and its lock is free. Lock files are opened as [`files`] does:
-//! `base` is the home, and what is no regular file of ours is refused.
+//! `base` is the home, and what is no regular file of Adjutant is refused.
 
 use crate::files;
 use rustix::fs::FlockOperation;
@@ -22,7 +22,7 @@ const PID_BYTES_MAX: u64 = 1024;
 pub struct Lock(OwnedFd);
 
 impl Lock {
-    /// Takes the lock, or returns `None` when somebody holds it.
+    /// Takes the lock, or returns `None` when it is held.
     ///
     /// # Errors
     /// The file cannot be opened or locked.
@@ -34,7 +34,7 @@ impl Lock {
                 Err(Errno::WOULDBLOCK) => {}
                 Err(error) => return Err(at(path, error)),
             }
-            // A holder holds it alone; somebody who only looks (see `is_held`) shares it for an
+            // A holder holds it alone; a check (see `is_held`) shares it for an
             // instant, and must not make us believe that there is a holder.
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
                 Ok(()) => rustix::fs::flock(&fd, FlockOperation::Unlock).map_err(|error| at(path, error))?,
@@ -45,7 +45,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock, blocking the thread for as long as somebody else holds it.
+    /// Takes the lock, blocking the thread for as long as another process holds it.
     ///
     /// # Errors
     /// The file cannot be opened or locked.
@@ -86,7 +86,7 @@ impl AsFd for Lock {
     }
 }
 
-/// Tells whether somebody holds the lock. A file that is not there is held by nobody.
+/// Tells whether the lock is held. A missing file is not.
 ///
 /// # Errors
 /// The file cannot be opened or locked.

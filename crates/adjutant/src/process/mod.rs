@@ -12,7 +12,7 @@
 //! - [`limit`]: recognising the processes of an attempt whose guard and supervisor are gone.
 //! - [`peer`]: who is at the other end of a socket, and under which attempt it lives.
 //! - [`containment`], [`init`]: a PID namespace where the kernel lets us.
-//! - [`hygiene`]: what a process of ours does to itself first.
+//! - [`hygiene`]: what a process of Adjutant does to itself first.
 //!
 //! It knows nothing of runs beyond the names of their directories, and never decides when to stop
 //! anything.
@@ -39,5 +39,5 @@ pub use watch::attempt_over;
 
 /// Exit status of a guard or supervisor that found its lock held by another.
 pub const EXIT_LOCKED: u8 = 75;
-/// Exit status of a supervisor whose attempt was begun before: it must never begin again.
+/// Exit status of a supervisor whose attempt was started before: it must never start again.
 pub const EXIT_BEGUN_BEFORE: u8 = 76;

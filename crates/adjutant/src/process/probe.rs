@@ -248,7 +248,7 @@ async fn read_output(pidfd: &std::os::fd::OwnedFd, pipe: &mut pipe::Receiver, ou
         }
         output.extend_from_slice(&buffer[..read.min(bytes_max - output.len())]);
     }
-    // With its output closed, or enough of it said, its end is what is left to wait for.
+    // With its output closed, or enough of it said, only its end remains to be waited for.
     if !has_ended && output.len() < bytes_max {
         ended.await?;
     }

@@ -1,8 +1,8 @@
 //! Starting one process: an argv without a shell, into a session of its own, with exactly the
 //! environment, working directory and descriptors that it is given.
 //!
-//! `posix_spawn` and not fork: the parent's memory is not copied, no code of ours runs in the
-//! child, and a failure to execute comes back as an error of the call. Every descriptor of ours is
+//! `posix_spawn` and not fork: the parent's memory is not copied, no code of Adjutant runs in the
+//! child, and a failure to execute comes back as an error of the call. Every descriptor of Adjutant is
 //! close-on-exec (see [`super::hygiene`]), so the child has only what is named here.
 
 use rustix::fs::Mode;

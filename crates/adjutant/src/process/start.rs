@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 
 /// This binary, even when its file was replaced or removed meanwhile.
 pub const SELF_EXE: &str = "/proc/self/exe";
-/// The first descriptor that a child of ours inherits beside its standard streams.
+/// The first descriptor that a child of Adjutant inherits beside its standard streams.
 pub const INHERITED: i32 = 3;
 
 /// A guard that this process has started and has to reap.
@@ -30,7 +30,7 @@ impl GuardChild {
     /// Waits for its end and reaps it. Everything of the attempt is gone then.
     ///
     /// # Errors
-    /// It cannot be watched, or was reaped by somebody else.
+    /// It cannot be watched, or was reaped by another process.
     pub async fn wait(self) -> io::Result<WaitIdStatus> {
         watch::ended(self.pidfd.try_clone()?).await?;
         let status = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED)?;
@@ -69,7 +69,7 @@ pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result
         umask: None,
     }
     .start()?;
-    // It writes its pid itself as well; until then whoever watches finds it here.
+    // It writes its pid itself as well; until then a watcher finds it here.
     if let Err(error) = lock.write_pid(pid) {
         tracing::warn!(%error, dir = %dir.0.display(), "the guard's pid could not be written down");
     }

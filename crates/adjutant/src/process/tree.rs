@@ -148,8 +148,8 @@ fn targets(root: Pid, known: &HashSet<Pid>) -> Vec<(Pid, OwnedFd)> {
             continue;
         }
         let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
-        // The number may have passed on between being listed and being opened; whoever has it now is
-        // one of ours only if it is below `root`.
+        // The number may have passed on between being listed and being opened; the process that has it now is
+        // one of Adjutant only if it is below `root`.
         if is_below(pid, root) && status(pid).is_some_and(|status| !status.is_zombie) {
             found.push((pid, target));
         }
@@ -192,7 +192,7 @@ pub fn sweep_blocking() {
     let own = rustix::process::getpid();
     loop {
         kill(own);
-        // All of them are dying. Whoever forked at the last moment becomes our child and is found
+        // All of them are dying. A process forked at the last moment becomes our child and is found
         // by the next round.
         if matches!(reap(WaitOptions::empty()), Reaped::NoneLeft) {
             return;
@@ -201,7 +201,7 @@ pub fn sweep_blocking() {
     }
 }
 
-/// Kills what is left of an attempt whose guard and supervisor are both dead: every process that
+/// Kills the processes of an attempt whose guard and supervisor are both dead: every process that
 /// carries the attempt's marker in its environment, or its value as a limit. Guard and supervisor, which
 /// may have neither, are killed too, should they live: their locks were taken away from them. Returns how many.
 #[must_use]

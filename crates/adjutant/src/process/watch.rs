@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 ///
 /// The guard takes the supervisor's lock before it starts it and while it holds its own, so looking
 /// at the guard first leaves no gap. A lock that was exchanged for something else says nothing any more:
-/// the attempt counts as over, and whoever settles it ends what is left.
+/// the attempt counts as over, and the hub that settles it kills the remaining processes.
 ///
 /// # Errors
 /// The locks cannot be looked at.
@@ -107,7 +107,7 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
     }
 }
 
-/// Where nothing tells of a directory's changes, it is looked at this often.
+/// Where a directory cannot be watched, it is checked this often.
 const FALLBACK_LOOK: Duration = Duration::from_secs(5);
 /// Room for what the kernel tells at once, in bytes.
 const NEWS_BYTES: usize = 4096;

@@ -24,7 +24,7 @@ pub fn interpret(found: &Found, own: RunId) -> Result<Signal, SignalError> {
     }
 }
 
-/// Reads the fields of what a scanner has found, whoever it speaks for.
+/// Reads the fields of what a scanner has found. The run that it names is checked later.
 ///
 /// # Errors
 /// It is neither YAML nor JSON.

@@ -2,7 +2,7 @@
 //! independent of how the reads cut it.
 //!
 //! A block begins with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a
-//! marker quoted within an indented field does not end it. Whatever is found within a block that
+//! marker quoted within an indented field does not end it. What is found within a block that
 //! was never closed is not scanned again: a new opening line starts a new block.
 
 use adjutant_core::signal::{SignalError, SignalKind};

@@ -72,7 +72,7 @@ impl AsFd for Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // Whoever reads offers far more space than most messages need, and that would be filled with
+        // Readers offer far more space than most messages need, and that would be filled with
         // zeros first.
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
         let space = &mut space[..READ_BYTES.min(buf.remaining())];

@@ -1,4 +1,4 @@
-//! Runs that need somebody, and what their owners were notified of.
+//! Runs that need attention, and what their owners were notified of.
 //!
 //! What counts as a stop or an end is decided by [`adjutant_core::attention`]; the conditions here are made
 //! of it.
@@ -25,7 +25,7 @@ static NEEDS_RESUME: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| matches!(phase, RunPhase::Stopped(_)));
     format!("state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons})")
 });
-/// Over for whoever waits: finished, or paused on purpose.
+/// Over for its waiters: finished, or paused on purpose.
 static IS_OVER: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Paused);
     format!("(state = 'finished' OR state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons}))")

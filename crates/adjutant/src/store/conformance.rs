@@ -337,14 +337,14 @@ async fn stored_default_of_an_approval_does_not_count() {
 async fn approval_is_decided_once_and_revocable_until_used() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
-    let vetoed = fixture.ask(run.id, approval()).await.expect("asked");
-    assert!(matches!(denied(fixture.settle(vetoed.id, answer("yes")).await.expect_err("not in words")), Denied::Unfitting { .. }));
-    fixture.settle(vetoed.id, decide(Decision::approved())).await.expect("approved");
-    let read = fixture.settle(vetoed.id, no("wait")).await.expect("a veto");
+    let revoked = fixture.ask(run.id, approval()).await.expect("asked");
+    assert!(matches!(denied(fixture.settle(revoked.id, answer("yes")).await.expect_err("not in words")), Denied::Unfitting { .. }));
+    fixture.settle(revoked.id, decide(Decision::approved())).await.expect("approved");
+    let read = fixture.settle(revoked.id, no("wait")).await.expect("a revocation");
     assert_eq!(read.state.answer().map(|answer| answer.decision.to_text()), Some("denied: wait".to_owned()));
-    assert!(matches!(denied(fixture.settle(vetoed.id, decide(Decision::approved())).await.expect_err("never back")), Denied::AnsweredBy(_)));
+    assert!(matches!(denied(fixture.settle(revoked.id, decide(Decision::approved())).await.expect_err("never back")), Denied::AnsweredBy(_)));
     let run = fixture.run(run.id);
-    assert_eq!((run.pending, run.blocking_pending, run.unread), (0, 0, 1), "a veto is no second answer");
+    assert_eq!((run.pending, run.blocking_pending, run.unread), (0, 0, 1), "a revocation is no second answer");
 
     let used = fixture.ask(run.id, approval()).await.expect("asked");
     fixture.settle(used.id, decide(Decision::approved())).await.expect("approved");
@@ -364,7 +364,7 @@ async fn approval_is_decided_once_and_revocable_until_used() {
         .await
         .expect("told");
     assert_eq!(denied(fixture.settle(told.id, no("wait")).await.expect_err("it is in a prompt")), Denied::Used);
-    assert_eq!(untold(&fixture).len(), 2, "the attempt that was told has not come to life yet");
+    assert_eq!(untold(&fixture).len(), 2, "the attempt that got them has not started yet");
 }
 
 #[tokio::test]
@@ -540,9 +540,9 @@ async fn answer_with_queued_messages_has_to_be_read() {
     assert!(waits.settled().is_none(), "the message would stay behind");
 }
 
-/// Calls on many threads at once: each is answered once with what it did, whoever commits it.
+/// Calls on many threads at once: each is answered once with what it did, whichever thread commits it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_call_is_committed_once_whoever_commits_it() {
+async fn every_call_is_committed_once_by_any_thread() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let mut calls = tokio::task::JoinSet::new();
@@ -648,7 +648,7 @@ async fn kept_wait_ends_once() {
     assert_eq!((stored.status.as_str(), stored.result.as_deref()), ("completed", Some("{}")));
 }
 
-/// How a file of somebody else, or of a newer version, is met.
+/// Opening a foreign file, or one of a newer version.
 #[tokio::test]
 async fn foreign_or_newer_file_is_refused_unchanged() {
     static ROUND: AtomicU8 = AtomicU8::new(0);

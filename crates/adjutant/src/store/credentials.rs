@@ -1,7 +1,7 @@
 //! Credentials of a dispatcher's environment: vendors' keys, tokens and everything else that only some agents get.
 //! They are not in the database,
 //! where they would stay in freed pages and in its log, but in files of their own, 0600, that are removed as soon
-//! as no run and no turn of a chat that goes on by itself needs them.
+//! as no run and no turn of a chat that resumes by itself needs them.
 //!
 //! A file is there, and durable, before the transaction that refers to it. One that nothing refers to is removed
 //! by the next sweep: at the end of an attempt, and at a hub's start.
@@ -174,7 +174,7 @@ fn new_id() -> String {
 }
 
 /// A run needs them while an attempt is queued or live, while it resumes by itself, and while a delegation of it is
-/// open, whose child gets them too. One that stopped for somebody to resume it gets them from whoever does.
+/// open, whose child gets them too. One that waits to be resumed gets them from the caller that resumes it.
 const IN_USE: &str = "
   WITH needed (run) AS (
     SELECT id FROM runs WHERE state IN ('starting', 'running', 'stopping')
@@ -185,7 +185,7 @@ const IN_USE: &str = "
   SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM needed n JOIN run_inputs i ON i.run = n.run
   UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')";
 
-/// Reads which credentials something goes on with.
+/// Reads which credentials are still needed.
 pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {
     let sql = format!("SELECT id FROM ({IN_USE}) WHERE id IS NOT NULL");
     Ok(connection.prepare_cached(&sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)

@@ -24,7 +24,7 @@ pub enum StoreError {
     Corrupt(String),
     #[error("{path} was written by a newer version of adj (schema {found}, this one knows {known}): use that version, or another ADJ_HOME")]
     Newer { path: PathBuf, found: i64, known: i64 },
-    /// A file of the store is none of ours.
+    /// A file of the store is none of Adjutant.
     #[error("{0}: remove it, or use another ADJ_HOME")]
     Unusable(String),
     #[error("{path} is not a store of adj")]

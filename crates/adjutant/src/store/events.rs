@@ -24,7 +24,7 @@ pub struct Event {
     pub source: Option<String>,
 }
 
-/// Appends one event, moves the run's cursor to it and rings the bells about the run.
+/// Appends one event, moves the run's cursor to it and notifies the run's subscriptions.
 ///
 /// # Errors
 /// A failure of the store.

@@ -1,4 +1,4 @@
-//! Getting what became of a request to its run, where no call of the run waits for it.
+//! Delivering the outcome of a request to its run, where no call of the run waits for it.
 
 use super::{Request, StoreError, Tx};
 use adjutant_core::resume::{OpenRequest, OpenRequestState, QuestionOutcome, SettledApproval, SettledDelegation, SettledQuestion, SettledRequest};
@@ -40,7 +40,7 @@ pub fn settled_request(request: &Request) -> SettledRequest {
     }
 }
 
-/// Returns what a run is told about its request that nothing has come of yet.
+/// Returns what a prompt says about a request without an outcome.
 #[must_use]
 pub fn open_request(request: &Request) -> OpenRequest {
     let (text, state) = match (&request.subject, &request.child, request.state.answer().map(|answer| &answer.decision)) {
@@ -72,7 +72,7 @@ pub(super) fn message_id(now: Time) -> RequestId {
 }
 
 impl Tx<'_> {
-    /// Gets what became of a request that a block made to its run: onto the input of a process
+    /// Delivers the outcome of a request that a block made to its run: onto the input of a process
     /// that takes one; otherwise a waiting process is stopped, and restarted with it.
     ///
     /// # Errors
@@ -99,6 +99,6 @@ impl Tx<'_> {
         if !request.blocking || run.is_waiting() {
             return Ok(());
         }
-        self.advance(&run, RunEvent::StopAsked(StopReason::Parked), retention, "hub", "to begin anew with the answer").map(|_| ())
+        self.advance(&run, RunEvent::StopAsked(StopReason::Parked), retention, "hub", "to resume with the answer").map(|_| ())
     }
 }

@@ -49,7 +49,7 @@ impl Tx<'_> {
     /// Runs `work` once for this principal and key; later calls get the first one's reply.
     ///
     /// # Errors
-    /// `KeyReused` for another body under the key; whatever `work` refuses is not remembered.
+    /// `KeyReused` for another body under the key; what `work` refuses is not remembered.
     pub fn once<T>(&mut self, who: &Principal, key: Option<&Key>, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError>
     where
         T: Serialize + DeserializeOwned,
@@ -64,11 +64,11 @@ impl Tx<'_> {
         Ok(value)
     }
 
-    /// Runs `work` once for this principal and key, and keeps only a receipt of what came of it:
+    /// Runs `work` once for this principal and key, and keeps only a receipt of its result:
     /// later calls get what `again` makes of the receipt, which has to be the same.
     ///
     /// # Errors
-    /// `KeyReused` for another body under the key; whatever `work` refuses is not remembered.
+    /// `KeyReused` for another body under the key; what `work` refuses is not remembered.
     pub fn once_with_receipt<T, R>(
         &mut self,
         who: &Principal,

@@ -1,8 +1,8 @@
 //! The durable state, in the domain's verbs. Only the hub's process opens it.
 //!
-//! All writes go through one thread, which puts whatever is waiting into one transaction (a
+//! All writes go through one thread, which puts all waiting calls into one transaction (a
 //! savepoint each) and acknowledges after the commit is on the disk: group commit. Reads have
-//! connections of their own. Waiting is by bells, rung after the commit.
+//! connections of their own. Waiters subscribe, and are notified after the commit.
 
 mod attention;
 mod chats;
@@ -50,10 +50,10 @@ pub use requests::{
     unread_of, unsettled_of,
 };
 pub use runs::{
-    AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of, at_work_in, attempt_row, beside,
-    counts, due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call, is_work_ahead, live_in_dir, live_runs,
-    next_queued, next_until, old_finished, permissions_of, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, taken_by,
-    times_limited,
+    AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of, attempt_row, beside, counts,
+    due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call, is_work_ahead, live_in_dir, live_runs, next_queued,
+    next_until, old_finished, permissions_of, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, taken_by, times_limited,
+    working_in,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use tasks::{Task, task_by_id};
@@ -91,7 +91,7 @@ struct Inner {
 struct Readers {
     /// Those that nobody reads with.
     idle: Vec<Connection>,
-    /// With those that somebody does.
+    /// With those that a caller does.
     open: usize,
 }
 
@@ -136,7 +136,7 @@ impl Store {
     /// no trace.
     ///
     /// # Errors
-    /// What `work` refused, or what became of the disk.
+    /// What `work` refused, or a failure of the disk.
     pub async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -146,10 +146,10 @@ impl Store {
     }
 
     /// The same for work that refuses before it writes anything, or calls [`Tx::may_refuse_late`]
-    /// first: it is cheaper. Should it break that promise, whatever shares its transaction fails too.
+    /// first: it is cheaper. Should it break that promise, all calls that share its transaction fail too.
     ///
     /// # Errors
-    /// What `work` refused, or what became of the disk.
+    /// What `work` refused, or a failure of the disk.
     pub async fn write_checked<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -162,7 +162,7 @@ impl Store {
     /// that was kept free, once. For what ends the use of the disk.
     ///
     /// # Errors
-    /// What `work` refused, or what became of the disk.
+    /// What `work` refused, or a failure of the disk.
     pub async fn write_using_reserved_space<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -170,7 +170,7 @@ impl Store {
     {
         match self.write(work.clone()).await {
             Err(StoreError::Full) => {
-                tracing::error!("the disk is full: giving up the ballast to be able to stop a run");
+                tracing::error!("the disk is full: releasing the reserved space to stop a run");
                 let home = self.0.home.clone();
                 let given_up = tokio::task::spawn_blocking(move || open::release_reserved_space(&home)).await.map_err(|_| StoreError::Closed)?;
                 if let Err(error) = given_up {
@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// Hands in a transaction that nobody waits for and that may be lost: for what is only a
-    /// convenience, such as how far somebody has read.
+    /// convenience, such as how far a participant has read.
     pub fn write_later<F>(&self, work: F)
     where
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
@@ -270,7 +270,7 @@ impl Store {
         Self::blocking(move || credential_files.read(&env).map_err(StoreError::from_io)).await
     }
 
-    /// Removes the credentials that nothing goes on with by itself.
+    /// Removes the credentials that no run needs to resume by itself.
     ///
     /// # Errors
     /// A failure of the store, or a file cannot be removed.
@@ -283,7 +283,7 @@ impl Store {
         tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Returns the bells that commits ring.
+    /// Returns the subscriptions that commits notify.
     #[must_use]
     pub fn wake_ups(&self) -> &Arc<WakeUps> {
         &self.0.wake_ups

@@ -33,8 +33,8 @@ const CHECKPOINT_PAGES: u64 = 1000;
 const LOG_BYTES: u64 = 32 + (CHECKPOINT_PAGES + 100) * (24 + 4096);
 /// Set free when the disk is so full that not even the wal-index can grow, or that nothing can be
 /// stopped any more.
-const BALLAST_BYTES: u64 = 4 * 1024 * 1024;
-/// Of it the log of the database gets so much at once, before whoever fills the disk has it.
+const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
+/// Of it the log of the database gets so much at once, before another writer fills the disk.
 #[cfg(target_os = "linux")]
 const LOG_ROOM_BYTES: u64 = 1024 * 1024;
 
@@ -43,8 +43,8 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
     assert!(rusqlite::version_number() >= SQLITE_VERSION_MIN, "the SQLite in this binary is too old to be safe");
     match open(home) {
         Err(StoreError::Full) => {
-            tracing::error!("the disk is full: giving up the ballast to be able to open the store");
-            match std::fs::remove_file(home.ballast()) {
+            tracing::error!("the disk is full: releasing the reserved space to open the store");
+            match std::fs::remove_file(home.reserved_space()) {
                 Ok(()) => open(home),
                 Err(_) => Err(StoreError::Full),
             }
@@ -60,7 +60,7 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
 
 fn open(home: &Home) -> Result<Connection, StoreError> {
     let path = home.database();
-    // What somebody else has prepared is not used as it is.
+    // A file that another party has prepared is not used.
     for file in [home.database(), home.database_log(), home.dir.join("adj.db-shm"), home.dir.join("adj.db-journal")] {
         files::make_private(&home.dir, &file).map_err(|error| StoreError::Unusable(error.to_string()))?;
     }
@@ -154,20 +154,20 @@ fn opening(error: rusqlite::Error) -> StoreError {
     if full { StoreError::Full } else { StoreError::Sql(error.to_string()) }
 }
 
-/// Lays the ballast where it is missing and there is room for it.
+/// Reserves space where it is missing and the disk has room for it.
 pub(super) fn reserve_space(home: &Home) {
     if let Err(error) = allocate_reserved_space(home) {
-        tracing::warn!(%error, "no ballast");
+        tracing::warn!(%error, "no space can be reserved");
     }
 }
 
-/// Gives up the ballast for the log of the database: its next pages get their room before somebody
+/// Releases the reserved space to the log of the database: its next pages get their room before another
 /// else can take it. Should we die in between, there is room, or a file that has more than it shows,
 /// and the next hub reserves the space again.
 pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
     // Opened first, so that nothing lies between the two steps. SQLite's locks are on other files.
     let log = files::open_writable(&home.dir, &home.database_log());
-    std::fs::remove_file(home.ballast())?;
+    std::fs::remove_file(home.reserved_space())?;
     keep_room(&log?)
 }
 
@@ -205,10 +205,10 @@ fn lengthen_log(home: &Home) -> std::io::Result<()> {
 }
 
 fn allocate_reserved_space(home: &Home) -> std::io::Result<()> {
-    let file = files::open_or_create(&home.dir, &home.ballast())?;
-    files::make_private(&home.dir, &home.ballast())?;
-    if file.metadata()?.len() < BALLAST_BYTES {
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST_BYTES)?;
+    let file = files::open_or_create(&home.dir, &home.reserved_space())?;
+    files::make_private(&home.dir, &home.reserved_space())?;
+    if file.metadata()?.len() < RESERVED_BYTES {
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVED_BYTES)?;
     }
     Ok(())
 }

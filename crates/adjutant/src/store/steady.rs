@@ -1,4 +1,4 @@
-//! The steady clock as it is stored: one row, written with whatever else is, once a minute at most.
+//! The steady clock as it is stored: one row, written along with other writes, once a minute at most.
 
 use super::StoreError;
 use crate::clock;

@@ -1,10 +1,10 @@
-//! What directories say about agents and somebody has trusted.
+//! Directories' own agent configuration that the person has trusted.
 
 use super::{StoreError, Tx};
 use adjutant_core::Principal;
 use rusqlite::{Connection, params};
 
-/// Tells whether somebody has trusted a directory with this content.
+/// Tells whether the person has trusted a directory with this content.
 ///
 /// # Errors
 /// A failure of the store.

@@ -1,4 +1,4 @@
-//! One transaction: the connection, the time, and which bells to ring once it is durable.
+//! One transaction: the connection, the time, and which subscriptions to notify once it is durable.
 
 use super::{Request, StoreError, Topic};
 use adjutant_core::signal::{SignalKind, Source};
@@ -106,7 +106,7 @@ impl<'a> Tx<'a> {
         self.happened_at.unwrap_or(self.now.wall)
     }
 
-    /// Has a bell rung after the commit.
+    /// Notifies a topic after the commit.
     pub fn notify(&mut self, topic: Topic) {
         self.topics.push(topic);
     }
@@ -136,7 +136,7 @@ impl<'a> Tx<'a> {
         self.signal
     }
 
-    /// Has whoever waits for the answer to a request given it, once it is durable.
+    /// Passes the answer to a request to the call that waits for it, once it is durable.
     pub(super) fn deliver_settled(&mut self, request: &Request) {
         self.settled.push(Arc::new(request.clone()));
     }

@@ -1,5 +1,5 @@
-//! Bells: how a commit wakes those who wait for it. Who hears one looks again; only a request that was
-//! settled for good may come along with it. A listener hangs its bell up before it looks, so no ring is ever missed.
+//! Wake-ups: how a commit wakes its waiters. A waiter that is woken reads again; only a request that was
+//! settled for good may come along with it. A waiter subscribes before it reads, so it misses no commit.
 
 use super::Request;
 use adjutant_core::chat::ChatId;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// What a bell is about.
+/// What a subscription is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// Anything about one run.
@@ -18,7 +18,7 @@ pub enum Topic {
     Orders(RunId),
     /// One request was settled.
     Request(RequestId),
-    /// The same, for the run that asked: while this hangs, it waits for the answer.
+    /// The same, for the run that asked: while it is subscribed, it waits for the answer.
     Answer(RunId, RequestId),
     /// Anything about runs of one owner (a principal, written down).
     Owner(String),
@@ -41,7 +41,7 @@ pub enum Topic {
 #[derive(Debug, Default)]
 pub struct WakeUps {
     subscriptions: Mutex<Subscriptions>,
-    /// When the deadlines will be looked at anyway. `None`: nobody has looked yet.
+    /// When the deadlines will be checked anyway. `None`: they were not checked yet.
     next_check: Mutex<Option<Instant>>,
 }
 
@@ -58,7 +58,7 @@ struct Waiter {
 }
 
 impl WakeUps {
-    /// Hangs one bell up under several topics.
+    /// Subscribes to several topics.
     #[must_use]
     pub fn subscribe(self: &Arc<Self>, topics: Vec<Topic>) -> Subscription {
         let waiter = Arc::new(Waiter::default());
@@ -72,19 +72,19 @@ impl WakeUps {
         Subscription { wake_ups: Arc::clone(self), topics, id, waiter }
     }
 
-    /// Tells whether a bell hangs under a topic.
+    /// Tells whether a topic has a subscriber.
     #[must_use]
     pub fn has_subscriber(&self, topic: &Topic) -> bool {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
     }
 
-    /// Says in how long the deadlines will be looked at anyway; `None`: now, so that whatever is set from
+    /// Sets when the deadlines will be checked anyway; `None`: now, so that a deadline set from
     /// here on is news.
     pub fn set_next_check(&self, after: Option<Duration>) {
         *self.next_check.lock().unwrap_or_else(PoisonError::into_inner) = after.map(|after| Instant::now() + after);
     }
 
-    /// Rings for a deadline that was committed, unless it will be seen in time.
+    /// Notifies of a deadline that was committed, unless the next check sees it in time.
     pub(super) fn notify_deadline(&self, due: Duration) {
         let next_check = *self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
         if next_check.is_none_or(|next_check| Instant::now() + due < next_check) {
@@ -92,7 +92,7 @@ impl WakeUps {
         }
     }
 
-    /// Rings every bell under these topics.
+    /// Notifies every subscription to these topics.
     pub fn notify<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) {
         let subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
         for topic in topics {
@@ -112,7 +112,7 @@ impl WakeUps {
     }
 }
 
-/// A bell that hangs for as long as this lives.
+/// A subscription, until it is dropped.
 #[derive(Debug)]
 pub struct Subscription {
     wake_ups: Arc<WakeUps>,
@@ -122,7 +122,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Waits for the next ring, or returns at once when there was one since the last.
+    /// Waits for the next notification, or returns at once when there was one since the last call.
     pub async fn wait(&self) {
         self.waiter.notify.notified().await;
     }
@@ -157,14 +157,14 @@ mod tests {
     fn deadline_wakes_only_if_earlier_than_the_next_check() {
         let wake_ups = Arc::new(WakeUps::default());
         let subscription = wake_ups.subscribe(vec![Topic::Deadline]);
-        let rings = |due_s| {
+        let notifies = |due_s| {
             wake_ups.notify_deadline(Duration::from_secs(due_s));
             subscription.wait().now_or_never().is_some()
         };
-        assert!(rings(500), "nobody has looked yet");
+        assert!(notifies(500), "nothing was checked yet");
         wake_ups.set_next_check(Some(Duration::from_secs(500)));
-        assert!(rings(400) && !rings(600));
+        assert!(notifies(400) && !notifies(600));
         wake_ups.set_next_check(None);
-        assert!(rings(600), "it may not be seen by the look under way");
+        assert!(notifies(600), "the check under way may miss it");
     }
 }

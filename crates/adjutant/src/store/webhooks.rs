@@ -1,5 +1,5 @@
-//! The outbox of webhooks: what has to be told to whom, and how often that was tried. It is filled in
-//! the transaction of what is told.
+//! The outbox of webhooks: what is delivered to whom, and how often that was tried. It is filled in
+//! the transaction of the event.
 
 use super::ids::{request_id, run_id};
 use super::{StoreError, Topic, Tx};
@@ -153,7 +153,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that a delivery failed: it is tried again later, or put aside after too many times.
+    /// Notes that a delivery failed: it is tried again later, or parked after too many times.
     ///
     /// # Errors
     /// A failure of the store.
@@ -175,7 +175,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Has a receiver told at once what it has failed to take, what was put aside for it included. Returns
+    /// Retries a receiver's failed deliveries at once, parked ones included. Returns
     /// how many deliveries that are.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Tells a caller what became of its call.
+/// Sends a caller the result of its call.
 type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 enum Done {

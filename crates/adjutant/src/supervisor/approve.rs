@@ -1,4 +1,4 @@
-//! What an agent may not do by itself: permitted by the run's profile, or asked of whoever is
+//! What an agent may not do by itself: permitted by the run's profile, or decided by the party that is
 //! responsible, with everything that it wants to do in full.
 
 use crate::client::{Client, random_hex};
@@ -24,7 +24,7 @@ pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option
     (permission.is_ours || permissions == "full" || permissions == "edit" && is_edit()).then_some(Decision::Allow)
 }
 
-/// Tells whether a file, which need not be there yet, really lies in a directory, whatever links lead to it.
+/// Tells whether a file, which need not be there yet, really lies in a directory, links resolved.
 /// What belongs to git does not count: hooks and configuration there are programs that run later.
 fn lies_within(dir: &Path, file: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else { return false };
@@ -41,7 +41,7 @@ fn lies_within(dir: &Path, file: &Path) -> bool {
     !of_git(below) && !of_git(file.strip_prefix(there).unwrap_or(file))
 }
 
-/// What somebody is shown of what a tool is given: all of it, or where that is too much its beginning and
+/// What is shown of a tool's input: all of it, or where that is too much its beginning and
 /// its end, and what it hashes to.
 fn preview(input: String) -> Option<String> {
     if input.len() <= limits::PREVIEW_BYTES_MAX {
@@ -54,7 +54,7 @@ fn preview(input: String) -> Option<String> {
     Some(format!("{}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{}", &input[..head], &input[tail..]))
 }
 
-/// Asks, and waits for as long as it takes. Whatever is not a clear yes is a no. `None`: it was withdrawn meanwhile.
+/// Asks, and waits for as long as it takes. Anything but a clear yes is a no. `None`: it was withdrawn.
 pub async fn ask(client: Client, permission: Permission, withdrawn: CancellationToken) -> Option<Decision> {
     let asked = RequestApproval {
         action: format!("use {}", permission.tool),
@@ -145,7 +145,7 @@ pub async fn report_change(client: Client, changed: Changed) {
         ..Ask::default()
     };
     if let Err(error) = client.call_with_key(&told, &random_hex::<16>()).await {
-        tracing::warn!(%error, "nobody can be told that a call changed after it was approved");
+        tracing::warn!(%error, "a call changed after it was approved, and that cannot be reported");
     }
 }
 

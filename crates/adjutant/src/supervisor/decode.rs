@@ -7,7 +7,7 @@
 //! - Escape sequences (CSI, OSC and the other strings, two-character ones) are dropped. One that
 //!   does not end within its bound is given up, so that it cannot swallow what follows.
 //!
-//! Memory is constant, whatever the length of a line.
+//! Memory is constant for lines of any length.
 
 /// Longest CSI sequence that is believed, in bytes.
 const CSI_BYTES_MAX: u32 = 128;
@@ -58,7 +58,7 @@ impl Decoder {
         }
     }
 
-    /// Appends what is left at the end of the stream.
+    /// Appends the rest at the end of the stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.partial_len > 0 {
             self.partial_len = 0;
@@ -108,7 +108,7 @@ impl Decoder {
         &rest[1..]
     }
 
-    /// Goes on with a character that was cut.
+    /// Continues a character that was cut.
     fn complete<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         let held = self.partial_len;
         let mut bytes = [0; 8];

@@ -2,7 +2,7 @@
 //! if need be.
 //!
 //! - A Unix socket in the attempt's directory, for `adj mcp --token-file` and every `adj` command
-//!   that the worker runs. Whoever connects must be a process of this attempt.
+//!   that the worker runs. The peer must be a process of this attempt.
 //! - HTTP on loopback, for clients that speak MCP over it. The bearer token is needed; `Host` and
 //!   `Origin` are checked, so that no web page can use it.
 
@@ -81,7 +81,7 @@ fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
     files::write_atomically(dir.home(), &dir.worker_access(), &serde_json::to_vec(access)?)
 }
 
-/// The calls, whoever may make them.
+/// The calls, before any admission.
 fn calls(client: Client) -> Router {
     Router::new().route("/api/v1/{name}", post(carry)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
 }

@@ -1,6 +1,6 @@
 //! The attempt's numbered facts: first on disk, then at the hub, each once and in order.
 //!
-//! A fact is appended to `facts.jsonl` and synced before anybody is told of it; the hub reads that
+//! A fact is appended to `facts.jsonl` and synced before it is sent; the hub reads that
 //! file by itself when it finds no supervisor alive. Facts about output are neither synced nor made
 //! while an earlier one is still on its way, so that a hub that is away for days costs nothing.
 
@@ -40,7 +40,7 @@ pub struct Journal {
 /// Carries facts to the hub.
 #[derive(Debug)]
 pub struct Uploader {
-    /// The journal's own file, whatever lies at its path by now.
+    /// The journal's own file, even if its path was replaced.
     file: File,
     client: Client,
     facts: mpsc::UnboundedReceiver<Fact>,

@@ -260,7 +260,7 @@ mod tests {
             permissions: "edit".to_owned(),
             trust_repo: false,
             session: None,
-            prompt_anew: None,
+            new_session_prompt: None,
             argv: Vec::new(),
             args: Vec::new(),
             prompt_via: "stdin".to_owned(),

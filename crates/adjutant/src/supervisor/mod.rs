@@ -65,7 +65,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// How long the supervisor tries to tell the hub the last fact; the hub finds it on disk else.
 const LAST_FACT_MAX: Duration = Duration::from_secs(10);
-/// A log of guard and supervisor larger than this is put aside.
+/// A log of guard and supervisor larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Runs a supervisor: standard input holds the order, descriptor 3 its lock, 4 the guard's lifeline.
@@ -222,7 +222,7 @@ fn write_private(dir: &AttemptDir, path: &Path, text: &str) -> io::Result<()> {
     files::replace(dir.home(), path)?.write_all(text.as_bytes())
 }
 
-/// Makes the marker after which the attempt is never begun again, durable before it returns. What is in
+/// Makes the marker after which the attempt is never started again, durable before it returns. What is in
 /// it says that something may have been started: an empty one says that nothing was.
 fn mark_started(dir: &AttemptDir) -> io::Result<()> {
     let mut marker = files::create_new(dir.home(), &dir.started_marker())?;

@@ -32,7 +32,7 @@ const ERR_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Marks a line of standard error.
 const STDERR_PREFIX: &[u8] = b"stderr: ";
 
-/// What came of the output.
+/// The result of reading the output.
 #[derive(Debug)]
 pub struct Output {
     /// The log, and the raw stream where there is one; neither is finished.
@@ -47,7 +47,7 @@ pub struct Output {
     pub summary: Option<Summary>,
     /// The end of standard error.
     pub complaint: String,
-    /// Somebody still held a stream open when it was cut off.
+    /// A process still held a stream open when it was cut off.
     pub left_open: bool,
 }
 
@@ -126,7 +126,7 @@ impl Pump {
 
     /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log, and
     /// what in the agent's own words looks like a signal. A receiver that is slow slows reading.
-    /// Lines of ours are written between its own.
+    /// Lines of Adjutant are written between its own.
     pub async fn run(
         mut self,
         progress: watch::Sender<u64>,
@@ -188,7 +188,7 @@ impl Pump {
         Output { logs: raw.into_iter().chain([self.log]).collect(), bytes, result, answer, summary, complaint: end_of(self.complaint), left_open }
     }
 
-    /// Writes a line of ours.
+    /// Writes a line of Adjutant.
     fn note(&mut self, note: &str) {
         let gap = if self.at_line_start { "" } else { "\n" };
         self.take_part(&Part::Note(&format!("{gap}{note}\n")));
@@ -197,7 +197,7 @@ impl Pump {
     async fn send_events(&mut self, to: &mpsc::Sender<OutputEvent>) {
         for events in self.events.drain(..) {
             if to.send(events).await.is_err() {
-                tracing::debug!("something was heard after the end");
+                tracing::debug!("output was reported after the end");
             }
         }
     }

@@ -32,7 +32,7 @@ struct Decided {
     outcome: Option<Outcome>,
 }
 
-/// What came of a request of the agent's.
+/// The outcome of a request of the agent.
 #[derive(Debug)]
 pub enum Outcome {
     Decision(Decision),

@@ -33,7 +33,7 @@ pub struct SideCommand {
     pub output_bytes_max: usize,
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug)]
 pub struct CommandOutput {
     /// How it ended by itself. `None`: it was stopped.

@@ -1,6 +1,6 @@
 //! An agent that has gone silent: no output and no call for as long as its configuration says. It is
 //! reported, and nothing is done about it. Nobody polls: a deadline is looked at when it comes, and put
-//! off by what has been heard meanwhile.
+//! off by the signs of life since then.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(stall.due(), Some(at(260)));
         assert_eq!(stall.look(Some(at(160)), at(270)), Some(Duration::from_millis(110)));
         assert_eq!((stall.due(), stall.is_stalled()), (None, true));
-        assert!(!stall.note_sign(Some(at(160)), at(280)), "that was heard before");
+        assert!(!stall.note_sign(Some(at(160)), at(280)), "that sign was noted before");
         assert!(stall.note_sign(Some(at(290)), at(290)) && !stall.is_stalled());
         assert_eq!(stall.due(), Some(at(390)));
         assert_eq!(Stall::watch(None, begin).due(), None);

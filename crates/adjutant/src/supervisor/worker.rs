@@ -25,11 +25,11 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// The agent's umask, whatever ours is.
+/// The agent's umask, independent of Adjutant.
 pub const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
 /// How long a sweep goes on when processes do not die (they hang in the kernel).
 const SWEEP_MAX: Duration = Duration::from_secs(2);
-/// A sweep looks again after this long, in case somebody was born unseen.
+/// A sweep looks again after this long, in case a new process was missed.
 const SWEEP_AGAIN: Duration = Duration::from_millis(20);
 /// Most lines for the agent that wait for it to read.
 const LINES_MAX: usize = 1024;
@@ -72,7 +72,7 @@ struct Lifeline {
     end: OwnedFd,
 }
 
-/// Starts the agent. `delivered` is told of every message that its standard input took.
+/// Starts the agent. `delivered` gets the id of every message that its standard input took.
 ///
 /// # Errors
 /// Nothing runs then.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
     /// The caller's environment, as for a dispatch: programs are looked for on its `PATH`, and it
-    /// tells whether somebody is signed in. Empty: the hub's.
+    /// tells whether an account is signed in. Empty: the hub's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// The versions that are known come along; the other programs are asked for theirs, which is not waited for.

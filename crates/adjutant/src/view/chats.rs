@@ -188,7 +188,7 @@ pub struct ChatPage {
     pub read_to: i64,
 }
 
-/// Says something in a chat, or to somebody (a direct chat), or edits or pins what was said.
+/// Posts a message to a chat or a participant (a direct chat), or edits or pins one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Say {

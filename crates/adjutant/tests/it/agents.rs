@@ -77,7 +77,7 @@ fn a_program_is_asked_for_its_version_once_and_again_when_it_has_changed() {
 }
 
 #[test]
-fn a_program_that_does_not_say_its_version_is_listed_all_the_same() {
+fn program_without_a_version_is_listed() {
     let here = Here::new();
     program(&here.bin.join("claude"), "echo 'no idea'");
     program(&here.bin.join("codex"), "exit 3");
@@ -138,7 +138,7 @@ fn a_program_that_does_not_say_its_version_is_started() {
     assert_eq!((&run()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 3));
 }
 
-/// Plays Claude Code: it is told to come again later as often as a file beside it has lines, each time one less.
+/// Plays Claude Code: it is rate-limited as often as a file beside it has lines, each time one less.
 fn plays_limited(here: &Here, times: usize) {
     let bin = here.bin.display();
     let script = format!(
@@ -155,7 +155,7 @@ fn config(here: &Here, text: &str) {
 }
 
 #[test]
-fn a_run_goes_on_by_itself_after_rate_limits_so_often_and_then_fails() {
+fn run_resumes_after_rate_limits_so_often_and_then_fails() {
     let here = Here::new();
     plays_limited(&here, 5);
     config(&here, "[rate_limits]\ntimes_max = 2\npause = \"10ms\"\n");
@@ -174,7 +174,7 @@ fn a_run_goes_on_by_itself_after_rate_limits_so_often_and_then_fails() {
 }
 
 #[test]
-fn a_run_that_waits_for_a_rate_limit_to_end_is_resumed_by_hand_and_counts_anew() {
+fn rate_limited_run_resumed_by_hand_counts_from_zero() {
     let here = Here::new();
     plays_limited(&here, 2);
     config(&here, "[rate_limits]\ntimes_max = 1\npause = \"1h\"\npause_max = \"1h\"\n");
@@ -193,7 +193,7 @@ fn a_run_that_waits_for_a_rate_limit_to_end_is_resumed_by_hand_and_counts_anew()
 }
 
 #[test]
-fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
+fn sign_in_is_found_by_what_is_there() {
     let here = Here::new();
     for name in ["claude", "codex", "cursor-agent"] {
         program(&here.bin.join(name), "echo 1.2.3");
@@ -213,7 +213,7 @@ fn whether_somebody_is_signed_in_is_told_by_what_is_there() {
 }
 
 #[test]
-fn models_are_told_shortly_which_agents_there_are() {
+fn models_get_a_short_list_of_agents() {
     let home = TestHome::new();
     let script = home.work().join("../reviewer");
     program(&script, "echo 2.1.329");
@@ -318,12 +318,12 @@ fn echo_passes_its_test_and_leaves_nothing_under_way() {
     assert_eq!((found.as_slice(), ran.code), (expected.as_slice(), 0), "{ran:?}");
     assert!(ran.out.contains("in its own session"), "{ran:?}");
     assert_eq!(home.json(&["ps"]).as_array().map(Vec::len), Some(0));
-    // People are told the same, and what it was.
+    // People are shown the same, and what it was.
     let told = home.adj(&["agents", "test", "echo"]);
     assert!(told.code == 0 && told.out.contains("✓ question") && told.err.contains("echo: all checks passed"), "{told:?}");
 }
 
-/// An agent that follows what it is told with blocks in its words.
+/// An agent that follows its prompt with blocks in its words.
 const SPEAKS_IN_BLOCKS: &str = r#"
 prompt=$(cat)
 id=$(printf '%s\n' "$prompt" | sed -n 's/.*(id \([0-9a-f-]*\)).*/\1/p' | head -n 1)

@@ -1,11 +1,11 @@
-//! Approvals: a run asks for leave; whoever is responsible says yes or no, and may take a yes back
+//! Approvals: a run asks for approval; its parent or the person approves or denies, and may revoke an approval
 //! until it is used.
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// What the run was told, as its log shows it.
+/// What the run received, as its log shows it.
 fn answers(home: &TestHome, run: &str) -> Vec<String> {
     home.log(run).lines().filter_map(|line| line.strip_prefix("answer: ")).map(str::to_owned).collect()
 }
@@ -62,7 +62,7 @@ fn approval_is_revocable_until_used() {
     home.ok(&["approve", "Q1"]);
     let told = home.ok(&["deny", "Q1", "the build is red"]);
     assert!(told.contains("denied: the build is red"), "{told}");
-    assert_eq!(home.adj(&["approve", "Q1"]).code, 7, "a veto is the last word");
+    assert_eq!(home.adj(&["approve", "Q1"]).code, 7, "a revocation is final");
     home.ok(&["send", "asks", "look now"]);
     home.finished("asks");
     let log = home.log("asks");

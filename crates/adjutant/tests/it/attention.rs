@@ -1,4 +1,4 @@
-//! What needs somebody: one notion in every list and every wait, and nobody is told late or never.
+//! What needs attention: one notion in every list and every wait, and every notification arrives.
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
@@ -67,7 +67,7 @@ fn wait_after_a_success_returns_it_with_0() {
 }
 
 #[test]
-fn failed_end_is_in_the_inbox_until_the_owner_is_told() {
+fn failed_end_is_in_the_inbox_until_the_owner_is_notified() {
     let home = TestHome::new();
     home.start("bad", "fail 3");
     home.finished("bad");
@@ -141,7 +141,7 @@ fn stopped_run_is_in_every_list_with_its_reason_and_need() {
     let refused = home.adj(&["--json", "wait", "stuck"]);
     assert!(refused.code == 3 && refused.err.contains("needs_input") && refused.err.contains("npm install"), "{refused:?}");
     home.ok(&["cancel", "stuck"]);
-    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"), "somebody ended it on purpose");
+    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"), "it was ended on purpose");
     assert_eq!(home.adj(&["wait"]).code, 1, "a wait reports that it was cancelled");
 }
 
@@ -154,7 +154,7 @@ fn run_with_wait_ends_with_3_and_the_words_of_the_stop() {
 }
 
 #[test]
-fn used_up_time_needs_somebody_and_offers_the_choices() {
+fn used_up_time_needs_attention_and_offers_the_choices() {
     let home = TestHome::new();
     home.ok(&["run", "-d", "-a", "echo", "-n", "slow", "--timeout", "1s", "say first\nhang\n"]);
     home.until_status("slow", "stopped");
@@ -176,7 +176,7 @@ fn paused_run_needs_nobody_and_a_wait_for_it_ends_with_3() {
 }
 
 #[test]
-fn stop_that_was_told_does_not_end_waits_for_others() {
+fn notified_stop_does_not_end_waits_for_others() {
     let home = TestHome::new();
     blocked(&home, "stuck");
     assert_eq!(home.adj(&["wait"]).code, 3);
@@ -213,7 +213,7 @@ fn approval_and_delegation_are_called_so_and_the_oldest_is_hinted_at() {
 }
 
 #[test]
-fn client_is_told_first_of_what_stopped_or_failed_before_its_wait() {
+fn wait_reports_first_what_stopped_or_failed_before() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
@@ -225,12 +225,12 @@ fn client_is_told_first_of_what_stopped_or_failed_before_its_wait() {
     assert!(text(&first).contains("next: steer_subagent action=resume run_id=stuck"), "{}", text(&first));
     let second = alice.tool("wait_for_subagents", json!({"cursor": data["cursor"]}));
     let data = &second["structuredContent"];
-    assert_eq!((names(&data["stopped"]), names(&data["ended"])), (vec!["stuck"], vec![]), "an end is told once: {second}");
+    assert_eq!((names(&data["stopped"]), names(&data["ended"])), (vec!["stuck"], vec![]), "an end is reported once: {second}");
     assert!(!text(&second).contains("no live run"), "{}", text(&second));
 }
 
 #[test]
-fn client_that_dies_with_the_reply_is_told_again() {
+fn client_that_dies_with_the_reply_is_notified_again() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     client_run(&home, &mut alice, "bad", "fail 3", "error");
@@ -307,7 +307,7 @@ fn person_sees_what_needs_clients_and_is_not_told_in_their_place() {
     client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
     client_run(&home, &mut alice, "bad", "fail 3", "error");
     let inbox = home.ok(&["inbox"]);
-    assert!(inbox.contains("stuck") && !inbox.contains("bad"), "a client's end is told to the client: {inbox}");
+    assert!(inbox.contains("stuck") && !inbox.contains("bad"), "a client's end is reported to the client: {inbox}");
     assert_eq!(home.adj(&["wait"]).code, 3);
     let told = alice.done("wait_for_subagents", json!({}));
     assert_eq!((names(&told["stopped"]), names(&told["ended"])), (vec!["stuck"], vec!["bad"]), "{told}");

@@ -70,7 +70,7 @@ fn refused(ran: &Ran, code: &str, exit: i32) {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_is_told_with_every_command() {
+fn unusable_configuration_is_reported_by_every_command() {
     let home = TestHome::new();
     home.ok(&["run", "-a", "echo", "-n", "before", "say hello"]);
     let config = home.home.dir.join("config.toml");

@@ -1,4 +1,4 @@
-//! Delegation: a run wants somebody else to do a task; whoever is responsible says yes, yes otherwise,
+//! Delegation: a run wants another agent to do a task; its parent or the person says yes, yes with changes,
 //! or no; the run that does it is the requester's child.
 
 use crate::mcp::Session;
@@ -143,7 +143,7 @@ fn delegation_into_a_busy_directory_can_be_refused() {
     let dir = home.work().join("apart");
     std::fs::create_dir(&dir).expect("a directory");
     home.ok(&["approve", "Q1", "--cwd", &dir.display().to_string()]);
-    // Whoever waits is not at work.
+    // A waiting run does not work.
     home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
     home.ok(&["approve", "Q2"]);
     assert_eq!((&home.finished("audit")["outcome"], children(&home, "audit").len()), (&json!("succeeded"), 2));

@@ -373,7 +373,7 @@ fn connections_are_limited_and_silent_ones_make_way() {
     silent.iter().for_each(|mut stream| stream.write_all(b"POST /api/v1/hub HTTP/1.1\r\n").unwrap_or(()));
     is_prompt(&home, &["ps"]);
     drop(silent);
-    // Those that wait do, and the next one is told.
+    // Those that wait do, and the next one is reported.
     home.start("asker", "ask \"Go on?\"");
     home.until_status("asker", "waiting_parent_reply");
     // One that came at the same time as others may have been refused before it could write.
@@ -426,7 +426,7 @@ fn live_hub_rotates_its_log() {
     std::fs::write(&log, vec![b'x'; almost]).expect("a file");
     home.ok(&["ps"]);
     let hub = home.hub_pid();
-    home.until("it was put aside", || {
+    home.until("it was rotated", || {
         home.ok(&["ps"]);
         log.with_extension("log.1").exists().then_some(())
     });

@@ -1,4 +1,4 @@
-//! Whoever lives under a supervisor is that run, whatever it shows, sets or steals.
+//! A process under a supervisor is that run, even if it shows, sets or steals something else.
 
 use crate::support::TestHome;
 
@@ -12,7 +12,7 @@ fn against_a_victim(script: impl Fn(&TestHome) -> String) -> (TestHome, String) 
     home.finished("rogue");
     let log = home.log("rogue");
     let inbox = home.inbox(&[]);
-    assert_eq!(inbox[0]["question"], "Shall I delete everything?", "still open, whatever the other run did; its log: {log}");
+    assert_eq!(inbox[0]["question"], "Shall I delete everything?", "still open after what the other run did; its log: {log}");
     assert_eq!(home.show("victim")["status"], "waiting_parent_reply", "{log}");
     (home, log)
 }

@@ -1,4 +1,4 @@
-//! Whatever is killed on the way, nothing that was acknowledged is lost and nothing is left running.
+//! Processes are killed on the way: nothing that was acknowledged is lost and nothing is left running.
 
 use crate::support::{TestHome, is_root, kill, lock_pid, skip};
 use adjutant::link::WorkerAccess;
@@ -80,11 +80,11 @@ fn unstarted_attempt_is_not_prior_work() {
     hub.env("ADJ_FAILPOINT", format!("hub.before_guard={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
     let mut hub = hub.spawn().expect("a hub");
     home.until("the hub takes calls", || home.call(&adjutant::view::GetHub {}, "").ok());
-    home.start("anew", "say from the beginning\nresume-here\nsay the rest");
+    home.start("again", "say from the beginning\nresume-here\nsay the rest");
     assert!(!hub.wait().expect("it dies").success());
-    let view = home.finished("anew");
+    let view = home.finished("again");
     assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
-    let log = home.log("anew");
+    let log = home.log("again");
     assert!(log.contains("from the beginning") && !log.contains("worked on this task before"), "{log}");
 }
 
@@ -224,7 +224,7 @@ fn attempt_without_a_watch_is_recovered() {
     let dir = home.attempt_dir("unseen");
     home.ok(&["stop"]);
     let aside = home.work().join("guard.lock");
-    std::fs::rename(dir.guard_lock(), &aside).expect("it is put aside");
+    std::fs::rename(dir.guard_lock(), &aside).expect("it is moved");
     std::fs::create_dir(dir.guard_lock()).expect("a lock that cannot be opened");
     home.ok(&["ps"]);
     let log = || std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
@@ -288,7 +288,7 @@ fn call_without_a_reply_is_repeated() {
     let ran = std::thread::scope(|scope| {
         let calling = scope.spawn(|| home.adj(&["run", "--detach", "--agent", "echo", "--name", "late", "say hello\n"]));
         let (_unanswered, _) = silent.accept().expect("a call");
-        // Whoever makes sure that there is a hub connects too, and says nothing.
+        // A check for a hub connects too, and sends nothing.
         let (_again, _) = silent.accept().expect("the call again");
         std::fs::remove_file(home.home.socket()).expect("it is there");
         drop(silent);
@@ -401,16 +401,16 @@ fn run_that_fills_the_disk_can_be_paused_and_cancelled() {
         home.until("nothing of it is left", || home.processes_of(&run_id).iter().all(|(_, command)| !command.contains("/dev/zero")).then_some(()));
         std::fs::remove_file(&eaten).expect("it can be removed");
     };
-    let ballast = || std::fs::metadata(home.home.ballast()).map_or(0, |meta| meta.len());
+    let reserved = || std::fs::metadata(home.home.reserved_space()).map_or(0, |meta| meta.len());
     full();
     home.ok(&["pause", "eater"]);
     eats_no_more();
     home.until_status("eater", "stopped");
-    // With the space comes the ballast, when the next hub starts.
+    // Once the disk has room, the space is reserved again when the next hub starts.
     home.ok(&["stop"]);
     home.until("the hub has ended", || (!home.processes().iter().any(|(_, command)| command.contains("__hub"))).then_some(()));
     home.ok(&["resume", "eater"]);
-    assert_eq!(ballast(), 4 * 1024 * 1024);
+    assert_eq!(reserved(), 4 * 1024 * 1024);
     full();
     home.ok(&["cancel", "eater"]);
     eats_no_more();

@@ -1,4 +1,4 @@
-//! Finds every process that was started from one place, whatever the process hides.
+//! Finds every process that was started from one place, even if the process hides that.
 //!
 //! A child inherits its parent's resource limits, and any user can read `/proc/<pid>/limits` of any
 //! process: also of one that is not dumpable (whose environment and working directory only root can
@@ -105,7 +105,7 @@ fn check_sight() {
     let dir = tempfile::Builder::new().prefix("adj-plant-").tempdir().expect("a temporary directory");
     let program = dir.path().join("sleep");
     // A program that its user cannot read leaves a process that is not dumpable. Another program makes
-    // the copy: a descriptor of ours that is open for writing might be inherited by another thread's child.
+    // the copy: a descriptor of Adjutant that is open for writing might be inherited by another thread's child.
     let source = ["/usr/bin/sleep", "/bin/sleep"].into_iter().find(|path| Path::new(path).exists()).expect("sleep is installed");
     let copied = Command::new("install").args(["-m", "0111", source]).arg(&program).status();
     assert!(copied.is_ok_and(|status| status.success()), "{source} cannot be copied to {}", program.display());

@@ -23,7 +23,7 @@ enum Way {
     Pi,
 }
 
-/// Its lines, so that whoever stands for the CLI plays its part to the end.
+/// Its lines, so that the scripted CLI plays its part to the end.
 fn lines_of(way: Way) -> &'static str {
     match way {
         Way::Codex => {
@@ -50,7 +50,7 @@ fn lines_of(way: Way) -> &'static str {
 
 const MEGABYTES: usize = 2 << 20;
 
-/// Prompts that mean something else to somebody: an option, a file, a command, a shell, a terminal.
+/// Prompts that could be read as something else: an option, a file, a command, a shell, a terminal.
 fn prompts() -> Vec<(&'static str, String)> {
     let mut prompts: Vec<(&'static str, String)> = [
         ("dash", "-"),
@@ -218,7 +218,7 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
         assert!(!stage.home.work().join(name).join("pwned").exists(), "{name}");
         argvs.push(without_ids(&argv));
     }
-    assert!(argvs.windows(2).all(|pair| pair[0] == pair[1]), "the arguments are the same whatever the prompt: {argvs:#?}");
+    assert!(argvs.windows(2).all(|pair| pair[0] == pair[1]), "the arguments are the same for every prompt: {argvs:#?}");
     let expected: Option<&[&str]> = match preset {
         "plain" => Some(&[]),
         "crush" => Some(&["run", "--quiet"]),

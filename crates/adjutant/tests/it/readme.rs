@@ -99,7 +99,7 @@ fn mcp_help_has_the_connect_lines() {
 fn shell_examples_do_what_their_comments_say() {
     let home = as_in_the_examples();
     let shown = fine(&home, example("adj ps")).out;
-    assert!(shown.contains("Q1") && shown.contains("Q2"), "who needs somebody: {shown}");
+    assert!(shown.contains("Q1") && shown.contains("Q2"), "what needs attention: {shown}");
     let waited = ran(&home, example("adj wait"));
     assert_eq!(waited.code, 3, "both wait for an answer: {waited:?}");
     let mut terminal = Terminal::of(typed(&home, example("adj next")));

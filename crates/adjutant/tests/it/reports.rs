@@ -81,7 +81,7 @@ fn missing_or_outside_deliverables_are_reported() {
     let acceptance = &view["acceptance"];
     assert_eq!((&acceptance["passed"], &acceptance["exit_code"]), (&json!(false), &json!(3)));
     assert!(acceptance["output"].as_str().is_some_and(|output| output.contains("no\n") && output.contains("why\n")), "{acceptance}");
-    assert_eq!(home.adj(&["wait", "false"]).code, 1, "who waits is told that it was not accepted");
+    assert_eq!(home.adj(&["wait", "false"]).code, 1, "a waiter learns that it was not accepted");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn search_shows_only_the_callers_data() {
     home.finished("spy");
     let log = home.log("spy");
     assert!(log.contains("my own") && !log.contains("kept") && !log.contains("a secret?"), "{log}");
-    // Whoever takes the runs over finds what they said.
+    // The new owner of the runs finds what they said.
     home.ok(&["adopt", "mole", "--client", "bob"]);
     assert_eq!(hits(&bob.done("list_chats", json!({"query": "secret kept"}))), 1);
     assert_eq!(hits(&alice.done("list_chats", json!({"query": "secret kept"}))), 0);

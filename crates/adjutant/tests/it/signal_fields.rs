@@ -1,5 +1,5 @@
 //! Every field of the original protocol's signals, with its own examples: each reaches the parent and
-//! comes back to the run; and nobody's words make a line of ours in a prompt.
+//! comes back to the run; and nobody's words make a line of Adjutant in a prompt.
 
 use crate::mcp::Session;
 use crate::signals::{REPORT, home_with};
@@ -13,7 +13,7 @@ fn prompt(home: &TestHome, run: &str, n: u32) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A script that prints a block in the run's name once, and ends well when it is told `heading`.
+/// A script that prints a block in the run's name once, and ends well when its prompt has `heading`.
 fn prints(block: &str, heading: &str) -> String {
     format!("if told '{heading}'; then {REPORT} success done; exit 0; fi\nsed \"s/ME/$id/\" <<'END'\n{block}END\n")
 }

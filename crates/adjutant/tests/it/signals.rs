@@ -35,7 +35,7 @@ fn output_covers_all_attempts() {
     assert_eq!(home.ok(&["logs", "asks"]), format!("{first}second\n"));
     assert_eq!(home.ok(&["logs", "-n", "1", "asks"]), "second\n");
     assert_eq!(home.ok(&["logs", "--grep", "first 9", "asks"]), "first 9\n");
-    // Whoever has read the first goes on where the second begins; small pages meet at the seam.
+    // A reader of the first continues where the second begins; small pages meet at the seam.
     let page = |after, max_bytes| {
         let call = ReadLogs { run: "asks".to_owned(), after, max_bytes: Some(max_bytes), grep: None, wait_ms: 0 };
         home.call(&call, "").expect("a page")
@@ -95,7 +95,7 @@ fn third_attempt_gets_what_the_first_got() {
     };
     assert!(!prompt(2).contains("## EARLIER ANSWERS") && prompt(2).contains("## CLARIFICATION RESPONSE"), "{}", prompt(2));
     let third = prompt(3);
-    let (earlier, new) = third.split_once("## CLARIFICATION RESPONSE").expect("both are told");
+    let (earlier, new) = third.split_once("## CLARIFICATION RESPONSE").expect("both are there");
     assert!(earlier.contains("## EARLIER ANSWERS") && earlier.contains("A: blue") && new.contains("A: round") && !new.contains("A: blue"), "{third}");
 }
 

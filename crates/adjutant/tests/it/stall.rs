@@ -28,7 +28,7 @@ fn silence_is_reported_once_and_cleared() {
     let cursor = asked["cursor"].as_i64().expect("a cursor");
     let quiet =
         home.call(&ReadEvents { run: Some("job".to_owned()), after: cursor, wait_ms: A_WHILE_MS, ..ReadEvents::default() }, "").expect("it reads");
-    assert!(quiet.events.iter().all(|event| event.kind != EventKind::RunStalled), "whoever waits for an answer is not silent: {quiet:?}");
+    assert!(quiet.events.iter().all(|event| event.kind != EventKind::RunStalled), "a run that waits for an answer is not silent: {quiet:?}");
     home.ok(&["reply", "job", "yes"]);
     home.ok(&["wait", "job"]);
     let all = home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;

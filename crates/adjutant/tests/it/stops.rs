@@ -62,7 +62,7 @@ fn stop_beside_a_question_resumes_with_the_answer() {
         home.start(&name, &format!("{script}fail 0\nresume-here\ndone fine"));
         let view = home.until_status(&name, "stopped");
         assert_eq!((&view["reason"], &view["checkpoint"]["state_snapshot"]), (&json!("blocker"), &json!("at 3 of 7")), "{name}: {view}");
-        assert_eq!(home.adj(&["wait", &name]).code, 3, "{name}: the question is what somebody has to see to");
+        assert_eq!(home.adj(&["wait", &name]).code, 3, "{name}: the question needs attention");
         home.ok(&["reply", &name, "left"]);
         let prompt = resumed_once(&home, &name);
         assert!(prompt.contains("## CLARIFICATION RESPONSE") && prompt.contains("A: left"), "{name}: {prompt}");

@@ -198,7 +198,7 @@ fn next_notices_a_deadline_while_it_asks() {
     terminal.shows("answer Q1 > ");
     terminal.shows("Q1 was closed meanwhile: \"no\" by default (no answer in time)");
     assert_eq!(terminal.ends(), Some(7));
-    // Answered elsewhere, it is told as well.
+    // An answer given elsewhere is reported too.
     home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("answer Q2 > ");

@@ -46,7 +46,7 @@ fn parent_is_notified_once_of_an_overdue_child() {
     assert!(text.contains("overdue") && text.contains("next: look how far the overdue run is"), "{text}");
     assert_eq!(waited["structuredContent"]["outcome"], "event");
     let again = session.done("wait_for_subagents", json!({"run_ids": [child], "cursor": waited["structuredContent"]["cursor"], "wait_s": 1}));
-    assert_eq!(again["outcome"], "timeout", "it is told once: {again}");
+    assert_eq!(again["outcome"], "timeout", "it is reported once: {again}");
     assert_eq!(overdue_events(&home, &child), 1);
     let view = home.show(&child);
     assert!(view["overdue_since"].is_string() && view["estimate_ms"] == 1_000 && view["state"] == "running", "it goes on: {view}");

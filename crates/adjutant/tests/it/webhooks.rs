@@ -1,4 +1,4 @@
-//! Webhooks: what happens is told, signed, in order, once or again, whatever dies on the way.
+//! Webhooks: events are delivered, signed, in order, at least once, when processes die on the way.
 
 use crate::support::{PATIENCE, TestHome, kill};
 use adjutant::client::Client;
@@ -260,7 +260,7 @@ fn tls_delivery_verifies_the_certificate() {
     hook("127.0.0.1");
     start_hub();
     refused("for-another-name");
-    assert!(receiver.got.try_recv().is_err(), "nothing was told");
+    assert!(receiver.got.try_recv().is_err(), "nothing was delivered");
     hook("localhost");
     start_hub();
     home.start("otter", "say x");
@@ -293,7 +293,7 @@ fn doctor_reports_an_unusable_webhook() {
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).expect("a secret");
     write(&format!("http://127.0.0.1:{}/", receiver.port), "allow_private = true\n");
     shown("three", "is open to others");
-    assert!(receiver.got.try_recv().is_err(), "nothing was told");
+    assert!(receiver.got.try_recv().is_err(), "nothing was delivered");
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("a secret");
     assert!(receiver.next().is_signed(), "it is delivered once it can be");
 }
@@ -339,7 +339,7 @@ fn set_aside_deliveries_are_shown_and_resent() {
     assert!(home.adj(&["doctor"]).out.contains("adj webhooks retry"));
 
     // Nobody else sees it, or has it sent.
-    let client = Client::hub(&home.home, Some(ClientName::parse("somebody").expect("a name")));
+    let client = Client::hub(&home.home, Some(ClientName::parse("another").expect("a name")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let refused = [
         runtime.block_on(client.call(&ListWebhooks {})).expect_err("refused"),
@@ -348,7 +348,7 @@ fn set_aside_deliveries_are_shown_and_resent() {
     assert!(refused.iter().all(|error| error.code == "not_allowed"), "{refused:?}");
     home.start("rogue", "adj webhooks\nadj webhooks retry\nsay end");
     home.finished("rogue");
-    assert_eq!(receiver.next().json()["data"]["run"]["name"], "rogue", "only what happens meanwhile is told");
+    assert_eq!(receiver.next().json()["data"]["run"]["name"], "rogue", "only what happens meanwhile is delivered");
     assert!(!home.log("rogue").contains("exit: 0"), "{}", home.log("rogue"));
 
     let unknown = home.adj(&["webhooks", "retry", "http://127.0.0.2"]);
@@ -370,7 +370,7 @@ fn retry_sends_waiting_deliveries_at_once() {
     let (home, _) = home_where_a_delivery_failed(&receiver, 5);
     let hook = &home.json(&["webhooks"])["webhooks"][0];
     assert!(hook["next_try_at"].is_string() && hook["waiting"] == 1, "{hook}");
-    assert!(receiver.got.try_recv().is_err(), "nothing was told");
+    assert!(receiver.got.try_recv().is_err(), "nothing was delivered");
     assert_eq!(home.json(&["webhooks", "retry"])["deliveries"], 1);
     assert_eq!(receiver.next().json()["data"]["run"]["name"], "otter");
 }

@@ -1,7 +1,8 @@
-//! The documentation uses the project's terms. Words that it does not use are listed with what to write instead.
+//! Documentation and sources use the project's terms. Words that they do not use are listed with what to write instead.
 
 use regex::Regex;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// A pattern in lower case, and what to write instead. Text in backquotes is exempt: names of files and commands stay.
 const REJECTED: &[(&str, &str)] = &[
@@ -29,6 +30,17 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bthe time is over\b", "timed out"),
 ];
 
+/// Stored and sent words of older versions, and the name of a file: they stay.
+const EXEMPT: &[&str] = &["\"request.vetoed\"", "\"prompt_anew\"", "\"ballast\""];
+
+static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| REJECTED.iter().map(|(word, instead)| (pattern(word), *instead)).collect());
+static CODE: LazyLock<Regex> = LazyLock::new(|| pattern("`[^`]*`"));
+static HUMP: LazyLock<Regex> = LazyLock::new(|| pattern("([a-z])([A-Z])"));
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a pattern")
+}
+
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].iter().map(|name| root.join(name)).collect();
@@ -39,14 +51,37 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
+/// Returns every Rust file of the project but this one.
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut dirs: Vec<PathBuf> =
+        ["crates/adjutant/src", "crates/adjutant/tests", "crates/adjutant-core/src", "xtask/src"].map(|dir| root.join(dir)).into();
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).expect("a directory of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests/it/words.rs") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Splits identifiers into words, and removes what is exempt.
+fn spelled_out(source: &str) -> String {
+    let text = EXEMPT.iter().fold(source.to_owned(), |text, exempt| text.replace(exempt, ""));
+    HUMP.replace_all(&text, "$1 $2").replace('_', " ")
+}
+
 /// Returns the rejected words of a text, each with its line and what to write instead.
 fn rejected(text: &str) -> Vec<String> {
-    let code = Regex::new("`[^`]*`").expect("a pattern");
-    let rules: Vec<(Regex, &str)> = REJECTED.iter().map(|(word, instead)| (Regex::new(word).expect("a pattern"), *instead)).collect();
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let line = code.replace_all(line, "`").to_lowercase();
-        for (word, instead) in &rules {
+        let line = CODE.replace_all(line, "`").to_lowercase();
+        for (word, instead) in RULES.iter() {
             if let Some(hit) = word.find(&line) {
                 found.push(format!("{}: {:?}; write: {instead}", number + 1, hit.as_str()));
             }
@@ -65,6 +100,23 @@ fn documentation_uses_the_projects_terms() {
         wrong.extend(rejected(&text).into_iter().map(|found| format!("{}:{found}", page.display())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn sources_use_the_projects_terms() {
+    let sources = sources();
+    assert!(sources.len() > 400, "{}", sources.len());
+    let mut wrong = Vec::new();
+    for source in sources {
+        let text = std::fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+        wrong.extend(rejected(&spelled_out(&text)).into_iter().map(|found| format!("{}:{found}", source.display())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn identifiers_are_read_as_words() {
+    assert_eq!(rejected(&spelled_out("fn is_told() -> RequestVetoed { \"request.vetoed\" }")).len(), 2);
 }
 
 #[test]

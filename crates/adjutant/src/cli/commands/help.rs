@@ -26,7 +26,7 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
     }
 }
 
-/// Commands that other tools use for what ours do. None of ours here ends or removes anything.
+/// Commands that other tools use for what ours do. None of Adjutant here ends or removes anything.
 const SYNONYMS: [(&str, &str); 17] = [
     ("answer", "reply"),
     ("history", "ps -a"),

@@ -56,7 +56,7 @@ pub async fn next(cx: &Context) -> CommandResult {
 
 /// The result of a prompt.
 enum Handled {
-    /// Handled. Holds the names of what is left, if known.
+    /// Handled. Holds the names of the remaining requests, if known.
     Done(Vec<String>),
     Nothing,
     /// The terminal input ended.

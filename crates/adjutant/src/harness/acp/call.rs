@@ -25,7 +25,7 @@ impl Call {
         if let Some(title) = said["title"].as_str()
             && !self.titles.iter().any(|known| known == title)
         {
-            // One too many is none of ours: the last place tells that there were more.
+            // One too many is none of Adjutant: the last place tells that there were more.
             self.titles.truncate(TITLES_MAX - 1);
             self.titles.push(title.to_owned());
         }
@@ -45,7 +45,7 @@ impl Call {
     }
 
     /// Takes the input from the text that came before it, and with it all that the content says. A text
-    /// that is no JSON stays one: it names no file, and is no input of ours.
+    /// that is no JSON stays one: it names no file, and is no input of Adjutant.
     pub(super) fn read_input_in_content(&mut self) {
         if self.input.is_null()
             && let Some(text) = self.pending_text.take().filter(|text| !text.is_empty())
@@ -62,7 +62,7 @@ impl Call {
         self.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned())
     }
 
-    /// Tells whether somebody who was shown this call has not seen another one.
+    /// Tells whether a person who was shown this call has not seen another one.
     pub(super) fn is_shown_otherwise(&self, other: &Self) -> bool {
         (&self.kind, &self.input, &self.content, &self.locations, self.titles.last())
             != (&other.kind, &other.input, &other.content, &other.locations, other.titles.last())

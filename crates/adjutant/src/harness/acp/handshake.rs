@@ -1,4 +1,4 @@
-//! What an ACP agent says about itself before it works: read here for a run, and for whoever adds an agent.
+//! What an ACP agent says about itself before it works: read here for a run, and for `adj agents add`.
 
 use super::modes;
 use adjutant_core::Permissions;
@@ -78,7 +78,7 @@ fn sign_in_method(method: &Value) -> Option<String> {
     Some(format!("{name}{how}"))
 }
 
-/// One line, not too long: it is told to people.
+/// One line, not too long: it is shown to people.
 fn short(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     crate::text::head(&line, TEXT_BYTES_MAX).to_owned()

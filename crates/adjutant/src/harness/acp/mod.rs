@@ -3,7 +3,7 @@
 //! ```text
 //!  initialize ─ (authenticate) ─ session/new, load or resume ─ (set_mode, set_config_option) ─ session/prompt ─ close
 //! ```
-//! JSON-RPC is written by hand: it is seven requests of ours and one of the agent's. The official crate is not used:
+//! JSON-RPC is written by hand: it is seven requests of Adjutant and one of the agent's. The official crate is not used:
 //! `agent-client-protocol` 5.0.0 and its schema are 17,000 lines and 30 packages that nothing else here needs, for about
 //! 150 lines of these.
 
@@ -48,7 +48,7 @@ pub struct Begin {
     /// To go on in.
     pub session: Option<String>,
     /// What to say instead, in a new session, should that one be gone.
-    pub anew: Option<String>,
+    pub new_session_prompt: Option<String>,
     /// The mode that the preset names. `None`: one is chosen among those that it lists.
     pub mode: Option<String>,
     pub permissions: Permissions,
@@ -65,7 +65,7 @@ pub struct Begin {
     pub own_tools: OwnTools,
 }
 
-/// What the last request of ours was.
+/// What the last request of Adjutant was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Initialize,
@@ -94,7 +94,7 @@ impl Stage {
 struct AllowedCall {
     call_id: String,
     call: Call,
-    /// As a tool of ours: it must stay one.
+    /// As a tool of Adjutant: it must stay one.
     is_ours: bool,
 }
 
@@ -197,9 +197,9 @@ impl Acp {
                 return self.take_mode_refusal(error);
             }
             if self.at == Stage::Session
-                && let Some(anew) = self.begin.session.as_ref().and(self.begin.anew.take())
+                && let Some(new_session_prompt) = self.begin.session.as_ref().and(self.begin.new_session_prompt.take())
             {
-                return self.restart_session(anew);
+                return self.restart_session(new_session_prompt);
             }
             let why = match error["code"].as_i64() {
                 Some(AUTH_REQUIRED) => self.with_sign_in(describe(error)),
@@ -221,11 +221,11 @@ impl Acp {
                 self.resumes = !can.loads && can.resumes;
                 self.sign_in = handshake::sign_in(result);
                 if self.begin.session.is_some() && !can.loads && !can.resumes {
-                    let Some(anew) = self.begin.anew.take() else {
+                    let Some(new_session_prompt) = self.begin.new_session_prompt.take() else {
                         return self.fail("session not found: this version cannot load one".to_owned());
                     };
                     self.begin.session = None;
-                    self.prompt = anew;
+                    self.prompt = new_session_prompt;
                 }
                 match self.begin.authenticate.clone() {
                     Some(method) => {
@@ -318,7 +318,7 @@ impl Acp {
         vec![Step::Failed(why), Step::Close]
     }
 
-    /// Its model speaks: it goes on after whatever was decided.
+    /// Its model speaks: it continues after the decision.
     pub(super) fn note_model_words(&mut self) {
         self.denied = None;
     }

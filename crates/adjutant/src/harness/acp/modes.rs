@@ -48,7 +48,7 @@ pub enum Nature {
     Unknown,
 }
 
-/// A request of ours that changes a setting, without the session's id.
+/// A request of Adjutant that changes a setting, without the session's id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     pub method: &'static str,

@@ -16,7 +16,7 @@ pub(super) struct PendingPermission {
     /// As it gave it.
     pub(super) id: Value,
     pub(super) options: Value,
-    /// It is about a tool of ours.
+    /// It is about a tool of Adjutant.
     pub(super) is_ours: bool,
     pub(super) call_id: Option<String>,
     /// As it was shown.
@@ -47,7 +47,7 @@ impl Acp {
             let why = if is_choice(options) {
                 "ask your parent with ask_parent"
             } else {
-                "only the beginning of it was told: do it yourself, without a sub-agent"
+                "only the beginning of it was shown: do it yourself, without a sub-agent"
             };
             return self.decide(&id.to_string(), &Decision::Deny(why.to_owned())).map(Step::Write).into_iter().collect();
         }

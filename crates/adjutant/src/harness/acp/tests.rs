@@ -7,7 +7,7 @@ fn begin(session: Option<&str>) -> Begin {
     Begin {
         cwd: PathBuf::from("/w"),
         session: session.map(str::to_owned),
-        anew: None,
+        new_session_prompt: None,
         mode: Some("yolo".to_owned()),
         permissions: Permissions::Edit,
         authenticate: None,
@@ -58,8 +58,8 @@ fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
 }
 
 #[test]
-fn a_session_that_is_gone_begins_anew_with_the_whole_task() {
-    let mut acp = Acp::new(Begin { anew: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
+fn lost_session_restarts_with_the_whole_task() {
+    let mut acp = Acp::new(Begin { new_session_prompt: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
     acp.opening("go on");
     let load = written(&acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}})));
     assert_eq!((&load["method"], &load["params"]["sessionId"]), (&json!("session/load"), &json!("old")));
@@ -84,7 +84,7 @@ fn a_permission_is_answered_with_one_of_its_options() {
 }
 
 #[test]
-fn turn_given_up_over_a_denial_goes_on_with_the_reason() {
+fn turn_ended_by_a_denial_continues_with_the_reason() {
     let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
     let asked = |acp: &mut Acp| {
         let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "x"}});
@@ -101,14 +101,14 @@ fn turn_given_up_over_a_denial_goes_on_with_the_reason() {
     let again = written(&acp.receive(&end));
     let text = again["params"]["prompt"][0]["text"].as_str().expect("a text");
     assert!(again["method"] == "session/prompt" && text.contains("not here") && !text.contains("\n# Task"), "{text}");
-    // One that has heard of it ends when it ends.
+    // One that was notified ends when it ends.
     asked(&mut acp);
     acp.note_model_words();
     assert_eq!(acp.receive(&end), [Step::Close]);
 }
 
 #[test]
-fn turn_of_a_cancelled_run_is_not_gone_on_with() {
+fn turn_of_a_cancelled_run_does_not_continue() {
     let mut acp = Acp::new(begin(None));
     acp.opening("x");
     acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1}}));
@@ -169,7 +169,7 @@ fn call_that_changes_while_it_waits_is_asked_for_again() {
 }
 
 #[test]
-fn call_that_changes_after_it_was_allowed_is_told() {
+fn call_that_changes_after_approval_is_reported() {
     let mut acp = Acp::new(begin(None));
     let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "ls"}});
     ask_for(&mut acp, 7, &call);

@@ -1,4 +1,4 @@
-//! A piece of JSON that is looked into only as far as somebody asks.
+//! A piece of JSON that is parsed only as far as it is read.
 
 use crate::text;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -9,7 +9,7 @@ use std::fmt;
 
 pub(super) type Field<'a> = (Cow<'a, str>, Node<'a>);
 
-/// A piece of JSON that is looked into only as far as somebody asks, each part once.
+/// A piece of JSON that is parsed only as far as it is read, each part once.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
     pub(super) raw: &'a str,

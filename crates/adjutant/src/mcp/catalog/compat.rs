@@ -3,7 +3,7 @@
 use crate::mcp::session::Role;
 
 /// Tools that a role can call always, listed only under `--compat`: a worker's other tools bring
-/// along whatever a look at itself would show.
+/// along what a look at itself would show.
 pub const UNLISTED: [(Role, &str); 1] = [(Role::Worker, "check_subagent_status")];
 
 /// Other names that tools go by: accepted always, listed under `--compat`.

@@ -65,7 +65,7 @@ fn id_to_keep(id: &str) -> Option<&str> {
 fn kept(id: &RequestId) -> Option<&RawValue> {
     let RequestId::String(text) = id else { return None };
     let held: &RawValue = serde_json::from_str(text.strip_prefix(KEPT)?).ok()?;
-    // Only what `keep` holds: nobody slips anything else into a message of ours.
+    // Only what `keep` holds: nobody slips anything else into a message of Adjutant.
     id_to_keep(held.get()).map(|_| held)
 }
 

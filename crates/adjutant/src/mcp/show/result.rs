@@ -4,7 +4,7 @@ use crate::text::count;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value};
 
-/// Most lines of ours in a text; what is quoted from a log comes on top.
+/// Most lines of Adjutant in a text; what is quoted from a log comes on top.
 pub(super) const LINES_MAX: usize = 25;
 
 /// A tool's result.

@@ -33,7 +33,7 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
-    if let Some(number) = subagents_at_work(run) {
+    if let Some(number) = working_subagents(run) {
         out.push_str(&format!(", {} of its own at work", count(number, "sub-agent", "sub-agents")));
     }
     if let Some(since) = &run.overdue_since {
@@ -51,7 +51,7 @@ pub fn run_line(run: &RunView) -> String {
     out
 }
 
-/// Writes why a run needs somebody as one line, in the run's own words.
+/// Writes why a run needs attention as one line, in the run's own words.
 #[must_use]
 pub fn attention_line(run: &RunView) -> Option<String> {
     let AttentionView { kind, why, details, needs, is_new: _ } = run.attention.as_ref()?;
@@ -83,7 +83,7 @@ pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     }
 }
 
-/// Says what a report claims and what became of it, as part of a line.
+/// Says what a report claims and its verdict, as part of a line.
 fn reported(run: &RunView) -> String {
     run.report
         .as_ref()
@@ -125,12 +125,12 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("percent", run.percent.filter(|_| run.outcome.is_none()).map(Value::from));
     add("progress", run.progress.as_ref().filter(|_| run.outcome.is_none()).map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));
-    add("subagents_at_work", subagents_at_work(run).map(Value::from));
+    add("subagents_at_work", working_subagents(run).map(Value::from));
     Value::Object(brief)
 }
 
 /// How many sub-agents of its CLI's own work, if any do.
-fn subagents_at_work(run: &RunView) -> Option<u64> {
+fn working_subagents(run: &RunView) -> Option<u64> {
     let number = run.subagents.iter().filter(|one| one.is_running()).count() as u64;
     (number > 0).then_some(number)
 }

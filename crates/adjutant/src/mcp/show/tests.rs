@@ -6,7 +6,7 @@ use crate::view::{AttentionView, CheckpointView, ClarificationView, RequestView,
 use serde_json::json;
 
 #[test]
-fn a_text_has_at_most_25_lines_of_ours_and_ends_with_what_to_do_next() {
+fn text_has_at_most_25_lines_and_ends_with_the_next_step() {
     let shown = Shown::new(json!({})).lines((0..60).map(|n| format!("line {n}"))).next("go on").into_result();
     let text = shown.content[0].as_text().expect("text").text.clone();
     assert_eq!(text.lines().count(), LINES_MAX);

@@ -73,12 +73,12 @@ fn earlier_messages(tx: &Tx<'_>, run: &Run) -> Result<Recap, StoreError> {
     Ok(Recap::of_messages(&got))
 }
 
-/// Returns the outcomes that earlier attempts were told, without those told separately.
+/// Returns the outcomes that earlier attempts received, without those delivered separately.
 fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request], unsettled: &[Request]) -> Result<Recap, StoreError> {
     // One more than is kept, to detect that there are more.
     let limit = u32::try_from(told.len() + unsettled.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
     let settled = newest_of(tx.connection(), run.id, false, limit)?;
-    let is_told = |request: &Request| told.iter().chain(unsettled).any(|besides| besides.id == request.id);
-    let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_told(request));
+    let is_reported = |request: &Request| told.iter().chain(unsettled).any(|besides| besides.id == request.id);
+    let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_reported(request));
     Ok(Recap::of_requests(&settled_requests(answered)))
 }

@@ -62,16 +62,16 @@ impl Ops {
                 let channel = if is_chat { ParentChannel::Chat } else { channel(input.agent.harness, preset.as_ref()) };
                 let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
                 let whole = with_statement(run.id, &run.name, &others, channel, &acceptance, &input.prompt);
-                let (prompt, prompt_anew) = match since.filter(|_| session.is_some()) {
+                let (prompt, new_session_prompt) = match since.filter(|_| session.is_some()) {
                     Some(since) => (compose_in_session(&since), Some(whole)),
                     None => (whole, None),
                 };
                 // More than a message may have, so that a cut is detected.
                 let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
-                Ok(Some((run, input, preset, session, prompt, prompt_anew, answer_bytes_max)))
+                Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max)))
             })
             .await?;
-        let Some((run, input, preset, session, prompt, prompt_anew, answer_bytes_max)) = claimed else { return Ok(None) };
+        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max)) = claimed else { return Ok(None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let mut argv = input.agent.command.clone();
         let mut args = input.agent.args.clone();
@@ -119,7 +119,7 @@ impl Ops {
             permissions: input.agent.permissions.word().to_owned(),
             trust_repo: honoured.trust,
             session,
-            prompt_anew,
+            new_session_prompt,
             argv,
             args,
             prompt_via: input.agent.prompt.word().to_owned(),

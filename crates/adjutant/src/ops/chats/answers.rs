@@ -36,7 +36,7 @@ impl Ops {
     /// Cancels the runs that answer a message.
     ///
     /// # Errors
-    /// Unknown, foreign, or somebody else's message.
+    /// Unknown, foreign, or another author's message.
     pub async fn cancel_answers(&self, caller: Caller, call: CancelAnswers) -> Result<Answers, OpError> {
         Self::check(&caller.who, Action::Say)?;
         let who = caller.who.clone();
@@ -46,7 +46,7 @@ impl Ops {
             let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let entry = found(tx, &chat, call.seq)?;
             if *who != Principal::Person {
-                let foreign = Denied::NotAllowed { who: "you", action: "end the answers to a message that somebody else wrote" };
+                let foreign = Denied::NotAllowed { who: "you", action: "end the answers to another author's message" };
                 check_edit(who, &entry.author).map_err(|_| foreign)?;
             }
             crate::ops::chats::answers::cancel(tx, &chat, call.seq, retention, &who.to_string())

@@ -85,7 +85,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let agents: Vec<AgentName> = all.iter().filter_map(|member| agent_of(&member.who)).cloned().collect();
     let mut addressees: Vec<Addressee> =
         named.iter().map(|(who, _)| agent_of(who).map_or(Addressee::Other, |name| Addressee::Agent(name.clone()))).collect();
-    // A message that names somebody is for them even if the name is unknown.
+    // A message that names a participant is for them even if the name is unknown.
     addressees.extend(is_unknown_named.then_some(Addressee::Other));
     let mut answering = addressed(&addressees, &agents, said_by_agent.as_ref());
     let is_open = chat.kind == ChatKind::Chat && answering.is_empty() && addressees.is_empty() && agents.is_empty();
@@ -174,7 +174,7 @@ fn is_run(who: &Participant) -> bool {
     matches!(who, Participant::Principal(Principal::Run(_)))
 }
 
-/// Finds whom a name in a text means: the person, the parent, an agent or somebody else who takes
+/// Finds whom a name in a text means: the person, the parent, an agent or another participant who takes
 /// part, or a run of the same owner by its whole name. In a private chat a text brings nobody in: it
 /// names who takes part, and the person, who sees every chat.
 fn resolve(

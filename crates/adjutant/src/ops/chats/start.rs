@@ -66,7 +66,9 @@ fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat,
         if parent.private {
             private = true;
             let theirs = members(tx.connection(), parent.id)?;
-            others.extend(theirs.into_iter().filter(|member| member.joined_at.is_some()).filter(is_somebody).map(|member| (member.who, member.name)));
+            others.extend(
+                theirs.into_iter().filter(|member| member.joined_at.is_some()).filter(is_real_participant).map(|member| (member.who, member.name)),
+            );
         } else {
             let agents = members(tx.connection(), parent.id)?.into_iter().filter(|member| matches!(member.who, Participant::Agent(_)));
             others.extend(agents.map(|member| (member.who, member.name)));
@@ -123,6 +125,6 @@ fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participa
     Ok(scope)
 }
 
-fn is_somebody(member: &Member) -> bool {
+fn is_real_participant(member: &Member) -> bool {
     !matches!(member.who, Participant::FromFile(_))
 }

@@ -98,7 +98,7 @@ impl ParsedAnswer {
         if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
             return Err(Denied::NotAsShown.into());
         }
-        // A late answer is refused as late, whatever it says.
+        // A late answer is refused as late before its content is checked.
         let decision = if request.state == RequestState::Pending { resolve_options(&request, decision)? } else { decision };
         if request.by_block {
             tx.may_refuse_late()?;

@@ -1,4 +1,4 @@
-//! What becomes of chats when a tree of runs gets another owner.
+//! Chats of a tree of runs that gets another owner.
 //!
 //! A chat that was started in the tree goes with it, with its past, unless a run of another tree takes part.
 //! The new owner takes the place of the old one in it. The runs of the tree leave all other chats.

@@ -1,11 +1,11 @@
-//! What is for somebody and unread: entries that name them, direct messages, flags.
+//! What is addressed to a participant and unread: entries that name them, direct messages, flags.
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::StoreError;
 use adjutant_core::chat::ChatId;
 use rusqlite::{Connection, params};
 
-/// The newest entry of a chat that is for somebody who has not read it.
+/// The newest unread entry of a chat that is addressed to a participant.
 #[derive(Debug, Clone)]
 pub struct Mention {
     pub chat: Chat,
@@ -14,7 +14,7 @@ pub struct Mention {
     pub read_seq: i64,
 }
 
-/// Returns the id of the newest entry that names somebody, 0 for none.
+/// Returns the id of the newest entry that names a participant, 0 for none.
 ///
 /// # Errors
 /// A failure of the store.
@@ -23,7 +23,7 @@ pub fn newest_mention(connection: &Connection, who: &str) -> Result<i64, StoreEr
     Ok(connection.prepare_cached(sql)?.query_row([who], |row| row.get(0))?)
 }
 
-/// Reads what is for somebody and unread, one entry for each chat, the newest chat first.
+/// Reads what is addressed to a participant and unread, one entry for each chat, the newest chat first.
 ///
 /// # Errors
 /// A failure of the store.

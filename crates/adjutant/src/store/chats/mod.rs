@@ -66,7 +66,7 @@ impl Chat {
     }
 }
 
-/// Somebody who takes part in a chat.
+/// A participant of a chat.
 #[derive(Debug, Clone)]
 pub struct Member {
     pub who: Participant,

@@ -97,7 +97,7 @@ pub fn chat_by_pair(connection: &Connection, pair: &str) -> Result<Option<Chat>,
     Ok(chats(connection, "WHERE pair = ?1", [pair])?.pop())
 }
 
-/// Reads up to `limit` chats that somebody may see, the one with the newest entry first. `archived`:
+/// Reads up to `limit` chats that a participant may see, the one with the newest entry first. `archived`:
 /// only those, only the others, or (`None`) all.
 ///
 /// # Errors
@@ -124,7 +124,7 @@ pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<b
     }
 }
 
-/// Names the newest chats of other owners in which somebody takes part.
+/// Names the newest chats of other owners in which a principal takes part.
 ///
 /// # Errors
 /// A failure of the store.
@@ -333,7 +333,7 @@ pub fn member(connection: &Connection, chat: ChatId, who: &str) -> Result<Option
         .transpose()
 }
 
-/// Counts the entries before one that somebody has not read and did not write, up to 1,000.
+/// Counts the entries before one that a participant has not read and did not write, up to 1,000.
 ///
 /// # Errors
 /// A failure of the store.
@@ -344,7 +344,7 @@ pub fn unread_before(connection: &Connection, chat: ChatId, who: &str, before: i
         .query_row(params![chat.0, read_seq, before, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)
 }
 
-/// Counts the entries that somebody has not read and did not write, up to 1,000.
+/// Counts the entries that a participant has not read and did not write, up to 1,000.
 ///
 /// # Errors
 /// A failure of the store.

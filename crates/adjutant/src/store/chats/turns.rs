@@ -95,7 +95,7 @@ fn turns(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> 
     connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
-/// Reads the turns that a run is at work on.
+/// Reads the turns that a run is answering.
 ///
 /// # Errors
 /// A failure of the store.
@@ -217,9 +217,9 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
             return Ok(0);
         }
     }
-    let was_told = "SELECT 1 FROM messages WHERE run = ?1 AND (sender = 'person' OR sender LIKE 'client:%')
+    let was_messaged = "SELECT 1 FROM messages WHERE run = ?1 AND (sender = 'person' OR sender LIKE 'client:%')
          AND sent_at > (SELECT at FROM chat_messages WHERE id = ?2)";
-    if connection.prepare_cached(was_told)?.exists(params![run.id.to_string(), id])? {
+    if connection.prepare_cached(was_messaged)?.exists(params![run.id.to_string(), id])? {
         return Ok(0);
     }
     let by_run = matches!(Participant::parse(&author), Some(Participant::Principal(Principal::Run(_))));

@@ -91,7 +91,7 @@ impl Tx<'_> {
         chat_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("chat", &id.to_string()).into())
     }
 
-    /// Makes somebody a participant, or notes under which name they go now.
+    /// Adds a participant, or records the name that they use now.
     ///
     /// # Errors
     /// A failure of the store.
@@ -111,7 +111,7 @@ impl Tx<'_> {
     }
 
     /// Adds an entry; its author takes part from then on, but for an agent that said nothing to the others:
-    /// one that summed up, or could not answer. Rings for whoever waits for the chat.
+    /// one that summed up, or could not answer. Notifies the chat's waiters.
     ///
     /// # Errors
     /// A failure of the store.
@@ -198,7 +198,7 @@ impl Tx<'_> {
         self.entry(entry.chat, entry.seq)
     }
 
-    /// Numbers a change of an entry, and rings for whoever watches the chat.
+    /// Numbers a change of an entry, and notifies the chat's waiters.
     fn note_change(&mut self, entry: &ChatEntry) -> Result<(), StoreError> {
         self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.execute([entry.chat.0])?;
         self.prepare("UPDATE chat_messages SET changed = (SELECT changes FROM chats WHERE id = ?2) WHERE id = ?1")?
@@ -227,8 +227,8 @@ impl Tx<'_> {
         self.chat(chat)
     }
 
-    /// Moves somebody's reading cursor over the entries `first` to `seq`, never back, and only where
-    /// nothing that somebody else wrote lies unread before them.
+    /// Moves a participant's reading cursor over the entries `first` to `seq`, never back, and only where
+    /// nothing by another author is unread before them.
     ///
     /// # Errors
     /// A failure of the store.

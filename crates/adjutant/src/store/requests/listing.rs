@@ -35,7 +35,7 @@ pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -
         .collect()
 }
 
-/// Reads the newest `limit` requests of a run that are settled, or (`all`) whatever their state, oldest
+/// Reads the newest `limit` requests of a run that are settled, or (`all`) in any state, oldest
 /// first.
 ///
 /// # Errors
@@ -65,8 +65,8 @@ pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
         .collect()
 }
 
-/// Reads what a new attempt is to be told: everything settled that no attempt which came to life
-/// has got. An answer that was read counts as got; so does the end of a request that was told.
+/// Reads what a new attempt's prompt reports: everything settled that no started attempt
+/// has got. An answer that was read counts as got; so does the end of a request that was reported.
 ///
 /// # Errors
 /// A failure of the store.

@@ -83,7 +83,7 @@ impl Request {
         }
     }
 
-    /// Tells whether there is something that the asker can go on with.
+    /// Tells whether there is something that the asker can continue with.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state.is_settled() && !self.held

@@ -10,11 +10,11 @@ use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::{AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestNo, RequestState, RunEvent, RunId, limits};
 use rusqlite::params;
 
-/// How one step of a request is told in the history: as what, by whom, and with what text.
+/// Returns the event that records one step of a request: its kind, its author and its text.
 fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result<(EventKind, String, String), StoreError> {
     Ok(match to {
         RequestState::Answered(answer) => {
-            let kind = if *from == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestVetoed };
+            let kind = if *from == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestRevoked };
             (kind, answer.by.to_string(), crate::store::events::first_line(&answer.decision.to_text()))
         }
         RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),

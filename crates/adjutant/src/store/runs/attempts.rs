@@ -74,7 +74,7 @@ pub fn is_attempt_between(connection: &Connection, run: RunId, first: AttemptNo,
     Ok(connection.prepare_cached(sql)?.query_row(params![run.to_string(), first.0, last.0], |row| row.get(0))?)
 }
 
-/// Counts how often a run was stopped by a rate limit since it was dispatched, or resumed by somebody.
+/// Counts how often a run was stopped by a rate limit since it was dispatched or resumed by a caller.
 ///
 /// # Errors
 /// A failure of the store.
@@ -186,7 +186,7 @@ impl Tx<'_> {
         }
         let (kind, text) = match silent_ms {
             Some(ms) => (EventKind::RunStalled, format!("no output and no call for {} s", ms / 1000)),
-            None => (EventKind::RunActiveAgain, "heard from again".to_owned()),
+            None => (EventKind::RunActiveAgain, "active again".to_owned()),
         };
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &text)?;
         self.prepare("UPDATE runs SET stalled_at = ?2, stall_seq = ?3 WHERE id = ?1")?.execute(params![

@@ -17,7 +17,7 @@ pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<
         .collect::<Result<_, _>>()?)
 }
 
-/// Reads the names of other runs that are at work in a directory or queued to be. A run that waits for its
+/// Reads the names of other runs that work in a directory or are queued to. A run that waits for its
 /// child does nothing there meanwhile.
 ///
 /// # Errors
@@ -49,12 +49,12 @@ pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreEr
         .collect::<Result<_, _>>()?)
 }
 
-/// Reads the ids and names of other runs that are at work in a directory, or will be to answer in a chat. A
+/// Reads the ids and names of other runs that work in a directory, or will to answer in a chat. A
 /// run that waits for its child does nothing there meanwhile.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn at_work_in(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<(RunId, String)>, StoreError> {
+pub fn working_in(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<(RunId, String)>, StoreError> {
     let found: Vec<(String, String)> = connection
         .prepare_cached(
             "SELECT id, name FROM runs r WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')

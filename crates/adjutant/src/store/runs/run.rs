@@ -141,7 +141,7 @@ impl Run {
         attention::run_phase(self.state, self.awaits_requests())
     }
 
-    /// Returns what it needs of somebody.
+    /// Returns what it needs a person or a client to do.
     #[must_use]
     pub fn need(&self) -> Option<Need> {
         attention::need(&Facts {

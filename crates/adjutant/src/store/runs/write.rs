@@ -203,7 +203,7 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Has whoever keeps the deadlines look when a run is past its estimate, should it go on working.
+    /// Schedules a check for when a run that keeps working exceeds its estimate.
     pub(in crate::store) fn look_by_estimate(&mut self, run: RunId) -> Result<(), StoreError> {
         let due: Option<i64> = self
             .prepare(

@@ -60,7 +60,7 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
         let (seq, kind): (i64, String) = (row.get(0)?, row.get(1)?);
         let run = || run_id(&row.get::<_, String>(2)?);
         let job = match EventKind::from_word(&kind) {
-            Some(EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestVetoed) => {
+            Some(EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestRevoked) => {
                 row.get::<_, Option<String>>(3)?.map(|id| request_id(&id)).transpose()?.map(Job::Request)
             }
             Some(EventKind::RunReported | EventKind::RunFinished) => Some(Job::Report(run()?)),
@@ -232,7 +232,7 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
             terms.tags(&[tag('o', &who)]);
             terms.add("r.owner = ?", who);
         }
-        // A run sees what it asked and reported, and what became of what it delegated.
+        // A run sees what it asked and reported, and the outcomes of what it delegated.
         Principal::Run(id) => {
             terms.tags(&[tag('a', &who), tag('p', &id.to_string())]);
             terms.add("(d.run = ? OR (d.kind = 'report' AND r.parent = ?))", id.to_string());

@@ -1,5 +1,5 @@
 //! Searching what was said: entries of chats, requests with their answers, completion reports. What
-//! somebody types is words, never a query language of ours.
+//! a user types is words, never a query language.
 //!
 //! There are two indexes. Entries of chats are indexed some at a time (see [`entries`]); requests and
 //! reports behind the history (see [`documents`]). Each is asked for as many as are wanted, and the two lists
@@ -83,7 +83,7 @@ pub enum Found {
 /// What an index was asked for: the hits, and whether the deadline came before the end.
 type Part = (Vec<Hit>, bool);
 
-/// Finds what somebody may see. Tells with it whether the deadline came before the end.
+/// Finds what a viewer may see. Tells with it whether the deadline came before the end.
 ///
 /// # Errors
 /// A failure of the store.
@@ -97,7 +97,7 @@ pub fn search(connection: &Connection, viewer: &Viewer, query: &Query) -> Result
     broken_off |= more;
     let limit = query.limit as usize;
     if query.best {
-        // Weights of two indexes cannot be compared, places can: the best of each by turns.
+        // Weights of two indexes cannot be compared, places can: the best of each, alternately.
         let (mut left, mut right) = (entries.into_iter(), documents.into_iter());
         let mut hits = Vec::with_capacity(limit);
         loop {

@@ -143,7 +143,7 @@ fn no_text_makes_a_search_fail() {
     assert!(searched.is_ok(), "{searched:?}");
 }
 
-/// Most entries are indexed by whoever searches, some by whoever writes; an edit in between counts once.
+/// Most entries are indexed by a search, some by a write; an edit in between counts once.
 #[tokio::test]
 async fn every_entry_is_indexed_once() {
     let (store, _dir) = store();

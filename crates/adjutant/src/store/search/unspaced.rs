@@ -5,7 +5,7 @@
 //! Before that, characters that can be written in one piece or in several (as `é`, or `e` and an accent) are
 //! composed (NFC), so that either finds the other.
 //!
-//! What this makes of a text is what the index holds. To change it means to make the index anew, in a
+//! What this makes of a text is what the index holds. Changing it requires a new index, in a
 //! new version of the schema.
 
 use crate::store::StoreError;

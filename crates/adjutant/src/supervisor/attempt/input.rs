@@ -42,10 +42,10 @@ impl Attempt {
         }
     }
 
-    /// Puts a line of ours into the log.
+    /// Puts a line of Adjutant into the log.
     pub(super) fn note(&self, note: &str) {
         if let Err(error) = self.notes.try_send(text::line(note)) {
-            tracing::warn!(%error, note, "a line of ours is not in the log");
+            tracing::warn!(%error, note, "a line of Adjutant is not in the log");
         }
     }
 

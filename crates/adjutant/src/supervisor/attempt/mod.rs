@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 /// So many signals may wait to be stated before reading waits for them.
 const SIGNALS_AHEAD_MAX: usize = 16;
-/// So many lines of ours may wait to be written to the log.
+/// So many lines of Adjutant may wait to be written to the log.
 const NOTES_AHEAD_MAX: usize = 64;
 /// At most one fact about output in this time.
 const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ pub struct Attempt {
     permissions: String,
     cwd: PathBuf,
     permits: Permits,
-    /// Lines of ours for the log.
+    /// Lines of Adjutant for the log.
     notes: mpsc::Sender<String>,
     /// What the dialogue said about the end of the work, should it have failed.
     failed: Option<String>,
@@ -77,7 +77,7 @@ pub struct Attempt {
     state_subagents_at: Instant,
     /// What the times of `retries` count from.
     began: Instant,
-    /// Somebody else has to decide something first.
+    /// The run waits for a decision.
     waiting: bool,
 }
 
@@ -93,7 +93,7 @@ pub struct AttemptParts {
     pub guard: Option<pipe::Receiver>,
     pub client: Client,
     pub dialogue: Option<Dialogue>,
-    /// Tells when the agent called us last, and is told of its output.
+    /// When the agent wrote or called last.
     pub pulse: Arc<Pulse>,
 }
 
@@ -213,12 +213,12 @@ impl Attempt {
         (self.journal, logs)
     }
 
-    /// Looks at what the agent has left behind, where somebody wants to know. `end` is how it ended.
+    /// Collects evidence about the agent's work, where the hub wants it. `end` is how it ended.
     async fn look(&mut self, closer: &Closer<'_>, end: &FactKind) -> bool {
         if !closer.may_look(self.stop != Stop::Not, self.signals) {
             return false;
         }
-        // From here on the agent's end counts, whatever becomes of us.
+        // From here on the agent's end counts, even if the supervisor dies.
         self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
         self.worker.let_go();
         let taken = self.journal.taken();

@@ -40,7 +40,7 @@ pub enum StreamUpdate {
         words: String,
         cause: Option<Cause>,
     },
-    /// The model or a tool was heard from after such a try.
+    /// The model or a tool has responded after such a try.
     Progress,
     /// The sub-agents of the CLI's own, and how many more there were.
     Subagents(Vec<Subagent>, u64),
@@ -81,7 +81,7 @@ pub struct Reader {
     message_of: Option<String>,
     /// The last one that was said.
     last: String,
-    /// Its words were told since the last line that the dialogue has seen.
+    /// Its words were reported since the last line that the dialogue has seen.
     has_reported_words: bool,
     /// The last remark of the CLI's own: the result where nothing else was said.
     remark: String,

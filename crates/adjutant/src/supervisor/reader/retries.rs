@@ -33,7 +33,7 @@ impl Reader {
         updates.push(StreamUpdate::Retry { words, cause });
     }
 
-    /// The model or a tool is heard from.
+    /// The model or a tool has responded.
     pub(super) fn go_on(&mut self, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         if self.retries.tries > 0 {
             self.end_retry_line(part);

@@ -190,7 +190,7 @@ fn message_chunks_are_joined_and_history_not_repeated() {
     assert_eq!(log, "Hello\n→ ls\nBye\n");
     assert_eq!(words, "Hello\nBye\n");
     assert_eq!((summary.result.as_str(), summary.end), ("Bye", Some(End::Success)));
-    // Two replies, and the tool call that an approval may be asked for. That there are words is told once between them.
+    // Two replies, and the tool call that an approval may be asked for. Words are reported once between them.
     assert!(
         matches!(updates[..], [StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_)]),
         "{updates:?}"

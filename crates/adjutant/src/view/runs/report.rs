@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A run's completion report: its claims, and beside them what was seen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportView {
-    /// As the run reported it, whatever the exit code.
+    /// As the run reported it, independent of the exit code.
     pub status: Word<ReportStatus>,
     /// What all of `checked` comes to.
     pub verdict: Word<Verdict>,

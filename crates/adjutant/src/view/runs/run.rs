@@ -44,7 +44,7 @@ pub struct RunView {
     /// The CLI retries a call to its model that has failed for 10 s or longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrying: Option<RetryingView>,
-    /// Sub-agents that its CLI has started by itself, as far as its stream tells of them.
+    /// Sub-agents that its CLI has started by itself, as far as its stream shows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subagents: Vec<SubagentView>,
     /// There were so many more than those.

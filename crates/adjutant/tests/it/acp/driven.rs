@@ -91,7 +91,7 @@ fn it_goes_on_in_its_session_where_it_can() {
         });
         let log = rig.home.log("job");
         assert_eq!(log.contains(&format!("session {session}, turn 2")), own, "{args:?} {log}");
-        // What a loaded session tells again is not said anew.
+        // What a loaded session repeats is not reported again.
         assert!(!log.contains("words of yesterday"), "{log}");
         assert_eq!(view["session"] == session.as_str(), own, "{args:?} {view}");
     }
@@ -176,7 +176,7 @@ fn each_agent_gets_its_own_keys() {
     rig.adj_with(&["run", "-a", "plain", "-n", "env", "-w", "x"], &env);
     let log = rig.home.log("env");
     assert!(log.contains("MY_KEY=canary-mine") && !log.contains("canary-other") && !log.contains("canary-vendor"), "{log}");
-    // They are secrets, whatever they are called.
+    // They are secrets under any name.
     rig.home.ok(&["stop"]);
     for file in ["adj.db", "adj.db-wal", "hub.log"] {
         let bytes = std::fs::read(rig.home.home.dir.join(file)).unwrap_or_default();

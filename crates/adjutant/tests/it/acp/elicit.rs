@@ -141,5 +141,5 @@ fn cancelled_prompt_is_cancelled_as_a_request_too() {
     rig.home.until_log("job", "hanging");
     rig.home.ok(&["cancel", "job"]);
     assert_eq!(rig.home.finished("job")["outcome"], "cancelled");
-    assert_eq!(std::fs::read_to_string(rig.home.work().join("told.txt")).expect("it was told"), "-32800");
+    assert_eq!(std::fs::read_to_string(rig.home.work().join("told.txt")).expect("the notification"), "-32800");
 }

@@ -119,7 +119,7 @@ fn yes_to_what_was_shown_before_allows_nothing() {
 }
 
 #[test]
-fn call_that_changes_after_the_yes_is_told() {
+fn call_that_changes_after_approval_is_reported() {
     let Some(rig) = Rig::with(&[]) else { return };
     let changed =
         json!(["update", {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "in_progress", "rawInput": {"command": "rm -rf ."}}]);
@@ -128,7 +128,7 @@ fn call_that_changes_after_the_yes_is_told() {
     rig.home.ok(&["approve", "Q1"]);
     let log = rig.home.until_log("job", "! changed after approval: Shell");
     assert!(log.contains("rm -rf .") && log.contains("(approved: {\"command\":\"make all\"})"), "{log}");
-    let told = rig.home.until("the approver is told", || rig.home.inbox(&[]).get(0).cloned());
+    let told = rig.home.until("the approver is notified", || rig.home.inbox(&[]).get(0).cloned());
     assert!(told["question"].as_str().is_some_and(|text| text.starts_with("Shell changed after it was approved")), "{told}");
     rig.home.ok(&["cancel", "job"]);
     assert_eq!(rig.home.finished("job")["outcome"], "cancelled");
@@ -235,7 +235,7 @@ fn imitation_of_our_tool_is_asked_for() {
 }
 
 #[test]
-fn own_tool_that_becomes_another_call_is_told() {
+fn own_tool_that_becomes_another_call_is_reported() {
     let Some(rig) = Rig::with(&[]) else { return };
     let own = json!({"toolCallId": "c1", "title": "adj__ask_parent", "kind": "other", "rawInput": {"question": "?"}});
     let update =
@@ -249,9 +249,9 @@ fn own_tool_that_becomes_another_call_is_told() {
         );
         let log = rig.home.until_log(profile, "! changed after approval: adj__ask_parent");
         assert!(log.contains("rm -rf ."), "{log}");
-        let told = rig.home.until("the parent is told", || rig.home.inbox(&[]).get(0).cloned());
+        let told = rig.home.until("the parent is notified", || rig.home.inbox(&[]).get(0).cloned());
         assert!(told["question"].as_str().is_some_and(|text| text.contains("changed after it was approved")), "{told}");
-        // Asked for again, it is no tool of ours any more.
+        // Asked for again, it is no tool of Adjutant any more.
         rig.home.ok(&["cancel", profile]);
         assert_eq!(rig.home.finished(profile)["outcome"], "cancelled");
     }

@@ -1,4 +1,4 @@
-//! Agents that answer: what they are given, in what order, what becomes of failures and kills.
+//! Agents that answer: what they are given, in what order, and failures and kills.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
@@ -16,7 +16,7 @@ fn answering_agent_gets_history_and_message_once() {
     assert_eq!((&one["status"], &one["response"]), (&json!("answered"), &json!("I see 0")), "{one}");
     let two = alice.done("send_message", json!({"chat_id": chat, "agentName": "Orchestrator", "message": "second words", "wait_s": 30}));
     assert_eq!(two["response"], "I see 2", "{two}");
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     assert_eq!(prompt.matches("second words").count(), 1, "{prompt}");
     assert!(prompt.contains("=== CHAT HISTORY - \"Debug\" ===\n[client alice]: first words\n[gemini]: I see 0\n=== END CHAT HISTORY ===\n\n[client alice as \"Orchestrator\"]: second words\n"), "{prompt}");
     let names: Vec<String> = said(&home, chat).into_iter().map(|(name, _)| name).collect();
@@ -136,7 +136,7 @@ fn window_holds_whole_messages_and_notes_omissions() {
         alice.done("send_message", json!({"chat_id": chat, "message": format!("{n:02} {}", "x".repeat(1_000))}));
     }
     alice.done("send_message", json!({"chat_id": chat, "to": "gemini", "message": "and now?", "wait_s": 30}));
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     let taken = prompt.lines().filter(|line| line.starts_with("[client alice]: ") && line.len() > 1_000).count();
     assert_eq!(taken, 29, "30,000 characters");
     assert!(
@@ -160,7 +160,7 @@ fn token_window_holds_whole_messages_and_is_summarised() {
     }
     let prompt = |alice: &mut crate::mcp::Session| {
         alice.done("send_message", json!({"chat_id": chat, "to": "gemini", "message": "and now?", "wait_s": 30}));
-        std::fs::read_to_string(home.work().join("prompt")).expect("what it was told")
+        std::fs::read_to_string(home.work().join("prompt")).expect("its prompt")
     };
     let first = prompt(&mut alice);
     let taken = first.lines().filter(|line| line.starts_with("[client alice]: ") && line.len() > 400).count();

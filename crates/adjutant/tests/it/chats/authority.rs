@@ -5,7 +5,7 @@ use crate::mcp::text;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// Declares an agent with Claude's preset whose program is a script. The script is told in `$as` what it may do.
+/// Declares an agent with Claude's preset whose program is a script. The script finds in `$as` what it may do.
 fn vendor(home: &TestHome, name: &str, script: &str) {
     let path = home.work().join(format!("{name}.sh"));
     let as_what = "read -r first; case \"$*\" in *NotebookEdit*) as=read;; *acceptEdits*) as=edit;; *) as=full;; esac";
@@ -130,7 +130,7 @@ fn run_pair_stops_at_the_turn_limit() {
         message.as_object_mut().expect("an object").extend(to.as_object().expect("an object").clone());
         format!("tool send_message {message}")
     };
-    // Each answers whatever it is told, and names no message that it answers.
+    // Each answers everything, and names no message that it answers.
     let child = format!("---\n{}", format!("{}\nexpect-message\n", say(json!({"to": "boss"}))).repeat(20));
     let boss = format!("expect-message\n{}\n", say(json!({"chat_id": 1}))).repeat(20);
     home.start_agent("stream", "boss", &format!("delegate {}\n{boss}", Value::from(child)));

@@ -40,7 +40,7 @@ fn imported_authors_have_no_identity() {
     assert_eq!(home.json(&["ps", "-a"]), json!([]), "an agent of a file does not answer");
     home.ok(&["chat", "post", "1", "now you", "--at", "gemini", "--at", "client:alice"]);
     home.until("the answer is there", || (said(&home, 1).len() == 7).then_some(()));
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     assert!(
         prompt.contains("This chat was imported") && prompt.contains("[person (from a file)]: I agree") && prompt.contains("[person]: anybody?"),
         "{prompt}"

@@ -1,4 +1,4 @@
-//! What is for somebody: in the person's inbox, and with a parent's open questions, until it is read.
+//! What is addressed to a participant: in the person's inbox, and with a parent's open questions, until it is read.
 
 use super::{client, start};
 use crate::mcp::text;

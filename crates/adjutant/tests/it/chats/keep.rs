@@ -80,7 +80,7 @@ fn summariser_summarises_and_flags() {
     let by = json!("agent:scribe");
     assert_eq!(kinds, [(&json!("flag"), &by, &json!("two people want different disks")), (&json!("summary"), &by, &json!("They agreed on SQLite."))]);
     assert_eq!(home.json(&["chat", "ls"])[0]["mentioned"], true);
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     assert!(prompt.contains("[person, pinned]: Decision: SQLite"), "{prompt}");
     // Who sums up takes no part: nobody answers what is said next.
     let said = home.json(&["chat", "post", "1", "and now?"]);
@@ -158,7 +158,7 @@ fn branch_and_origin_refer_to_each_other() {
     }
     let branch = alice.done("start_chat", json!({"title": "side", "branch_from": format!("{chat}.2")}))["chat_id"].as_i64().expect("a number");
     alice.done("send_message", json!({"chat_id": branch, "to": "gemini", "message": "go on", "wait_s": 30}));
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     assert!(prompt.contains("[client alice]: one\n[client alice]: two\n=== END") && !prompt.contains("three"), "{prompt}");
     assert_eq!(alice.done("show_chat", json!({"chat_id": chat}))["branches"], json!([branch]));
     assert_eq!(alice.done("show_chat", json!({"chat_id": branch}))["branch_of"], format!("{chat}.2"));
@@ -174,7 +174,7 @@ fn template_sets_participants_and_instructions() {
     let mut alice = client(&home, "alice", &[]);
     let chat = alice.done("start_chat", json!({"title": "t", "template": "triage"}))["chat_id"].as_i64().expect("a number");
     alice.done("send_message", json!({"chat_id": chat, "message": "a bug", "wait_s": 30}));
-    assert!(std::fs::read_to_string(home.work().join("prompt")).expect("what it was told").contains("Sort it by urgency."));
+    assert!(std::fs::read_to_string(home.work().join("prompt")).expect("its prompt").contains("Sort it by urgency."));
     alice.done("start_chat", json!({"title": "t", "template": "review"}));
 }
 
@@ -193,7 +193,7 @@ fn summary_is_in_the_window_and_covers_a_branch() {
     let branch = alice.done("start_chat", json!({"title": "side", "branch_from": chat.to_string()}))["chat_id"].as_i64().expect("a number");
     for id in [chat, branch] {
         alice.done("send_message", json!({"chat_id": id, "to": "gemini", "message": "and now?", "wait_s": 30}));
-        let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+        let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
         let taken = prompt.lines().filter(|line| line.starts_with("[client alice]: xxx")).count();
         assert!(prompt.contains("SUMMED") && taken == 1, "{taken} beside the summary in {prompt}");
     }

@@ -1,4 +1,4 @@
-//! How far somebody has read, and what a reader is shown.
+//! How far a participant has read, and what a reader is shown.
 
 use super::{client, home_with, start};
 use crate::mcp::text;
@@ -117,7 +117,7 @@ fn only_the_author_edits_a_message() {
     let chat = start(&mut alice, "t", &[]);
     alice.done("send_message", json!({"chat_id": chat, "message": "mine"}));
     let refused = home.adj(&["chat", "edit", "1.1", "yours"]);
-    assert!(refused.code == 4 && refused.err.contains("you may not edit a message that somebody else wrote"), "{refused:?}");
+    assert!(refused.code == 4 && refused.err.contains("you may not edit another author's message"), "{refused:?}");
 }
 
 #[test]

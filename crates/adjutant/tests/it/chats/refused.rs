@@ -125,7 +125,7 @@ fn control_characters_are_kept_and_shown_escaped() {
     );
     let (listed, found) = (home.ok(&["chat", "ls"]), home.ok(&["chat", "search", "forged"]));
     let markdown = home.ok(&["chat", "export", &chat.to_string()]);
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     for shown in [&over_mcp, &typed, &listed, &found, &markdown, &prompt] {
         assert!(!shown.contains(dangerous), "{shown:?}");
     }

@@ -54,7 +54,7 @@ fn orchestrator_runs_and_gemini_share_a_chat() {
     assert!(home.log("security").contains("run backend as \"backend-agent\": three queries scan"), "each has read what the others found");
     let last = send(&mut orchestrator, chat, "Orchestrator", "Sum it up");
     assert_eq!(last["response"], "after 8: [client orchestrator as \"Orchestrator\"]: Sum it up");
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     let lines = [
         "[gemini]: after 0: ",
         "[run frontend as \"frontend-agent\"]: the form",
@@ -76,7 +76,7 @@ fn long_history_is_cut_for_the_agent_and_kept() {
     }
     let asked = orchestrator.done("send-message", json!({"chatId": chat, "agentName": "Orchestrator", "message": "Go on", "to": "gemini"}));
     assert_eq!(asked["response"], "after 30: [client orchestrator as \"Orchestrator\"]: Go on", "30 messages of 1,000 characters");
-    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("what it was told");
+    let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     assert!(prompt.contains("(5 earlier messages are left out here)\n[client orchestrator as \"Orchestrator\"]: 05 ä"), "whole messages only");
     let log = std::fs::read_to_string(home.home.hub_log()).expect("the hub's log");
     assert!(log.lines().any(|line| line.contains("left_out=5")), "{log}");

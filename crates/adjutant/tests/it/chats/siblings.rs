@@ -15,7 +15,7 @@ fn tool(name: &str, arguments: Value) -> String {
     format!("tool {name} {arguments}\n")
 }
 
-/// Lines of a run's log that say what came of its tool calls.
+/// Lines of a run's log with the results of its tool calls.
 fn results(home: &TestHome, run: &str) -> Vec<String> {
     let log = home.log(run);
     log.lines().filter(|line| line.starts_with("result: ") || line.starts_with("refused: ")).map(str::to_owned).collect()
@@ -80,7 +80,7 @@ fn runs_of_another_owner_are_strangers() {
     let anonymous = |line: &String, name: &str, chat: i64| line.replace(name, "NAME").replace(&chat.to_string(), "N");
     for (foreign, unknown) in all[..5].iter().zip(&all[5..10]) {
         assert!(foreign.starts_with("refused: ") && foreign.contains("error[not_found]"), "{foreign}");
-        assert_eq!(anonymous(foreign, "one", open), anonymous(unknown, "nobody", 999), "foreign can be told from unknown");
+        assert_eq!(anonymous(foreign, "one", open), anonymous(unknown, "nobody", 999), "foreign differs from unknown");
     }
     let log = home.log("stranger");
     assert!(all[10].contains("no chats yet") && !log.contains("secret\"") && !log.contains("one ("), "{log}");
@@ -219,7 +219,7 @@ fn run_sees_only_its_unfinished_siblings() {
     home.until_status("waiting", "waiting_parent_reply");
     run(&mut bob, "strange", "ask \"ready?\"\ndone ok");
     home.until_status("strange", "waiting_parent_reply");
-    // An agent at work in a private chat is the business of those who take part.
+    // Only participants see an agent that answers in a private chat.
     let private = alice.done("start_chat", json!({"title": "p", "private": true, "participants": ["slow"]}))["chat_id"].clone();
     alice.done("send_message", json!({"chat_id": private, "message": "a secret word", "wait_s": 0}));
     let place = home.work();
@@ -369,7 +369,7 @@ fn adopted_runs_take_only_their_chats() {
     assert!(home.log("one").contains("#1 run one: a lonely word"), "{}", home.log("one"));
     assert!(!home.log("one").contains("a secret"), "{}", home.log("one"));
     let direct: Vec<String> = said(&home, 3).into_iter().map(|(_, text)| text).collect();
-    assert_eq!(direct, ["first word", "second word"], "it goes on with the new parent");
+    assert_eq!(direct, ["first word", "second word"], "it continues with the new parent");
     assert_eq!(ids(&mut alice), [2], "bob's board is another one");
     // Once more, back: nothing is lost.
     home.ok(&["adopt", "one", "--client", "alice"]);

@@ -211,7 +211,7 @@ fn board_entries_are_set_by_key_and_version() {
     let mut alice = client(&home, "alice", &[]);
     let set = |expect: i64, text: &str| json!({"to": "board", "key": "plan", "message": text, "expect": expect});
     alice.done("send_message", set(0, "one"));
-    assert_eq!(alice.tool("send_message", set(0, "lost"))["isError"], true, "somebody was first");
+    assert_eq!(alice.tool("send_message", set(0, "lost"))["isError"], true, "another client was first");
     let board = alice.done("send_message", set(1, "two"));
     let shown = alice.done("show_chat", json!({"chat_id": board["chat_id"]}));
     assert_eq!(shown["messages"].as_array().map(Vec::len), Some(1));

@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("clock", &["failpoint"]),
     ("sock", &[]),
-    // Opening what somebody could have replaced.
+    // Opening what another party could have replaced.
     ("files", &[]),
     // The outside world.
     ("config", &["view", "files", "link", "preset"]),

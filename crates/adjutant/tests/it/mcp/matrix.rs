@@ -170,7 +170,7 @@ fn every_tool_keeps_to_the_rules_for_every_caller_and_object() {
         }
     }
     let third = unseen.len() / 3;
-    assert_eq!(unseen[..third], unseen[third..2 * third], "a foreign run can be told from an unknown one");
+    assert_eq!(unseen[..third], unseen[third..2 * third], "a foreign run differs from an unknown one");
     assert_eq!(home.show("theirs")["status"], "waiting_parent_reply", "nobody but bob may touch it");
     assert_eq!(home.finished("own")["outcome"], "cancelled", "the owner's calls had their effect");
 }

@@ -91,7 +91,7 @@ impl Session {
         id
     }
 
-    /// Waits for the reply to a request; what else comes is put aside.
+    /// Waits for the reply to a request; other messages are kept.
     pub fn reply(&mut self, id: u64) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -271,7 +271,7 @@ fn ids_come_back_as_they_were_written() {
 }
 
 #[test]
-fn a_connection_that_nothing_has_begun_is_told_how_to_begin() {
+fn uninitialized_connection_learns_how_to_begin() {
     let (home, _hub) = silent_home();
     let mut session = Session::start(home.path(), home.path(), &[]);
     let about = json!({"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
@@ -323,7 +323,7 @@ fn error_about_an_unreadable_message_has_the_id_that_its_protocol_wants() {
 
 /// Some clients end an agent that makes the same call again and again.
 #[test]
-fn a_model_that_does_as_it_is_told_never_repeats_a_call() {
+fn model_that_follows_the_hints_never_repeats_a_call() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let run = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nask \"Which?\"\ndone ok"})));
@@ -333,7 +333,7 @@ fn a_model_that_does_as_it_is_told_never_repeats_a_call() {
     session.done("reply_subagent", json!({"message_id": "Q1", "answer": "this"}));
     home.finished(&run);
     let hanging = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nhang"})));
-    // With the cursor of before, the end that came meanwhile is told; it was not confirmed yet.
+    // With the cursor of before, the end that came meanwhile is reported; it was not confirmed yet.
     let mut arguments = json!({"wait_s": 1, "cursor": asked["cursor"]});
     let ended = session.done("wait_for_subagents", arguments.clone());
     assert_eq!(ended["ended"][0]["run_id"], run.as_str(), "{ended}");
@@ -350,7 +350,7 @@ fn a_model_that_does_as_it_is_told_never_repeats_a_call() {
         }
     }
     assert_eq!((&waited["outcome"], waited["working"].as_array().map(Vec::len)), (&json!("timeout"), Some(1)), "{waited}");
-    // It means the same position: what happens from then on is told, once.
+    // It means the same position: what happens from then on is reported, once.
     home.ok(&["cancel", &hanging]);
     home.finished(&hanging);
     let cursor = waited["cursor"].as_str().expect("a text").to_owned();

@@ -45,7 +45,7 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
         Turn::Shell { command, asks } => (shell(command, *asks, offered), End::Whole),
         Turn::Fetch { url } => (fetch(url, offered), End::Whole),
         Turn::CallWith { tool, .. } => (missing(tool, offered), End::Whole),
-        Turn::Told(_) => (missing("what is told", offered), End::Whole),
+        Turn::Told(_) => (missing("a message", offered), End::Whole),
         Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
         Turn::UsedUp { for_s } => return Err(Refusal::UsedUp { for_s: *for_s }),
         Turn::Unauthorized => return Err(Refusal::Unauthorized),
@@ -73,7 +73,7 @@ pub fn fetch_to_look_for(offered: &[Offered]) -> Option<Say> {
 }
 
 fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
-    // Some have a tool of their own by the name of one of ours.
+    // Some have a tool of their own by the name of one of Adjutant.
     let is_ours = |offer: &&Offered| offer.is(tool) && offer.full_name().contains("adj");
     let ours = offered.iter().find(is_ours);
     ours.or_else(|| offered.iter().find(|offer| offer.name == tool)).or_else(|| offered.iter().find(|offer| offer.is(tool)))
@@ -82,7 +82,7 @@ fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
 fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
     match find(tool, offered) {
         Some(offer) => offer.call(Input::Json(arguments.clone())),
-        // Droid lists tools that it keeps back by their names, and runs them all the same.
+        // Droid lists tools that it keeps back by their names, and still runs them.
         None if ["Execute", "ToolSearch"].iter().all(|name| offered.iter().any(|offer| offer.name == *name)) => {
             Say::Call(ToolCall { name: format!("adj___{tool}"), namespace: None, input: Input::Json(arguments.clone()) })
         }

@@ -19,7 +19,7 @@ pub const WORDS_ONLY: &str = "words-only";
 /// The largest request that is read, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Serves until it is told to stop.
+/// Serves until it is asked to stop.
 pub fn until(listener: std::net::TcpListener, stage: Arc<Stage>, stopped: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -12,7 +12,7 @@ pub enum Turn {
     Call { tool: String, arguments: Value },
     /// Calls a tool with what follows from the request.
     CallWith { tool: &'static str, arguments: fn(&Seen) -> Value },
-    /// Writes a file with the CLI's own tool for that, whatever it is called.
+    /// Writes a file with the CLI's own tool for that, under any name.
     Write { path: String, content: String },
     /// Runs a command with the CLI's own shell; `asks`: outside of its sandbox, where the model has to
     /// say so.

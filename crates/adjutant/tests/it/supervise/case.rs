@@ -107,7 +107,7 @@ impl Case {
             permissions: "edit".to_owned(),
             trust_repo: false,
             session: None,
-            prompt_anew: None,
+            new_session_prompt: None,
             args: Vec::new(),
             argv: ["/bin/bash", "-c", script].map(str::to_owned).to_vec(),
             prompt_via: "stdin".to_owned(),

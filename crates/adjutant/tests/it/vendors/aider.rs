@@ -1,5 +1,5 @@
 //! aider, which has no tools and asks for nothing: what it does in its one profile, what it leaves in the
-//! repository, and how its failures are told.
+//! repository, and how its failures are reported.
 
 use super::Cli;
 use super::case::Case;
@@ -99,7 +99,7 @@ fn aider_that_is_not_let_in_fails() {
 }
 
 #[test]
-fn aider_tries_again_when_it_is_told_to() {
+fn aider_retries_on_request() {
     let limited = || Turn::RateLimited { after_s: 1 };
     // Its library tries three times, then it does.
     let Some(case) = case([limited(), limited(), limited(), limited(), Turn::say("Now it works.")]) else { return };

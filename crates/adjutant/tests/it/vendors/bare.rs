@@ -1,5 +1,5 @@
 //! Each CLI by itself, without us: it starts, believes in the model, and does what that says. When
-//! one of these fails, the CLI or the model has changed, and nothing of ours is to blame.
+//! one of these fails, the CLI or the model has changed, and nothing of Adjutant is to blame.
 
 use super::user::{environment, settle};
 use super::{Cli, Turnstile};
@@ -64,7 +64,7 @@ fn does_what_the_model_says(cli: Cli, dialect: Dialect) {
     assert_eq!(made.unwrap_or_default(), "by the model\n", "{told}\n{failed}");
     let seen = model.seen();
     assert_eq!((seen.len(), seen[0].dialect), (2, dialect), "{told}\n{failed}\n{:?}", model.aside());
-    assert_eq!(seen[1].results.len(), 1, "the model is told what came of it");
+    assert_eq!(seen[1].results.len(), 1, "the model gets the result");
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Case {
         assert_eq!(ran.code, 0, "{ran:?}");
     }
 
-    /// Runs a command, whatever comes of it.
+    /// Runs a command, with any result.
     pub fn ran(&self, args: &[&str]) -> Ran {
         self.command(args).output().expect("adj starts").into()
     }
@@ -148,9 +148,9 @@ impl Case {
         }
     }
 
-    /// Fills the working directory with what would start programs of somebody else's; each of them
+    /// Fills the working directory with what would start programs of another party; each of them
     /// would write into the file whose path is returned.
-    pub fn is_laid_out_by_somebody_hostile(&self) -> PathBuf {
+    pub fn plant_hostile_files(&self) -> PathBuf {
         let work = self.home.work();
         let started = work.with_file_name("started");
         let tell = |who: &str| format!("echo {who} >> {}", started.display());
@@ -208,7 +208,7 @@ impl Case {
 
     /// The same, with what the other CLIs would take, and with permissions for everything.
     pub fn is_laid_out_to_permit_everything(&self) -> PathBuf {
-        let started = self.is_laid_out_by_somebody_hostile();
+        let started = self.plant_hostile_files();
         let tell = |who: &str| format!("echo {who} >> {}", started.display());
         let server = |who: &str| json!({ "command": "/bin/sh", "args": ["-c", format!("{}; sleep 5", tell(who))] });
         let hook = |who: &str| json!([{ "hooks": [{ "type": "command", "command": tell(who) }] }]);
@@ -321,7 +321,7 @@ impl Case {
         view
     }
 
-    /// Waits until the run is over or needs somebody, and that it is this status.
+    /// Waits until the run is over or needs attention, and that it is this status.
     pub fn becomes(&self, status: &str) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -334,15 +334,15 @@ impl Case {
         }
     }
 
-    /// Denies whatever it asks for until it has ended, and returns what that was.
+    /// Denies all that it asks for until it has ended, and returns what that was.
     pub fn denies_everything(&self) -> Vec<String> {
         let mut asked = Vec::new();
         self.settles_everything(|about| asked.push(about));
         asked
     }
 
-    /// Settles whatever comes up until it has ended: denies every approval that the CLI asks for, and tells
-    /// `denied` what it was; answers what the model asks by tools of ours.
+    /// Settles all requests until it has ended: denies every approval that the CLI asks for, and tells
+    /// `denied` what it was; answers what the model asks by tools of Adjutant.
     pub fn settles_everything(&self, mut denied: impl FnMut(String)) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -376,7 +376,7 @@ impl Case {
     }
 
     /// Waits until it has ended, without looking at what it may need meanwhile.
-    pub fn goes_on_by_itself(&self) {
+    pub fn resumes_by_itself(&self) {
         let end = Instant::now() + PATIENCE;
         while self.view()["state"] != "finished" {
             assert!(Instant::now() < end, "it has not ended\n{}", self.story());

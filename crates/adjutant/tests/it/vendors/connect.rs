@@ -51,7 +51,7 @@ impl Connected {
         connected
     }
 
-    /// Types a line, in the home and with the environment of somebody who uses the CLI.
+    /// Types a line, in the home and with the environment of a user of the CLI.
     fn run(&self, line: &str, input: &str) -> Ran {
         let mut command = readme::typed(&self.home, line);
         let path = format!("{}:{}", self.clis.bin.display(), readme::path());

@@ -39,10 +39,10 @@ macro_rules! all {
             goes_without_what_nobody_decides,
             is_cancelled_with_all_it_started,
             goes_on_in_its_session,
-            begins_anew_when_its_session_is_gone,
+            restarts_when_its_session_is_gone,
             reads_a_message_while_it_works,
             leaves_out_what_a_hostile_directory_says,
-            is_told_to_come_again_later,
+            is_rate_limited,
             is_not_let_in,
             does_not_notice_that_the_hub_dies,
             ends_with_its_supervisor,
@@ -125,9 +125,9 @@ some!(Droid as droid:
     asks_writes_and_reports,
     is_cancelled_with_all_it_started,
     goes_on_in_its_session,
-    begins_anew_when_its_session_is_gone,
+    restarts_when_its_session_is_gone,
     reads_a_message_while_it_works,
-    is_told_to_come_again_later,
+    is_rate_limited,
     is_not_let_in,
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
@@ -170,7 +170,7 @@ fn a_conversation_that_is_too_long_is_named_so() {
 #[test]
 fn what_was_trusted_is_honoured_until_it_changes() {
     let Some(case) = Case::new(Cli::Claude, [Turn::say("It is trusted."), Turn::say("It is left out.")]) else { return };
-    let started = case.is_laid_out_by_somebody_hostile();
+    let started = case.plant_hostile_files();
     let config = "[agents.trusting]\nharness = \"claude\"\ntrust_repo = true\n";
     std::fs::write(case.home.home.dir.join("config.toml"), config).expect("the home can be written");
     let dispatch = |more: &[&str]| case.ran(&[&["run", "--detach", "--name", "job", "-a", "trusting"], more, &["go"]].concat());
@@ -240,7 +240,7 @@ mod scenario {
         case.succeeds("So be it.");
         assert_eq!(case.made("forbidden.txt"), None);
         let seen = case.asked(2);
-        assert!(!seen[1].last_result().is_empty(), "the model is told");
+        assert!(!seen[1].last_result().is_empty(), "the model gets the result");
         if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi | Cli::Opencode | Cli::Qwen | Cli::Copilot) {
             assert!(seen[1].body.to_string().contains("not in this house"), "and why, where the CLI passes that on: {}", case.story());
         }
@@ -260,14 +260,14 @@ mod scenario {
         let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("Without it, then.")]) else { return };
         std::fs::write(case.home.home.dir.join("config.toml"), "expiry = \"2s\"\n").expect("the home can be written");
         case.starts("edit");
-        case.goes_on_by_itself();
+        case.resumes_by_itself();
         case.succeeds("Without it, then.");
         assert_eq!(case.made("forbidden.txt"), None, "{}", case.story());
-        assert!(!case.asked(2)[1].last_result().is_empty(), "the model is told");
+        assert!(!case.asked(2)[1].last_result().is_empty(), "the model gets the result");
     }
 
     pub fn goes_on_when_its_limit_has_ended(cli: Cli) {
-        // The others try again by themselves, or are told no time.
+        // The others try again by themselves, or get no time.
         if !matches!(cli, Cli::Claude | Cli::Codex) {
             return;
         }
@@ -278,7 +278,7 @@ mod scenario {
         assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
         assert!(view["resumes_at"].is_string(), "{view}");
         case.records("used_up");
-        case.goes_on_by_itself();
+        case.resumes_by_itself();
         let view = case.succeeds("Now it works.");
         assert_eq!(view["attempt"], 2, "{view}");
     }
@@ -334,7 +334,7 @@ mod scenario {
         }
     }
 
-    pub fn begins_anew_when_its_session_is_gone(cli: Cli) {
+    pub fn restarts_when_its_session_is_gone(cli: Cli) {
         let turns = [Turn::call("ask_parent", json!({ "question": "Which colour?" })), Turn::hang("I am about to")];
         let Some(case) = Case::new(cli, turns) else { return };
         case.starts("full");
@@ -353,7 +353,7 @@ mod scenario {
         let told = seen[2].body.to_string();
         assert!(seen[2].results.is_empty(), "nothing is left of what it did: {}", case.story());
         for text in ["do what the model says", "finish it", "the blue one"] {
-            assert!(told.contains(text), "it is told everything again: {}", case.story());
+            assert!(told.contains(text), "its prompt repeats everything: {}", case.story());
         }
     }
 
@@ -382,7 +382,7 @@ mod scenario {
 
     pub fn leaves_out_what_a_hostile_directory_says(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::say("Nothing happened.")]) else { return };
-        let started = case.is_laid_out_by_somebody_hostile();
+        let started = case.plant_hostile_files();
         case.starts("edit");
         let view = case.succeeds("Nothing happened.");
         assert!(!started.exists(), "{:?}\n{}", std::fs::read_to_string(&started), case.story());
@@ -407,7 +407,7 @@ mod scenario {
 
     pub fn asks_although_its_directory_permits_it(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("So be it.")]) else { return };
-        case.is_laid_out_by_somebody_hostile();
+        case.plant_hostile_files();
         case.starts("edit");
         case.becomes("waiting_parent_reply");
         case.says(&["deny", "job", "not in this house"]);
@@ -415,7 +415,7 @@ mod scenario {
         assert_eq!(case.made("forbidden.txt"), None);
     }
 
-    pub fn is_told_to_come_again_later(cli: Cli) {
+    pub fn is_rate_limited(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")]) else { return };
         case.starts(cli.writing());
         match cli {

@@ -1,4 +1,4 @@
-//! What becomes of a run whose model cannot be used, with each real CLI: never a success.
+//! A run whose model cannot be used, with each real CLI, never succeeds.
 
 use super::Cli;
 use super::case::Case;
@@ -11,7 +11,7 @@ use adjutant::view::{ReadEvents, Wait, WaitUntil};
 enum Expected {
     /// The run fails for this cause.
     Fails(&'static str),
-    /// It stops, and goes on by itself later.
+    /// It stops, and resumes by itself later.
     Pauses,
     /// Its CLI repeats the call for longer than ten seconds, which is reported with this cause.
     Retries(&'static str),

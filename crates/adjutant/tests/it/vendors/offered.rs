@@ -23,7 +23,7 @@ fn ours(role: Role) -> Vec<String> {
     catalog::list(role, false, &[]).into_iter().map(|tool| tool.name.into_owned()).collect()
 }
 
-/// The name of ours that a CLI's name ends with, behind a prefix of the CLI's.
+/// The name of Adjutant that a CLI's name ends with, behind a prefix of the CLI's.
 fn our_name<'a>(name: &str, ours: &'a [String]) -> Option<&'a String> {
     ours.iter().find(|own| name.strip_suffix(own.as_str()).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(['_', '-', '.', '/'])))
 }
@@ -92,7 +92,7 @@ fn keeps_to_its_budget(cli: Cli, role: Role, seen: &[Seen], tokens_max: u64) {
 
 fn of_a_parent(cli: Cli) {
     let Some(connected) = Connected::by_the_readme(cli) else { return };
-    // Refused by `adj mcp` itself: no hub is started, in whatever home the CLI lets it have.
+    // Refused by `adj mcp` itself: no hub is started, in any home that the CLI lets it have.
     let seen = connected.plays([Turn::call("wait_for_subagents", serde_json::json!({ "cursor": "soon" })), Turn::say("done")]);
     assert!(seen.last().is_some_and(|seen| seen.last_result().contains("is no cursor")), "our tool answered: {}", connected.told());
     keeps_to_its_budget(cli, Role::Parent, &seen, PARENT_TOKENS_MAX);
@@ -136,7 +136,7 @@ macro_rules! for_each_cli {
 for_each_cli!(claude: Claude, codex: Codex, gemini: Gemini, goose: Goose, opencode: Opencode, qwen: Qwen, copilot: Copilot, kimi: Kimi);
 
 #[test]
-fn a_name_of_ours_is_found_behind_any_prefix() {
+fn own_tool_name_is_found_behind_any_prefix() {
     let ours = ours(Role::Parent);
     for name in ["run_subagent", "mcp__adjutant__run_subagent", "adjutant-run_subagent", "mcp_adjutant_run_subagent", "adj__run_subagent"] {
         assert_eq!(our_name(name, &ours).map(String::as_str), Some("run_subagent"), "{name}");

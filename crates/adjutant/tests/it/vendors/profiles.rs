@@ -1,8 +1,8 @@
 //! What each profile of permissions lets a real CLI do without approval, held against what its preset
 //! promises: the matrix of acts, profiles and CLIs.
 //!
-//! The model tries one act after the other in one run. Whatever it is asked for is denied; where a CLI ends
-//! over that, another run tries what is left. `ADJ_MATRIX` names a file that gets a line for each cell.
+//! The model tries one act after the other in one run. Every request is denied; where a CLI ends
+//! over that, another run tries the rest. `ADJ_MATRIX` names a file that gets a line for each cell.
 
 use super::Cli;
 use super::case::Case;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Try {
     Act(Act),
-    /// A tool of ours.
+    /// A tool of Adjutant.
     Tool(&'static str),
 }
 
@@ -40,10 +40,10 @@ impl Try {
     }
 }
 
-/// A tool of ours: its name, its arguments after what the model has seen, and a text of its result.
+/// A tool of Adjutant: its name, its arguments after what the model has seen, and a text of its result.
 type ToolCase = (&'static str, fn(&crate::model::Seen) -> Value, &'static str);
 
-/// Tools of ours in an order in which each has something to do. The last one ends the run's work.
+/// Tools of Adjutant in an order in which each has something to do. The last one ends the run's work.
 const TOOLS: [ToolCase; 10] = [
     ("ask_parent", |_| json!({ "question": "which colour?" }), "blue"),
     ("request_approval", |_| json!({ "action": "publish" }), "approved"),
@@ -74,25 +74,25 @@ fn everything() -> Vec<Try> {
     acts.chain([Try::Act(Act::Fetch)]).chain(tools).collect()
 }
 
-/// What became of it. `None`: the CLI has no such tool.
+/// Its outcome. `None`: the CLI has no such tool.
 #[derive(Debug)]
 struct Cell {
     tried: Try,
     fate: Option<Fate>,
-    /// An approval was asked for something that happened all the same.
-    is_done_all_the_same: bool,
+    /// An approval was asked for something that happened anyway.
+    is_done_anyway: bool,
     story: String,
 }
 
 impl Cell {
     fn is_as_promised(&self, preset: &Preset, profile: Permissions) -> bool {
         let promised = preset.promised(profile, self.tried.act()).expect("only profiles that are supported are tried");
-        !self.is_done_all_the_same && self.fate.is_none_or(|fate| promised.fates.contains(&fate))
+        !self.is_done_anyway && self.fate.is_none_or(|fate| promised.fates.contains(&fate))
     }
 
     fn word(&self) -> &'static str {
         match self.fate {
-            _ if self.is_done_all_the_same => "done all the same",
+            _ if self.is_done_anyway => "done anyway",
             Some(fate) => fate.about(),
             None => "—",
         }
@@ -148,11 +148,11 @@ impl Places {
 }
 
 fn tool_turn(name: &'static str) -> Turn {
-    let (tool, arguments, _) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of ours");
+    let (tool, arguments, _) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of Adjutant");
     Turn::CallWith { tool, arguments: *arguments }
 }
 
-/// Tries things in one run. Returns what became of those that the CLI came to.
+/// Tries things in one run. Returns the outcomes of those that the CLI came to.
 fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
     let places = Places::below(case.home.work());
     let turns: Vec<Turn> = things.iter().map(|thing| places.turn(case.cli, *thing, &case.model.url())).collect();
@@ -176,7 +176,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
             Try::Act(Act::Fetch) => aside.iter().any(|request| request.contains("/page")),
             Try::Act(act) => places.made(act).exists(),
             Try::Tool(name) => {
-                let (.., expected) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of ours");
+                let (.., expected) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of Adjutant");
                 result.to_lowercase().contains(expected) || name == "stop_work" && case.view()["status"] == "completed"
             }
         };
@@ -189,7 +189,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
         };
         let about: Vec<&String> = asked.iter().filter(|(turn, _)| *turn == n + 1).map(|(_, about)| about).collect();
         let story = format!("{} {}: {fate:?}, asked for {about:?}, result {result:?}", profile.word(), tried.name());
-        Cell { tried, fate: is_offered.then_some(fate), is_done_all_the_same: is_done && is_asked, story }
+        Cell { tried, fate: is_offered.then_some(fate), is_done_anyway: is_done && is_asked, story }
     };
     let cells: Vec<Cell> = (0..came_to).map(cell).collect();
     if std::env::var_os("ADJ_MATRIX_STORY").is_some() {

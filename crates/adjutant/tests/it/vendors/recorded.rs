@@ -102,7 +102,7 @@ fn a_resumed_session_says_its_new_answer() {
 }
 
 #[test]
-fn the_end_of_a_limit_is_told_in_a_field() {
+fn end_of_a_limit_is_read_from_a_field() {
     for cli in ["claude", "codex"] {
         let known = recorded(cli, "used_up");
         assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");
@@ -111,7 +111,7 @@ fn the_end_of_a_limit_is_told_in_a_field() {
 }
 
 #[test]
-fn a_limit_is_told_in_words() {
+fn end_of_a_limit_is_read_from_words() {
     for cli in ["claude", "codex"] {
         let known = recorded(cli, "limited");
         assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");

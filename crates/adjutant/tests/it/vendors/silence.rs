@@ -25,7 +25,7 @@ fn waits_in_one_call(cli: Cli) {
     ]);
     let took = began.elapsed();
     eprintln!("{cli:?}: {} requests to the model, {took:.1?} from its start to its end", seen.len());
-    // A start, one wait, and what came of it: the model is not asked while the parent waits.
+    // A start, one wait, and its result: the model is not asked while the parent waits.
     assert_eq!(seen.len(), 3, "{}", connected.told());
     assert!(seen[2].last_result().contains("quiet") && seen[2].last_result().contains("at last"), "{}", connected.told());
     assert!(took >= SILENCE, "{took:?}");

@@ -68,7 +68,7 @@ fn is_seen(case: &Case) -> Value {
     view
 }
 
-/// For a CLI that tells of its sub-agents as of any tool: what they say is a tool's output.
+/// For a CLI that reports its sub-agents like any tool: what they say is a tool's output.
 fn others(seen: &Seen) -> Turn {
     let call = |tool: &str, kind: &str, name: &str| {
         Turn::call(tool, json!({ "description": "count the files", "prompt": "Count them.", "name": "counter", "mode": "sync", kind: name }))

@@ -1,4 +1,4 @@
-//! `adj agents`, and `adj agents test` with each real CLI: its model follows what it is told.
+//! `adj agents`, and `adj agents test` with each real CLI: its model follows its prompt.
 
 use super::Cli;
 use super::case::Case;
@@ -8,8 +8,8 @@ use adjutant::preset::{self, TestedVersions};
 use regex::Regex;
 use serde_json::{Value, json};
 
-/// What a model does that follows the instructions of `adj agents test`, as a function of all that it
-/// is told so far.
+/// What a model does that follows the instructions of `adj agents test`, as a function of its prompt
+/// so far.
 fn follow(seen: &Seen) -> Turn {
     let told = seen.body.to_string();
     let word = |kind: &str| Regex::new(&format!("{kind}-[0-9a-f]{{8}}")).expect("a pattern").find(&told).map(|word| word.as_str().to_owned());

@@ -1,4 +1,4 @@
-//! Somebody who uses the CLIs: what is in their home and environment, with the model behind it.
+//! A user of the CLIs: what is in their home and environment, with the model behind it.
 
 use super::{Cli, Turnstile};
 use crate::model::{Model, WORDS_ONLY};

@@ -87,7 +87,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: wait_ms(wait) };
         match caller.held("waiting for the answer", session.client().call(&read)).await {
             Ok(Ok(read)) => answers = read,
-            // The message is there whatever becomes of the wait.
+            // The message is stored, however the wait ends.
             Ok(Err(error)) => tracing::warn!(%error, "the wait for an answer failed"),
             Err(gone) => {
                 if caller.was_cancelled() {
@@ -170,7 +170,7 @@ fn sent(said: &PostedMessage, answers: &Answers) -> Shown {
     let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(said.message.seq);
     shown.next(match status {
         "answered" => "go on, using the answer".to_owned(),
-        "failed" => "your message is kept; send it again to have it answered anew, or go on without".to_owned(),
+        "failed" => "your message is kept; send it again to have it answered, or continue without".to_owned(),
         _ => format!("show_chat chat_id={} after={last} wait_s=… waits for what comes", said.chat_id),
     })
 }

@@ -58,7 +58,7 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
     checked(session, caller, &latest)
 }
 
-/// There is something that the run can go on with.
+/// There is something that the run can continue with.
 fn is_settled(request: &RequestView) -> bool {
     request.status != RequestStateKind::Pending && !request.held
 }
@@ -103,7 +103,7 @@ fn checked(session: &Session, caller: &Caller, request: &RequestView) -> ToolRes
             reply(shown.line(format!("approved: run {} is working on it", line(child, 60))).next(again))
         }
         (None, None) => {
-            let again = format!("check_answer message_id={} again, or go on with what does not depend on it", line(&request.number, 24));
+            let again = format!("check_answer message_id={} again, or continue with what does not depend on it", line(&request.number, 24));
             reply(shown.line(format!("no answer yet; the question is open until {}", line(&request.expires_at, 40))).next(again))
         }
     }

@@ -44,7 +44,7 @@ pub(in crate::mcp) struct AskParentArgs {
     run_id: Option<String>,
 }
 
-/// Commits the question, then waits. Whatever ends the wait, the question stays open.
+/// Commits the question, then waits. The question stays open, however the wait ends.
 pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
     let question = match (&args.question, args.questions.is_empty()) {
         (Some(question), true) => question.clone(),
@@ -129,7 +129,7 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
         };
     }
     if open.is_empty() {
-        return shown.next("go on with your task, using these answers; where one is missing, decide yourself and say so in your report");
+        return shown.next("continue with your task, using these answers; where one is missing, decide yourself and say so in your report");
     }
     let numbers: Vec<String> = open.iter().map(|request| line(&request.number, 24)).collect();
     let instructions =
@@ -210,7 +210,7 @@ pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, ar
     put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
 }
 
-/// Commits a request, waits so long for what becomes of it, and says so.
+/// Commits a request, waits for its outcome, and returns it.
 async fn put<C: Call<Reply = RequestView>>(
     session: &Session,
     caller: &Caller,
@@ -262,7 +262,7 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
         )
     } else {
         format!(
-            "Your {kind} {number} is kept and your parent sees it. Go on with your work and call check_answer with message_id {number} when you need the answer."
+            "Your {kind} {number} is kept and your parent sees it. Continue with your work and call check_answer with message_id {number} when you need the answer."
         )
     };
     // Pending is no failure, so it is said as what to do.

@@ -17,7 +17,7 @@ pub(in crate::mcp) async fn with_unread(session: &Session, shown: Shown) -> Show
     }
 }
 
-/// What the parent said meanwhile comes with whatever the worker calls next.
+/// Adds the parent's unread messages to the result of the worker's call.
 pub(in crate::mcp) fn with_messages(shown: Shown, messages: &[MessageView]) -> Shown {
     if messages.is_empty() {
         return shown;

@@ -43,9 +43,9 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &C
     shown = shown.with("answers", answers);
     shown = shown.lines(show::request_lines(&run));
     let next = match run.pending.iter().find(|request| request.status == RequestStateKind::Pending) {
-        _ if given => "go on with your task, using what was answered".to_owned(),
+        _ if given => "continue with your task, using what was answered".to_owned(),
         Some(request) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
-        None => "go on with your task; report the result with update_subagent_status".to_owned(),
+        None => "continue with your task; report the result with update_subagent_status".to_owned(),
     };
     reply(shown.next(next))
 }
@@ -91,7 +91,7 @@ pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &
     let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {}; {}", args.status, show::run_line(&run)));
     let shown = with_messages(shown, &run.messages);
     let shown = if session.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
-    reply(shown.next(if args.status == ReportedStatus::Running { "go on with your task" } else { "end your turn" }))
+    reply(shown.next(if args.status == ReportedStatus::Running { "continue with your task" } else { "end your turn" }))
 }
 
 /// The arguments of `stop_work`.

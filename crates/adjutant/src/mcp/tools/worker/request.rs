@@ -40,12 +40,12 @@ pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &
     let told = answer_text(request, answer);
     let independence = request.delegation.as_ref().map(|delegation| delegation.independence.known());
     let next = match request.decision.as_ref().map(Word::known) {
-        None => "go on with your task, using this answer",
-        Some(Some(DecisionKind::Approved)) if request.child_result.is_some() => "go on with your task, using that result",
+        None => "continue with your task, using this answer",
+        Some(Some(DecisionKind::Approved)) if request.child_result.is_some() => "continue with your task, using that result",
         Some(Some(DecisionKind::Approved)) if independence == Some(Some(Independence::Parallel)) => {
-            "go on with your own task; you are told when that run has ended"
+            "continue with your own task; a message reports when that run has ended"
         }
-        Some(Some(DecisionKind::Approved)) if independence.is_some() => "go on with your own task; do not wait for that run",
+        Some(Some(DecisionKind::Approved)) if independence.is_some() => "continue with your own task; do not wait for that run",
         Some(Some(DecisionKind::Denied)) if independence.is_some() => "go on without it, as the reason says",
         Some(Some(DecisionKind::Approved)) => "do it as you showed it, and nothing beyond; what differs needs a new approval",
         Some(_) => "do not do it: find another way, or say in your report that there is none",

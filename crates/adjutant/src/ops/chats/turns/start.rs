@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::ops::chats::turns::post::{TurnResult, post};
 use crate::ops::chats::turns::window::{TurnPrompt, turn_prompt};
 use crate::ops::{OpError, Ops, profiles, programs};
-use crate::store::{Chat, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, at_work_in, next_turns, run_input, tree_size, turns_to_answer};
+use crate::store::{Chat, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, next_turns, run_input, tree_size, turns_to_answer, working_in};
 use adjutant_core::tree::{Rank, TreeLimits, has_room};
 use adjutant_core::{AgentSpec, Outcome, RunId, RunState, StopReason};
 use std::path::Path;
@@ -105,7 +105,7 @@ fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec,
     let connection = tx.connection();
     let asked = asked_by(connection, turn)?;
     if config.refuse_shared_directory {
-        let others = at_work_in(connection, &turn.cwd, id)?;
+        let others = working_in(connection, &turn.cwd, id)?;
         // The asking run may be waiting for the answer.
         if let Some((_, name)) = others.iter().find(|(other, _)| asked.is_some_and(|(asking, _)| asking == *other)) {
             return Ok(StartDecision::Refuse(format!("{name} asked and is working in {} itself (refuse_shared_directory = true)", turn.cwd)));

@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_command_itself_gets_leave() {
+    fn only_the_command_itself_is_approved() {
         let asks = |kind: RequestKind, question: &str, preview: Value| {
             is_the_command(&RequestView {
                 kind: kind.into(),
