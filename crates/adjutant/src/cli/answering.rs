@@ -1,11 +1,13 @@
 //! Answers to requests: which request is meant, how a typed line is parsed, what was recorded.
 
-use super::context::Context;
+use super::age;
+use super::context::{Context, now};
+use super::details::person;
 use super::next_step;
 use super::out::Failure;
 use super::style::Style;
 use crate::text;
-use crate::view::{AnswerOne, Answered, DecisionWord, ReadRequest, RequestView, codes};
+use crate::view::{AnswerOne, AnswerRequests, Answered, DecisionWord, ErrorView, ReadRequest, RequestView, codes};
 use adjutant_core::{RequestId, RequestKind, RequestNo};
 
 /// Starts an answer to a request, given by its number or id or by its run.
@@ -16,6 +18,42 @@ pub async fn answer_to(to: &str, cx: &Context) -> Result<AnswerOne, Failure> {
     } else {
         AnswerOne { run: to_one, ..AnswerOne::default() }
     })
+}
+
+/// Sends answers. A refusal names the request, what was answered, and the command to use.
+pub async fn send_answers(answers: Vec<AnswerOne>, cx: &Context) -> Result<Answered, Failure> {
+    let named = match answers.as_slice() {
+        [one] => one.message_id.clone(),
+        _ => None,
+    };
+    let error = match cx.hub.call(&AnswerRequests { answers }).await {
+        Ok(answered) => return Ok(answered),
+        Err(error) => error,
+    };
+    let Some(message_id) = named.filter(|_| [codes::ALREADY_ANSWERED, codes::UNFITTING].contains(&error.code.as_str())) else {
+        return Err(error.into());
+    };
+    Err(match cx.hub.call(&ReadRequest { message_id, wait_ms: 0 }).await {
+        Ok(request) => refused(error, &request).into(),
+        // The first refusal says what matters.
+        Err(_) => error.into(),
+    })
+}
+
+/// Words a refusal to answer for the person at the terminal.
+fn refused(error: ErrorView, request: &RequestView) -> ErrorView {
+    let number = text::line(&request.number);
+    if error.code == codes::UNFITTING {
+        return ErrorView { hint: Some(next_step::answer_command(request)), ..error };
+    }
+    let by = person(request.answered_by.as_deref().unwrap_or("another party")).to_owned();
+    let ago = request.answered_at.as_deref().and_then(|at| age::seconds_since(at, now())).map(age::short);
+    let said = match request.decision.is_none() && request.option_chosen().is_none() {
+        true => format!("{:?}", recorded_answer(request)),
+        false => recorded_answer(request),
+    };
+    let ago = ago.map(|ago| format!(", {ago} ago")).unwrap_or_default();
+    ErrorView { message: format!("{number} was already answered: {} ({}{ago})", said, text::line(&by)), ..error }
 }
 
 /// Returns whether the text names a request rather than a run. A UUID can be either.

@@ -41,8 +41,21 @@ impl Refusal {
     }
 }
 
-/// A hint in tools' names, where it has only commands of the shell, which a model may not have.
+/// What a hint with a command of the shell says in tools' names.
+const TOOL_HINTS: [(&str, &str); 6] = [
+    ("list chats: adj chat ls", "list_chats names yours"),
+    ("name an agent (adj agents), one of your runs, or person", "name an agent (list_coding_agents), one of your runs, or person"),
+    ("read the chat: adj chat show", "show_chat shows its messages"),
+    ("answer it: adj reply", "a question takes an answer: reply_subagent with answer"),
+    ("decide it: adj approve or adj deny", "reply_subagent with decision approve, or deny and a reason"),
+    ("read it again, then decide: adj inbox", "read it again (get_pending_questions), then decide"),
+];
+
+/// Returns a hint in tools' names, where it has only commands of the shell, which a model may not have.
 fn in_tools(code: &str, hint: String) -> String {
+    if let Some((_, tools)) = TOOL_HINTS.iter().find(|(shell, _)| *shell == hint) {
+        return (*tools).to_owned();
+    }
     let names_a_tool = hint.contains('_');
     if names_a_tool || !hint.contains("adj ") {
         return hint;

@@ -116,11 +116,9 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match denied {
         Denied::NotFound { what: "run", .. } => (codes::NOT_FOUND, hint("list runs: adj ps -a")),
-        Denied::NotFound { what: "chat", .. } => (codes::NOT_FOUND, hint("list chats: adj chat ls, or list_chats")),
-        Denied::NotFound { what: "participant", .. } => {
-            (codes::NOT_FOUND, hint("name an agent (adj agents, list_coding_agents), one of your runs, or person"))
-        }
-        Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("read the chat: adj chat show, or show_chat")),
+        Denied::NotFound { what: "chat", .. } => (codes::NOT_FOUND, hint("list chats: adj chat ls")),
+        Denied::NotFound { what: "participant", .. } => (codes::NOT_FOUND, hint("name an agent (adj agents), one of your runs, or person")),
+        Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("read the chat: adj chat show")),
         Denied::NotFound { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::NoOpenRequest { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("name one of them in full")),
@@ -129,14 +127,12 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::AnsweredBy(_) => (codes::ALREADY_ANSWERED, hint("nothing was changed")),
         Denied::Expired => (codes::EXPIRED, hint("the run continued without an answer")),
         Denied::Withdrawn => (codes::WITHDRAWN, hint("its run has ended")),
-        Denied::Unfitting { kind: RequestKind::Question, .. } => {
-            (codes::UNFITTING, hint("answer in words: adj reply, or reply_subagent with answer"))
-        }
+        Denied::Unfitting { kind: RequestKind::Question, .. } => (codes::UNFITTING, hint("answer it: adj reply")),
         Denied::Unfitting { kind: RequestKind::Approval | RequestKind::Delegation, .. } => {
-            (codes::UNFITTING, hint("use adj approve or adj deny; or reply_subagent with decision approve, or deny and a reason"))
+            (codes::UNFITTING, hint("decide it: adj approve or adj deny"))
         }
         Denied::Used => (codes::USED, hint("the run has already used it; pause or cancel the run to stop it")),
-        Denied::NotAsShown => (codes::CONFLICT, hint("read it again, then decide: adj inbox, or get_pending_questions")),
+        Denied::NotAsShown => (codes::CONFLICT, hint("read it again, then decide: adj inbox")),
         Denied::OwnQuestion => (codes::NOT_ALLOWED, hint("only the parent or a person can answer")),
         Denied::RunFinished(_) => (codes::RUN_FINISHED, hint("to run it again: adj retry")),
         Denied::WrongState { state: "stopped", wanted: "stopped" } => (codes::CONFLICT, hint("resume it: adj resume, or cancel it: adj cancel")),

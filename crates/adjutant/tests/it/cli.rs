@@ -153,6 +153,10 @@ fn a_question_is_answered_by_the_number_of_its_option() {
     assert_eq!(answered["requests"][0]["answer"], "green");
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
     refused(&home.adj(&["--json", "reply", &number, "1"]), "already_answered", 7);
+    let again = home.adj(&["reply", &number, "1"]);
+    assert!(again.err.contains(&format!("{number} was already answered: option 2, \"green\" (you, ")), "{}", again.err);
+    let unfitting = home.adj(&["approve", &number]);
+    assert!(unfitting.err.contains(&format!("adj reply {number} ")) && !unfitting.err.contains("reply_subagent"), "{}", unfitting.err);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! `adj approve` and `adj deny`.
 
 use super::run::resolve_directory;
-use crate::cli::answering::{answer_to, print_answered};
+use crate::cli::answering::{answer_to, print_answered, send_answers};
 use crate::cli::args::{ApproveArgs, DenyArgs};
 use crate::cli::context::{Context, read_text, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, fail, fail_hint};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, ChangesView, DecisionWord, Word};
+use crate::view::{AnswerOne, ChangesView, DecisionWord, Word};
 
 /// Approves an approval or a delegation.
 pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
@@ -39,7 +39,7 @@ pub async fn deny(args: &DenyArgs, cx: &Context) -> CommandResult {
 }
 
 async fn send_decision(answer: AnswerOne, cx: &Context) -> CommandResult {
-    let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
+    let answered = send_answers(vec![answer], cx).await?;
     if cx.out.json {
         cx.out.print_json(&answered)?;
     } else {

@@ -1,12 +1,12 @@
 //! `adj reply`: the answer to a question, or to every open question of a group.
 
-use crate::cli::answering::{answer_to, print_answered};
+use crate::cli::answering::{answer_to, print_answered, send_answers};
 use crate::cli::args::ReplyArgs;
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, fail, fail_hint};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, ListRequests, ReadRequest, RequestView};
+use crate::view::{AnswerOne, ListRequests, ReadRequest, RequestView};
 use adjutant_core::RequestStateKind;
 
 /// Answers one question, or a group.
@@ -24,7 +24,7 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> CommandResult {
         return Err(fail_hint(cli_codes::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));
     }
     let answer = AnswerOne { answer: given, ..answer_to(&args.to, cx).await? };
-    let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
+    let answered = send_answers(vec![answer], cx).await?;
     if cx.out.json {
         cx.out.print_json(&answered)?;
         return Ok(Exit::Done);
@@ -62,7 +62,7 @@ async fn reply_to_group(args: &ReplyArgs, cx: &Context) -> CommandResult {
         .zip(texts)
         .map(|(request, given)| AnswerOne { message_id: Some(request.message_id.clone()), answer: given.clone(), ..AnswerOne::default() })
         .collect();
-    let answered = cx.hub.call(&AnswerRequests { answers }).await?;
+    let answered = send_answers(answers, cx).await?;
     if cx.out.json {
         cx.out.print_json(&answered)?;
     } else {
