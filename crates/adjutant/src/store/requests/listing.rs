@@ -100,9 +100,9 @@ pub(in crate::store) fn is_settled_beside_stop(connection: &Connection, run: Run
     Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
 }
 
-/// Reads up to `limit` requests of a run that nothing has come of yet: delegations whose run is at
-/// work, where a new attempt is not told of the approval anyway (see [`untold_of`]), then what nobody
-/// has decided, what it waits for first. Returns also how many more there are.
+/// Reads up to `limit` requests of a run without an outcome: delegations whose child works, unless a new
+/// attempt's prompt reports the approval (see [`undelivered_of`]), then undecided requests, blocking ones
+/// first. Returns also how many more there are.
 ///
 /// # Errors
 /// A failure of the store.
