@@ -25,7 +25,7 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
         let dir = tempfile::tempdir()?;
         repository(dir.path(), *files)?;
         let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), dir.path().display().to_string())];
-        let repo = Repo::find(&Git::find(env.iter().map(|(name, value)| (name, value)))?, dir.path()).await?;
+        let repo = Repo::find(&Git::find(env.iter().map(|(name, value)| (name, value)), dir.path())?, dir.path()).await?;
         let home = tempfile::tempdir()?;
         let scratch = Scratch::new(repo, home.path(), &home.path().join("git")).await?;
         let new = |cause| NewSnapshot { run: RunId::new(Time(1), [7; 10]), run_name: "bench".to_owned(), attempt: AttemptNo(1), cause };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long one call may take.
-const CALL_MAX: Duration = Duration::from_secs(120);
+const CALL_MAX: Duration = Duration::from_secs(60);
 /// The beginning of its output that is kept by default, in bytes.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -41,11 +41,12 @@ pub struct Git {
 }
 
 impl Git {
-    /// Finds git in the absolute directories of the `PATH` of an environment.
+    /// Finds git in the absolute directories of the `PATH` of an environment, those of the repository around `cwd` left out:
+    /// what an agent could have put there is not run.
     ///
     /// # Errors
     /// [`GitError::Missing`].
-    pub fn find<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>) -> Result<Self, GitError> {
+    pub fn find<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>, cwd: &Path) -> Result<Self, GitError> {
         let (mut path, mut user) = (String::new(), Vec::new());
         for (name, value) in env {
             match name.as_str() {
@@ -55,7 +56,11 @@ impl Git {
             }
         }
         let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-        let program = path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join("git")).find(is_program);
+        let cwd = cwd.canonicalize().map_err(GitError::file(cwd))?;
+        let theirs = nearest(&cwd).unwrap_or(&cwd);
+        let is_outside = |dir: &PathBuf| theirs == Path::new("/") || !dir.starts_with(theirs);
+        let dirs = path.split(':').filter(|dir| dir.starts_with('/')).filter_map(|dir| Path::new(dir).canonicalize().ok());
+        let program = dirs.filter(is_outside).map(|dir| dir.join("git")).find(is_program);
         Ok(Self { program: program.ok_or(GitError::Missing)?, path, user })
     }
 
@@ -156,7 +161,10 @@ impl Call<'_> {
         env.extend(own);
         let args = std::iter::once("--no-pager".into()).chain(args).collect();
         let tool = Tool { program: &git.program, args, env, cwd, input, limit: CALL_MAX, output_bytes_max, umask: None };
-        tool::run(tool).await.map_err(|error| GitError::Failed { command, why: error.to_string() })
+        tool::run(tool).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::TimedOut => GitError::Slow { command },
+            _ => GitError::Failed { command, why: error.to_string() },
+        })
     }
 
     /// Runs it to its end. Exit code 0 is a success.
@@ -175,6 +183,11 @@ impl Call<'_> {
         let output = self.output().await?;
         Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
     }
+}
+
+/// Returns the directory at or above another one that holds a git directory.
+pub(super) fn nearest(dir: &Path) -> Option<&Path> {
+    dir.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok())
 }
 
 fn name_of(args: &[OsString]) -> String {

@@ -12,6 +12,8 @@ pub enum GitError {
     NotARepository(PathBuf),
     #[error("git cannot use the repository of {}: {why}", .cwd.display())]
     Unusable { cwd: PathBuf, why: String },
+    #[error("git {command} took too long")]
+    Slow { command: String },
     #[error("git {command}: {why}")]
     Failed { command: String, why: String },
     #[error("{}: {error}", .path.display())]

@@ -1,7 +1,8 @@
 //! Finding the repository that a directory lies in.
 
-use super::call::{Call, complaint};
+use super::call::{Call, complaint, nearest};
 use super::{Git, GitError};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A repository with a work tree, as seen from one directory in it.
@@ -21,7 +22,8 @@ pub struct Repo {
 }
 
 /// Settings that change how content is stored or which files are ignored. Their values are data.
-const CONTENT_SETTINGS: &str = r"^core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone|sharedrepository|bigfilethreshold|excludesfile)$";
+const CONTENT_SETTINGS: &str =
+    r"^core\.(filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone|sharedrepository|bigfilethreshold|excludesfile)$";
 
 impl Repo {
     /// Finds the repository around a directory.
@@ -30,11 +32,10 @@ impl Repo {
     /// There is none, or git refuses to use it.
     pub async fn find(git: &Git, cwd: &Path) -> Result<Self, GitError> {
         let cwd = cwd.canonicalize().map_err(GitError::file(cwd))?;
-        if !cwd.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok()) {
-            return Err(GitError::NotARepository(cwd));
-        }
+        let Some(nearest) = nearest(&cwd).map(Path::to_owned) else { return Err(GitError::NotARepository(cwd)) };
         let args = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir", "--show-object-format"];
-        let ran = git.call(&cwd, &args).run().await?;
+        // The user's own configuration says which repositories of other users are safe.
+        let ran = git.call(&cwd, &args).for_user().run().await?;
         if ran.exit_code != Some(0) {
             return Err(GitError::unusable(cwd, complaint(&ran)));
         }
@@ -45,13 +46,25 @@ impl Repo {
         };
         let top = PathBuf::from(top);
         // A repository can claim any directory as its work tree.
-        if !cwd.starts_with(&top) {
+        if top != nearest {
             return Err(GitError::unusable(cwd, format!("its configuration puts the work tree at {} (core.worktree)", top.display())));
         }
         let (dir, common, object_format) = (PathBuf::from(dir), PathBuf::from(common), object_format.to_owned());
         let mut repo = Self { git: git.clone(), top, dir, common, object_format, settings: Vec::new() };
+        repo.settings = vec![repo.object_mode()];
         repo.settings = repo.content_settings().await?;
         Ok(repo)
+    }
+
+    /// Makes new objects and refs as readable as the repository is: the hub's umask is stricter.
+    fn object_mode(&self) -> (String, String) {
+        let mode = self.common.join("objects").metadata().map_or(0, |meta| meta.permissions().mode());
+        let readable = match (mode & 0o004 != 0, mode & 0o040 != 0) {
+            (true, _) => "0644",
+            (false, true) => "0640",
+            (false, false) => "0600",
+        };
+        ("core.sharedrepository".to_owned(), readable.to_owned())
     }
 
     /// Reads the settings that change how content is stored: of the repository and of the user.
@@ -64,13 +77,16 @@ impl Repo {
         let text = String::from_utf8_lossy(&ran.output).into_owned();
         let user_home = self.git.user_dir("HOME");
         let default_ignore = self.git.user_dir("XDG_CONFIG_HOME").or_else(|| user_home.as_ref().map(|home| home.join(".config")));
-        let mut settings: Vec<(String, String)> = Vec::new();
+        let mut settings = self.settings.clone();
         if let Some(ignore) = default_ignore.map(|dir| dir.join("git/ignore")).filter(|ignore| is_regular(ignore)) {
             settings.push(("core.excludesfile".to_owned(), ignore.display().to_string()));
         }
         for entry in text.split('\0').filter(|entry| !entry.is_empty()) {
             // A name without a value means `true`.
             let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
+            if name == "core.sharedrepository" && value == self.settings[0].1 {
+                continue;
+            }
             if name != "core.excludesfile" {
                 settings.push((name.to_owned(), value.to_owned()));
                 continue;
@@ -89,7 +105,7 @@ impl Repo {
     /// Starts a call on the repository's own git directory. It may touch refs and nothing else.
     pub(super) fn of_refs<'a>(&'a self, args: &[&str]) -> Call<'a> {
         // The common directory would do for hidden refs; HEAD is the work tree's own.
-        self.git.call(&self.top, args).env("GIT_DIR", &self.dir)
+        self.git.call(&self.top, args).env("GIT_DIR", &self.dir).settings(&self.settings)
     }
 
     /// Returns the commit that is checked out. `None`: there is no commit yet.
@@ -103,6 +119,14 @@ impl Repo {
             Some(0) => Ok(Some(text)),
             Some(1) => Ok(None),
             _ => Err(GitError::Failed { command: "rev-parse".to_owned(), why: complaint(&ran) }),
+        }
+    }
+
+    /// Returns the oid of the tree without entries, which git knows everywhere.
+    pub(super) fn empty_tree(&self) -> &'static str {
+        match self.object_format.as_str() {
+            "sha256" => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+            _ => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
         }
     }
 

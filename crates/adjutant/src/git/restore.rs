@@ -3,13 +3,15 @@
 
 use super::diff::Listed;
 use super::{GitError, Scratch, TakenSnapshot};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 const GITLINK: &str = "160000";
@@ -21,8 +23,10 @@ const PROGRAM: &str = "100755";
 pub struct Restored {
     /// Files that were written or removed, from the top of the tree.
     pub files: Vec<String>,
-    /// Entries of other repositories, which are left alone.
+    /// Entries that are never restored: other repositories, and files that a filter makes (such as those of Git LFS).
     pub skipped: Vec<String>,
+    /// Files that changed meanwhile, which were left alone.
+    pub changed_meanwhile: Vec<String>,
 }
 
 /// A restore with everything that it needs of git.
@@ -31,25 +35,46 @@ pub struct Restore {
     tree: PathBuf,
     /// The new content of files, below this directory.
     stage: PathBuf,
-    listed: Vec<Listed>,
+    /// What is replaced, and the state in which it was kept.
+    listed: Vec<(Listed, Option<Stamp>)>,
     skipped: Vec<String>,
 }
 
-/// Prepares to bring the tree from the state of a snapshot that was just taken to that of a commit. The tree is not changed.
+/// Prepares to bring the tree below one directory from the state of a snapshot that was just taken to that of a commit. The
+/// tree is not changed.
 ///
 /// # Errors
 /// A file is in the way that the snapshot does not have, or git or the disk failed.
-pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &str) -> Result<Restore, GitError> {
-    let (links, listed): (Vec<Listed>, Vec<Listed>) = scratch
-        .list(&now.snapshot.commit, to)
-        .await?
-        .into_iter()
-        .partition(|listed| [&listed.from_mode, &listed.to_mode].contains(&&Some(GITLINK.to_owned())));
+pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &str, below: &Path) -> Result<Restore, GitError> {
+    let all = scratch.list(&now.snapshot.commit, to).await?;
+    let all: Vec<Listed> = all.into_iter().filter(|listed| as_path(&listed.path).starts_with(below)).collect();
+    let filtered = scratch.filtered(all.iter().map(|listed| listed.path.as_slice())).await?;
+    let is_skipped = |listed: &Listed| {
+        let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
+        is_repository(&listed.from_mode) || is_repository(&listed.to_mode) || filtered.contains(&listed.path)
+    };
+    let (skipped, listed): (Vec<Listed>, Vec<Listed>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
     let stage = scratch.stage();
     export(scratch, to, &listed, &stage).await?;
-    let skipped = links.iter().map(|link| lossy(&link.path)).collect();
-    Ok(Restore { tree: scratch.tree().to_owned(), stage, listed, skipped })
+    let top = scratch.tree().to_owned();
+    let listed = listed.into_iter().map(|listed| {
+        let stamp = Stamp::of(&top.join(as_path(&listed.path)));
+        (listed, stamp)
+    });
+    Ok(Restore { tree: top.clone(), stage, listed: listed.collect(), skipped: skipped.iter().map(|listed| lossy(&listed.path)).collect() })
+}
+
+/// What tells one state of a file from another without reading it: a link is not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp([i64; 6]);
+
+impl Stamp {
+    /// `None`: there is no such file.
+    fn of(path: &Path) -> Option<Self> {
+        let meta = path.symlink_metadata().ok()?;
+        Some(Self([meta.ino().cast_signed(), meta.size().cast_signed(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()]))
+    }
 }
 
 impl Restore {
@@ -65,16 +90,24 @@ impl Restore {
     /// The disk failed.
     pub fn apply_blocking(self) -> Result<Restored, GitError> {
         let Self { tree, stage, listed, skipped } = self;
-        let mut restored = Restored { files: Vec::new(), skipped };
-        let tree = Tree::open(&tree)?;
+        let mut restored = Restored { files: Vec::new(), skipped, changed_meanwhile: Vec::new() };
+        let (top, tree) = (tree.clone(), Tree::open(&tree)?);
+        let is_as_kept = |listed: &Listed, stamp: &Option<Stamp>| {
+            let path = top.join(as_path(&listed.path));
+            // A directory that takes or gave the place of files is looked at when it is replaced.
+            Stamp::of(&path) == *stamp || listed.from_mode.is_none() || path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+        };
+        let (gone, written): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(listed, _)| listed.to_mode.is_none());
         // Removals first: a directory can take the place of a file, and a file that of a directory.
-        for gone in listed.iter().filter(|listed| listed.to_mode.is_none()) {
-            tree.remove(&gone.path)?;
-            restored.files.push(lossy(&gone.path));
-        }
-        for listed in &listed {
-            let Some(mode) = &listed.to_mode else { continue };
-            tree.write(&listed.path, mode, &stage)?;
+        for (listed, stamp) in gone.iter().chain(&written) {
+            if !is_as_kept(listed, stamp) {
+                restored.changed_meanwhile.push(lossy(&listed.path));
+                continue;
+            }
+            match &listed.to_mode {
+                None => tree.remove(&listed.path)?,
+                Some(mode) => tree.write(&listed.path, mode, &stage)?,
+            }
             restored.files.push(lossy(&listed.path));
         }
         restored.files.sort_unstable();
@@ -86,21 +119,82 @@ fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Refuses to overwrite what the snapshot does not have.
+fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}
+
+/// Refuses to overwrite or remove what the snapshot does not have.
 fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[Listed]) -> Result<(), GitError> {
-    let is_in_the_way = |listed: &&Listed| {
-        now.unsaved.contains(&listed.path)
-            || (listed.from_mode.is_none() && top.join(OsStr::from_bytes(&listed.path)).symlink_metadata().is_ok_and(|meta| !meta.is_dir()))
-    };
-    let in_the_way: Vec<String> = listed.iter().filter(is_in_the_way).take(10).map(|listed| lossy(&listed.path)).collect();
+    let removed: HashSet<&Path> = listed.iter().filter(|listed| listed.to_mode.is_none()).map(|listed| as_path(&listed.path)).collect();
+    let mut in_the_way: Vec<String> = Vec::new();
+    for listed in listed {
+        let path = as_path(&listed.path);
+        let is_kept = listed.from_mode.is_some() && !now.unsaved.contains(&listed.path);
+        // A file or link above it makes room only if it is removed itself.
+        let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        let mut obstacles = above.filter(|above| top.join(above).symlink_metadata().is_ok_and(|meta| !meta.is_dir())).peekable();
+        if obstacles.peek().is_some() {
+            let kept = obstacles.filter(|above| !removed.contains(above)).map(|above| above.to_string_lossy().into_owned());
+            in_the_way.extend(kept.filter(|_| listed.to_mode.is_some()));
+            continue;
+        }
+        match top.join(path).symlink_metadata() {
+            Ok(meta) if meta.is_dir() => in_the_way.extend(first_unlisted(top, path, &removed)),
+            Ok(_) if !is_kept => in_the_way.push(lossy(&listed.path)),
+            _ => {}
+        }
+    }
+    in_the_way.dedup();
     if in_the_way.is_empty() {
         return Ok(());
     }
+    in_the_way.truncate(10);
     let why = format!(
-        "these files would be overwritten and are not kept anywhere (ignored by git, or too large): {}; move them away first",
+        "these files would be lost and are not kept anywhere (ignored by git, or too large): {}; move them away first",
         in_the_way.join(", ")
     );
     Err(GitError::unusable(top, why))
+}
+
+/// Returns the first file below a directory that is not about to be removed.
+fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<String> {
+    let entries = match fs::read_dir(top.join(dir)) {
+        Ok(entries) => entries,
+        Err(_) => return Some(dir.to_string_lossy().into_owned()),
+    };
+    for entry in entries.flatten() {
+        let path = dir.join(entry.file_name());
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let found = if is_dir {
+            first_unlisted(top, &path, removed)
+        } else {
+            (!removed.contains(path.as_path())).then(|| path.to_string_lossy().into_owned())
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+impl Scratch {
+    /// Returns which of these files have a filter, by the attributes of the tree.
+    async fn filtered<'a>(&self, paths: impl Iterator<Item = &'a [u8]>) -> Result<HashSet<Vec<u8>>, GitError> {
+        let mut input = Vec::new();
+        for path in paths {
+            input.extend_from_slice(path);
+            input.push(0);
+        }
+        let output = self.call_with_attributes(&["check-attr", "-z", "--stdin", "filter"]).input(input).output().await?;
+        let mut fields = output.split(|byte| *byte == 0);
+        let mut found = HashSet::new();
+        while let (Some(path), Some(_), Some(value)) = (fields.next(), fields.next(), fields.next()) {
+            if value != b"unspecified" && value != b"unset" {
+                found.insert(path.to_vec());
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// Writes the new content of the listed paths below `stage`.
@@ -119,7 +213,8 @@ async fn export(scratch: &Scratch, commit: &str, listed: &[Listed], stage: &Path
     let mut prefix = OsString::from("--prefix=");
     prefix.push(stage);
     prefix.push("/");
-    let call = scratch.call(&["checkout-index", "--force", "-z", "--stdin"]).arg(prefix);
+    let links = [("core.symlinks".to_owned(), "true".to_owned())];
+    let call = scratch.call(&["checkout-index", "--force", "-z", "--stdin"]).arg(prefix).settings(&links);
     call.env("GIT_INDEX_FILE", &index).input(wanted).output().await.map(drop)
 }
 
@@ -174,37 +269,59 @@ impl Tree {
         let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
         let mut parent = self.top.try_clone()?;
         for dir in &dirs {
-            match rustix::fs::mkdirat(&parent, *dir, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+            let is_new = match rustix::fs::mkdirat(&parent, *dir, Mode::from_raw_mode(0o700)) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
                 Err(error) => return Err(error.into()),
-            }
+            };
             parent = rustix::fs::openat(&parent, *dir, DIRECTORY, Mode::empty())?;
+            if is_new {
+                rustix::fs::fchmod(&parent, NEW_DIRECTORY)?;
+            }
         }
-        let mut temporary = OsString::from(".adj-new-");
-        temporary.push(&name);
-        match rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if mode == LINK {
-            let target = fs::read_link(staged)?.into_os_string().into_vec();
-            rustix::fs::symlinkat(OsStr::from_bytes(&target), &parent, &temporary)?;
-        } else {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let mut to = File::from(rustix::fs::openat(&parent, &temporary, flags, Mode::from_raw_mode(0o600))?);
-            io::copy(&mut File::open(staged)?, &mut to)?;
-            rustix::fs::fchmod(&to, Mode::from_raw_mode(if mode == PROGRAM { 0o755 } else { 0o644 }))?;
-            to.sync_all()?;
-        }
-        // An empty directory in the way goes; one with ignored files in it does not.
-        if let Ok(stat) = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW)
-            && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+        let before = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let temporary = format!(".adj-{}", random_name());
+        let made = put(&parent, &temporary, mode, staged, before.as_ref().map(|stat| stat.st_mode));
+        let placed = made.and_then(|()| {
+            // An empty directory in the way goes; one with files in it does not.
+            if before.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
+                rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR)?;
+            }
+            Ok(rustix::fs::renameat(&parent, &temporary, &parent, &name)?)
+        });
+        if placed.is_err()
+            && let Err(error) = rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty())
         {
-            rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR)?;
+            tracing::debug!(%error, "a temporary file was not made");
         }
-        rustix::fs::renameat(&parent, &temporary, &parent, &name)?;
-        Ok(())
+        placed
     }
+}
+
+/// Draws a name that is not taken.
+fn random_name() -> String {
+    let mut bytes = [0_u8; 8];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    u64::from_ne_bytes(bytes).to_string()
+}
+
+/// New directories and files are as an agent's umask makes them.
+const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+
+/// Makes a file or link with the staged content, under a name of its own. `before` is the mode of what it replaces.
+fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<RawMode>) -> io::Result<()> {
+    if mode == LINK {
+        let target = fs::read_link(staged)?.into_os_string().into_vec();
+        return Ok(rustix::fs::symlinkat(OsStr::from_bytes(&target), parent, name)?);
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut to = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
+    io::copy(&mut File::open(staged)?, &mut to)?;
+    // A file that is there keeps who may read and write it.
+    let rights = before.filter(|before| FileType::from_raw_mode(*before) == FileType::RegularFile).map_or(0o644, |before| before & 0o666);
+    let programs = if mode == PROGRAM { (rights & 0o444) >> 2 } else { 0 };
+    rustix::fs::fchmod(&to, Mode::from_raw_mode(rights | programs))?;
+    to.sync_all()
 }
 
 /// Splits a path of git into its directories and its name. `None`: it leaves the tree, or names a git directory.

@@ -4,8 +4,10 @@ use super::call::Call;
 use super::repo::is_regular;
 use super::{GitError, Repo};
 use crate::files;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A git directory without configuration, hooks, attributes or excludes, whose objects are a repository's. Dropping it
@@ -36,12 +38,46 @@ impl Scratch {
     }
 
     /// Gives it a copy of the user's index, so that files that have not changed need not be read. It keeps one that it has.
-    pub(super) fn prepare_index(&self) -> Result<(), GitError> {
+    pub(super) async fn prepare_index(&self) -> Result<(), GitError> {
+        // A call that was killed leaves its lock.
+        for lock in ["index.lock", "index.export.lock"] {
+            match fs::remove_file(self.dir.join(lock)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: self.dir.join(lock), error }),
+                _ => {}
+            }
+        }
         let (from, to) = (self.repo.dir.join("index"), self.index());
         if to.exists() || !is_regular(&from) {
             return Ok(());
         }
-        copy_index(&from, &to).map_err(GitError::file(from))
+        copy_index(&from, &to).map_err(GitError::file(from))?;
+        self.read_marked_files().await
+    }
+
+    /// Has the index look at files that the user has marked as not to be looked at, where they exist.
+    async fn read_marked_files(&self) -> Result<(), GitError> {
+        // A copy that cannot be read is built again later.
+        let Ok(listed) = self.call(&["ls-files", "-z", "-v"]).output().await else { return Ok(()) };
+        let (mut unchanged, mut skipped) = (Vec::new(), Vec::new());
+        for entry in listed.split(|byte| *byte == 0) {
+            let [tag, b' ', path @ ..] = entry else { continue };
+            let is_there = || self.tree.join(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+            // In lower case: assume-unchanged.
+            if tag.is_ascii_lowercase() {
+                unchanged.extend_from_slice(path);
+                unchanged.push(0);
+            }
+            if tag.eq_ignore_ascii_case(&b'S') && is_there() {
+                skipped.extend_from_slice(path);
+                skipped.push(0);
+            }
+        }
+        for (option, paths) in [("--no-assume-unchanged", unchanged), ("--no-skip-worktree", skipped)] {
+            if !paths.is_empty() {
+                self.call(&["update-index", "-z", option, "--stdin"]).input(paths).output().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the repository whose objects it uses.
@@ -70,8 +106,13 @@ impl Scratch {
         self.dir.join("stage")
     }
 
-    /// Starts a call on it.
+    /// Starts a call on it. Content is kept and restored to the byte: no attribute changes it.
     pub(super) fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
+        self.call_with_attributes(args).env("GIT_ATTR_SOURCE", self.repo.empty_tree())
+    }
+
+    /// Starts a call that sees the attributes of the tree.
+    pub(super) fn call_with_attributes<'a>(&'a self, args: &[&str]) -> Call<'a> {
         self.repo
             .git
             .call(&self.tree, args)

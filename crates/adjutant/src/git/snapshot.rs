@@ -5,15 +5,17 @@
 //! ```
 //! The ref is the only record of a snapshot: what it was taken for stands in the commit's message.
 
+use super::call::complaint;
 use super::{GitError, Repo, Scratch};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, RunId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A larger file is left out, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -21,6 +23,8 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const ADDED_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// Most files that are named as left out.
 const LEFT_OUT_NAMED_MAX: usize = 20;
+/// A ref with a larger number is not ours.
+const N_MAX: u32 = 1_000_000;
 /// How often a number is tried that another process has just taken.
 const TRIES_MAX: u32 = 20;
 /// How often a tree is read that changes meanwhile.
@@ -67,7 +71,7 @@ pub struct TakenSnapshot {
 /// git failed.
 pub async fn snapshots(repo: &Repo, run: RunId) -> Result<Vec<Snapshot>, GitError> {
     // No field is empty, so two NULs always end an entry.
-    let format = "--format=%(refname)%00%(objectname)%00t%(tree)%00d%(committerdate:unix)%00m%(contents)%00%00";
+    let format = "--format=%(refname)%00%(objectname)%00s%(symref)%00t%(tree)%00d%(committerdate:unix)%00m%(contents)%00%00";
     let below = format!("refs/adjutant/{run}/");
     let output = repo.of_refs(&["for-each-ref", format, &below]).output().await?;
     let text = String::from_utf8_lossy(&output);
@@ -78,9 +82,12 @@ pub async fn snapshots(repo: &Repo, run: RunId) -> Result<Vec<Snapshot>, GitErro
 
 /// Reads one entry. `None`: it is no snapshot of Adjutant.
 fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
-    let mut fields = entry.splitn(5, '\0');
-    let n = fields.next()?.strip_prefix(below)?.parse().ok().filter(|n| *n > 0)?;
-    let (commit, tree) = (fields.next()?.to_owned(), fields.next()?.strip_prefix('t')?.to_owned());
+    let mut fields = entry.splitn(6, '\0');
+    let n = fields.next()?.strip_prefix(below)?.parse().ok().filter(|n| (1..=N_MAX).contains(n))?;
+    let commit = fields.next()?.to_owned();
+    // A ref that stands for another one is not ours.
+    fields.next().filter(|symref| *symref == "s")?;
+    let tree = fields.next()?.strip_prefix('t')?.to_owned();
     let at_ms = fields.next()?.strip_prefix('d')?.parse::<i64>().ok()?.saturating_mul(1000);
     let message = fields.next()?.strip_prefix('m')?;
     let of = |name: &str| message.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned)).collect::<Vec<_>>();
@@ -105,9 +112,10 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
         Some(last) => Some(last.commit.clone()),
         None => scratch.repo().head().await?,
     };
-    scratch.prepare_index()?;
+    scratch.prepare_index().await?;
     let left_out = match read_tree(scratch).await {
         Ok(left_out) => left_out,
+        Err(error @ GitError::Slow { .. }) => return Err(error),
         Err(error) => {
             // The copied index may depend on files beside the original.
             tracing::debug!(%error, "the index is built again");
@@ -117,7 +125,7 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     };
     let unsaved = left_out.iter().map(|(path, _)| path.clone()).collect();
     let left_out: Vec<String> = left_out.iter().map(|(path, why)| format!("{:?} ({why})", String::from_utf8_lossy(path))).collect();
-    let tree = scratch.call(&["write-tree", "--missing-ok"]).line().await?;
+    let tree = write_tree(scratch).await?;
     if let Some(last) = last.filter(|last| last.tree == tree && !new.cause.is_always_kept()) {
         return Ok(TakenSnapshot { snapshot: last.clone(), is_new: false, unsaved });
     }
@@ -148,13 +156,11 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
 async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str) -> Result<u32, GitError> {
     let mut refused = None;
     for n in (first..).take(TRIES_MAX as usize) {
-        let made = repo.of_refs(&["update-ref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]).output().await;
+        let made = repo.of_refs(&["update-ref", "--no-deref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]).output().await;
         match made {
             Ok(_) => return Ok(n),
+            // Taken, or locked by a call that was killed.
             Err(error) => refused = Some(error),
-        }
-        if !snapshots(repo, run).await?.iter().any(|snapshot| snapshot.n == n) {
-            break;
         }
     }
     Err(refused.unwrap_or_else(|| GitError::Failed { command: "update-ref".to_owned(), why: "no number is free".to_owned() }))
@@ -163,13 +169,32 @@ async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str) -> Resul
 /// Paths that a snapshot leaves out, with the reason.
 type LeftOut = Vec<(Vec<u8>, String)>;
 
+/// Writes the index as a tree. Conflicts that could not be read from the tree are left out.
+async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
+    let write = || scratch.call(&["write-tree", "--missing-ok"]).line();
+    let refused = match write().await {
+        Err(error @ GitError::Failed { .. }) => error,
+        written => return written,
+    };
+    let listed = scratch.call(&["ls-files", "-z", "--unmerged"]).output().await?;
+    // `<mode> <oid> <stage>`, tab, path.
+    let unmerged = listed.split(|byte| *byte == 0).filter_map(|entry| Some(&entry[entry.iter().position(|byte| *byte == b'\t')? + 1..]));
+    let mut paths = Vec::new();
+    unmerged.for_each(|path| push(&mut paths, path));
+    if paths.is_empty() {
+        return Err(refused);
+    }
+    scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(paths).output().await?;
+    write().await
+}
+
 /// Brings the index up to the state of the tree.
 async fn read_tree(scratch: &Scratch) -> Result<LeftOut, GitError> {
     let mut tries = 1;
     loop {
         match read_tree_once(scratch).await {
             // A file that came or went between the two calls.
-            Err(error) if tries < READS_MAX => {
+            Err(error) if tries < READS_MAX && !matches!(error, GitError::Slow { .. }) => {
                 tracing::debug!(%error, "the tree is read again");
                 tries += 1;
             }
@@ -189,10 +214,18 @@ async fn read_tree_once(scratch: &Scratch) -> Result<LeftOut, GitError> {
     if let Some(home) = scratch.home() {
         call = call.arg(exclude_option(home));
     }
-    let listed = call.output().await?;
+    let listed = call.run().await?;
+    if listed.exit_code != Some(0) {
+        return Err(GitError::Failed { command: "ls-files".to_owned(), why: complaint(&listed) });
+    }
     let mut changes = Changes::default();
+    // What is cut off does not end with a NUL.
+    let whole = listed.output.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
+    if listed.is_cut {
+        changes.left_out.push((Vec::new(), "more files than are listed".to_owned()));
+    }
     let mut last: &[u8] = b"";
-    for path in listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+    for path in listed.output[..whole].split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
         // A deleted file is listed twice.
         let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
         if path != last && !is_home {
@@ -230,14 +263,24 @@ struct Changes {
     to_remove: Vec<u8>,
     left_out: LeftOut,
     added_bytes: u64,
+    /// What is known of directories, by their paths from the top.
+    directories: HashMap<PathBuf, bool>,
 }
 
 impl Changes {
     fn add(&mut self, top: &Path, path: &[u8]) {
-        let full = top.join(OsStr::from_bytes(path));
-        let Ok(meta) = full.symlink_metadata() else {
-            // It is gone: the index loses it.
-            return push(&mut self.to_read, path);
+        let relative = Path::new(OsStr::from_bytes(path));
+        // Behind a link, or what is no directory any more, there is nothing of the tree.
+        if !relative.parent().is_none_or(|parent| self.is_directory(top, parent)) {
+            return push(&mut self.to_remove, path);
+        }
+        let full = top.join(relative);
+        let meta = match full.symlink_metadata() {
+            Ok(meta) => meta,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return push(&mut self.to_remove, path);
+            }
+            Err(_) => return self.leave_out(path, "unreadable"),
         };
         if meta.is_dir() {
             // A repository within the repository is not read: its configuration is another party's.
@@ -270,6 +313,23 @@ impl Changes {
         push(&mut self.to_read, path);
     }
 
+    /// Tells whether a path and all above it, up to the top, are directories and not links. What cannot be read counts as one.
+    fn is_directory(&mut self, top: &Path, path: &Path) -> bool {
+        if path.as_os_str().is_empty() {
+            return true;
+        }
+        if let Some(known) = self.directories.get(path) {
+            return *known;
+        }
+        let is_directory = path.parent().is_none_or(|parent| self.is_directory(top, parent))
+            && match top.join(path).symlink_metadata() {
+                Ok(meta) => meta.is_dir(),
+                Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+            };
+        self.directories.insert(path.to_owned(), is_directory);
+        is_directory
+    }
+
     fn leave_out(&mut self, path: &[u8], why: &str) {
         self.left_out.push((path.to_owned(), why.to_owned()));
     }
@@ -285,9 +345,10 @@ fn push(list: &mut Vec<u8>, path: &[u8]) {
 /// # Errors
 /// git failed.
 pub async fn remove_all(repo: &Repo, run: RunId) -> Result<(), GitError> {
-    let input: String = snapshots(repo, run).await?.iter().map(|snapshot| format!("delete refs/adjutant/{run}/{}\n", snapshot.n)).collect();
+    let input: String =
+        snapshots(repo, run).await?.iter().map(|snapshot| format!("delete refs/adjutant/{run}/{} {}\n", snapshot.n, snapshot.commit)).collect();
     if input.is_empty() {
         return Ok(());
     }
-    repo.of_refs(&["update-ref", "--stdin"]).input(input.into_bytes()).output().await.map(drop)
+    repo.of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await.map(drop)
 }

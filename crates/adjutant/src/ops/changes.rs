@@ -4,7 +4,7 @@ use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
 use crate::config;
 use crate::git::{self, DiffCall, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot};
-use crate::store::{Run, live_in_dir};
+use crate::store::{Run, live_around};
 use crate::view::{DiffRun, DiffView, SnapshotView, UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunId, RunState, Time};
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How long keeping the tree of a lost attempt may hold up its recovery.
 const KEEP_MAX: Duration = Duration::from_secs(10);
+/// How long showing a run may wait for the list of its snapshots.
+const LIST_MAX: Duration = Duration::from_secs(5);
 /// Most runs that are named as working in a directory.
 const NAMED_MAX: usize = 5;
 
@@ -20,7 +22,11 @@ impl Ops {
     /// Lists the snapshots of a run's tree. Empty where there is no repository, or git fails: that is logged.
     pub(super) async fn snapshots_of(&self, run: &Run) -> Vec<SnapshotView> {
         let listed = async { git::snapshots(&repo_of(run).await?, run.id).await };
-        match listed.await {
+        let Ok(listed) = tokio::time::timeout(LIST_MAX, listed).await else {
+            tracing::warn!(run = %run.id, "the snapshots of a run cannot be listed: git took too long");
+            return Vec::new();
+        };
+        match listed {
             Ok(snapshots) => snapshots.iter().map(|snapshot| view(run.id, snapshot)).collect(),
             Err(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }) => Vec::new(),
             Err(error) => {
@@ -56,7 +62,7 @@ impl Ops {
         let who = caller.who.clone();
         let (run, others) = self.store.read(|connection| {
             let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
-            let others = live_in_dir(connection, &run.cwd, run.id)?;
+            let others = live_around(connection, &run.cwd, run.id)?;
             Ok((run, others))
         })?;
         if run.state.is_live() || run.state == RunState::Queued {
@@ -64,13 +70,15 @@ impl Ops {
         }
         if !others.is_empty() {
             let names = others.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-            return Err(Denied::conflict("run", format!("{names} works in the same directory: wait for it, or pause it")).into());
+            return Err(Denied::conflict("run", format!("{names} works in or around the same directory: wait for it, or pause it")).into());
         }
         let scratch = self.scratch_of(&run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let to = pick(&run, &all, call.to, all.first())?.clone();
+        let below =
+            Path::new(&run.cwd).canonicalize().ok().and_then(|cwd| cwd.strip_prefix(scratch.tree()).map(Path::to_owned).ok()).unwrap_or_default();
         let before = self.keep(&scratch, &run, SnapshotCause::Undo).await?;
-        let restore = git::prepare_restore(&scratch, &before, &to.commit).await?;
+        let restore = git::prepare_restore(&scratch, &before, &to.commit, &below).await?;
         let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
         let id = run.id;
         self.write(caller, move |tx, who| {
@@ -92,6 +100,7 @@ impl Ops {
             to: view(id, &to),
             files: restored.files,
             skipped: restored.skipped,
+            changed_meanwhile: restored.changed_meanwhile,
         })
     }
 
@@ -134,7 +143,8 @@ impl Ops {
 }
 
 async fn repo_of(run: &Run) -> Result<Repo, GitError> {
-    Repo::find(&Git::find(&config::base_env())?, Path::new(&run.cwd)).await
+    let cwd = Path::new(&run.cwd);
+    Repo::find(&Git::find(&config::base_env(), cwd)?, cwd).await
 }
 
 /// Finds the snapshot that a caller names.

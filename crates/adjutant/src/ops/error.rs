@@ -87,7 +87,7 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
         GitError::Missing => (codes::INVALID, hint("install git 2.38 or newer")),
         GitError::NotARepository(_) => (codes::INVALID, hint("snapshots are kept only in git repositories: git init")),
         GitError::Unusable { .. } => (codes::CONFLICT, None),
-        GitError::Failed { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
+        GitError::Failed { .. } | GitError::Slow { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
         GitError::File { .. } => (codes::STORAGE, hint("repeat the command once the cause is fixed: it continues where it stopped")),
     }
 }

@@ -175,7 +175,7 @@ impl Ops {
         Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
     }
 
-    /// Like `write`, for calls that stop a run and must work on a full disk (see [`Store::write_with_ballast`]).
+    /// Like `write`, for calls that stop a run and must work on a full disk (see [`Store::write_using_reserved_space`]).
     async fn write_using_reserved_space<T>(
         &self,
         caller: Caller,

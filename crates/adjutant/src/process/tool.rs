@@ -15,6 +15,8 @@ use tokio::net::unix::pipe;
 /// The end of standard error that is kept, in bytes.
 const ERRORS_BYTES_MAX: usize = 4 * 1024;
 const READ_BYTES: usize = 64 * 1024;
+/// How long a tool that is given up may take to end by itself.
+const GRACE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// One call of a tool.
 #[derive(Debug)]
@@ -112,9 +114,15 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(child) = &self.child else { return };
-        // It leads a session of its own and is not reaped, so nobody else can have its number.
-        if let Err(error) = kill_process_group(child.pid, Signal::KILL) {
-            tracing::debug!(%error, "a tool that is given up has ended already");
+        // It leads a session of its own and is not reaped, so nobody else can have its number. Git removes its locks on TERM.
+        for signal in [Signal::TERM, Signal::KILL] {
+            if let Err(error) = kill_process_group(child.pid, signal) {
+                tracing::debug!(%error, "a tool that is given up has ended already");
+            }
+            let mut ended = [rustix::event::PollFd::new(&child.pidfd, rustix::event::PollFlags::IN)];
+            if let Err(error) = rustix::event::poll(&mut ended, Some(&GRACE)) {
+                tracing::debug!(%error, "the end of a tool cannot be waited for");
+            }
         }
         if let Err(error) = child.wait_blocking() {
             tracing::warn!(%error, "a tool that was killed cannot be reaped");

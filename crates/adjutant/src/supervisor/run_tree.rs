@@ -67,7 +67,7 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
 }
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<(Scratch, PathBuf), GitError> {
-    let git = Git::find(&order.env)?;
+    let git = Git::find(&order.env, &order.cwd)?;
     let repo = Repo::find(&git, &order.cwd).await?;
     let cwd = order.cwd.canonicalize().unwrap_or_else(|_| order.cwd.clone());
     let below = cwd.strip_prefix(&repo.top).map(PathBuf::from).unwrap_or_default();
@@ -91,21 +91,18 @@ async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration,
 impl RunTree {
     /// Keeps the tree at the attempt's end. Returns what changed since its start. `None`: git failed.
     pub async fn at_end(&self) -> Option<Changes> {
-        let taken = match tokio::time::timeout(END_MAX, take(&self.scratch, &self.new)).await {
-            Ok(Ok(taken)) => taken,
+        let kept = async {
+            let taken = take(&self.scratch, &self.new).await?;
+            self.changes(&taken.snapshot).await
+        };
+        match tokio::time::timeout(END_MAX, kept).await {
+            Ok(Ok(changes)) => changes,
             Ok(Err(error)) => {
-                tracing::error!(%error, "the tree at the attempt's end cannot be kept");
-                return None;
+                tracing::error!(%error, "the tree at the attempt's end cannot be kept, or not compared");
+                None
             }
             Err(_) => {
                 tracing::error!("the tree at the attempt's end is not kept: git took too long");
-                return None;
-            }
-        };
-        match self.changes(&taken.snapshot).await {
-            Ok(changes) => changes,
-            Err(error) => {
-                tracing::warn!(%error, "the changed files cannot be listed");
                 None
             }
         }

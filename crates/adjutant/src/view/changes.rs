@@ -81,7 +81,10 @@ pub struct UndoView {
     pub to: SnapshotView,
     /// Files that were written or removed, from the top of the repository.
     pub files: Vec<String>,
-    /// Repositories inside this one, which were left alone.
+    /// Entries that are never restored: repositories inside this one, and files that a filter makes (such as those of Git LFS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
+    /// Files that changed meanwhile, which were left alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_meanwhile: Vec<String>,
 }

@@ -179,7 +179,7 @@ fn hostile_repository_runs_nothing_of_its_own() {
     fs::write(&trap, format!("#!/bin/sh\ntouch '{}'\ncat\n", trap.with_extension("sprung").display())).expect("a trap");
     fs::set_permissions(&trap, fs::Permissions::from_mode(0o755)).expect("a mode");
     let trap_text = trap.display().to_string();
-    fs::write(work.join(".gitattributes"), "* filter=trap diff=trap merge=trap\n").expect("a file");
+    fs::write(work.join(".gitattributes"), "*.txt filter=trap diff=trap merge=trap working-tree-encoding=none\n").expect("a file");
     for name in [
         "filter.trap.clean",
         "filter.trap.smudge",
@@ -220,14 +220,16 @@ fn hostile_repository_runs_nothing_of_its_own() {
     assert!(left_out.contains("big.bin") && left_out.contains("nested"), "{left_out}");
     assert!(home.ok(&["diff", "hostile"]).contains("+changed"));
     let undone = home.json(&["undo", "hostile"]);
-    assert_eq!(undone["files"], json!(["escape", "new\nline", "one.txt"]), "{undone}");
+    assert_eq!((&undone["files"], &undone["skipped"]), (&json!(["escape", "new\nline"]), &json!(["one.txt"])), "a filter makes one.txt: {undone}");
     assert_eq!(fs::read_to_string(&outside).expect("a file"), "outside\n", "no link is followed");
     assert!(work.join("big.bin").exists() && work.join("nested/file").exists(), "what is not kept stays");
     assert!(!trap.with_extension("sprung").exists(), "a program of the repository was run");
-    // A work tree that is not around the directory is not touched.
-    git(&work, &["config", "core.worktree", "/"]);
-    let refused = home.adj(&["undo", "hostile", "2"]);
-    assert!(refused.code != 0, "{refused:?}");
+    // A work tree that is not the repository's is not touched.
+    for elsewhere in [work.parent().expect("a parent"), Path::new("/")] {
+        git(&work, &["config", "core.worktree", &elsewhere.display().to_string()]);
+        let refused = home.adj(&["undo", "hostile", "2"]);
+        assert!(refused.code != 0 && refused.err.contains("core.worktree"), "{refused:?}");
+    }
     assert!(!trap.with_extension("sprung").exists(), "a program of the repository was run");
 }
 
@@ -283,4 +285,87 @@ fn home_inside_the_repository_is_never_kept() {
     let own = home.home.dir.file_name().expect("a name").to_string_lossy().into_owned();
     assert!(kept.contains("work/one.txt") && !kept.contains(&format!("{own}/")), "{kept}");
     assert_eq!(view["changed_files"], json!(["work/one.txt"]), "{view}");
+}
+
+#[test]
+fn files_that_git_does_not_look_at_are_kept() {
+    let home = repository();
+    let work = home.work();
+    fs::create_dir(work.join("dir")).expect("a directory");
+    fs::write(work.join("dir/a"), "1\n").expect("a file");
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "dir"]);
+    git(&work, &["update-index", "--assume-unchanged", "one.txt"]);
+    git(&work, &["update-index", "--skip-worktree", "two.txt"]);
+    let own = own_state(&work);
+    // A directory becomes a link to one with other content, and line ends are the user's.
+    let script = "do echo changed > one.txt; printf 'a\\r\\nb' > two.txt; cp -r dir other; echo changed > other/a; rm -r dir; ln -s other dir";
+    fs::write(work.join(".gitattributes"), "* text\n").expect("a file");
+    start(&home, "sh", "marked", script, ".");
+    let view = home.finished("marked");
+    assert_eq!(view["changed_files"], json!(["dir", "dir/a", "one.txt", "other/a", "two.txt"]), "{view}");
+    let end = view["snapshots"][1]["git_ref"].as_str().expect("a ref");
+    assert_eq!(git_output(&work, &["cat-file", "-p", &format!("{end}:two.txt")]), "a\r\nb");
+    home.ok(&["undo", "marked"]);
+    let read = |name: &str| fs::read_to_string(work.join(name)).expect("a file");
+    assert_eq!((read("one.txt"), read("two.txt"), read("dir/a")), ("1\n".to_owned(), "1\n".to_owned(), "1\n".to_owned()));
+    assert!(!work.join("other").exists() && !work.join("dir").is_symlink());
+    assert_eq!(own_state(&work), own, "the marks are the user's");
+}
+
+#[test]
+fn undo_stays_in_the_directory_of_its_run() {
+    let home = repository();
+    let work = home.work();
+    for dir in ["a", "b"] {
+        fs::create_dir(work.join(dir)).expect("a directory");
+    }
+    start(&home, "echo", "first", "write mine.txt x\nsay done", "a");
+    home.finished("first");
+    fs::write(work.join("b/theirs.txt"), "y\n").expect("a file");
+    let undone = home.json(&["undo", "first"]);
+    assert_eq!(undone["files"], json!(["a/mine.txt"]), "{undone}");
+    assert!(work.join("b/theirs.txt").exists());
+    // While another run works above it, nothing is restored.
+    start(&home, "echo", "above", "ask \"go on?\"", ".");
+    home.until_status("above", "waiting_parent_reply");
+    let refused = home.adj(&["undo", "first", "2"]);
+    assert!(refused.code != 0 && refused.err.contains("above works in or around"), "{refused:?}");
+}
+
+#[test]
+fn undo_keeps_modes_and_refuses_before_it_changes_anything() {
+    let home = repository();
+    let work = home.work();
+    fs::write(work.join("secret"), "1\n").expect("a file");
+    fs::set_permissions(work.join("secret"), fs::Permissions::from_mode(0o600)).expect("a mode");
+    start(&home, "sh", "makes", "do echo 2 > secret; rm one.txt; mkdir one.txt; echo x > one.txt/kept; echo '*.log' > .gitignore", ".");
+    home.finished("makes");
+    fs::write(work.join("one.txt/precious.log"), "precious\n").expect("a file");
+    let refused = home.adj(&["undo", "makes"]);
+    assert!(refused.code != 0 && refused.err.contains("one.txt/precious.log"), "{refused:?}");
+    assert_eq!(fs::read_to_string(work.join("secret")).expect("a file"), "2\n", "nothing was changed");
+    fs::remove_file(work.join("one.txt/precious.log")).expect("it goes");
+    home.ok(&["undo", "makes"]);
+    assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "1\n");
+    assert_eq!(fs::metadata(work.join("secret")).expect("a file").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn planted_refs_do_not_reach_the_users_branches() {
+    let home = repository();
+    let work = home.work();
+    git(&work, &["branch", "victim"]);
+    start(&home, "echo", "planted", "write one.txt x\nsay done", ".");
+    let view = home.finished("planted");
+    let run = view["run_id"].as_str().expect("an id").to_owned();
+    for n in ["3", "4294967295"] {
+        git(&work, &["symbolic-ref", &format!("refs/adjutant/{run}/{n}"), "refs/heads/victim"]);
+    }
+    assert_eq!(listed(&home.show("planted")), [row(1, "start"), row(2, "end")]);
+    fs::write(work.join("one.txt"), "edited\n").expect("a file");
+    let undone = home.json(&["undo", "planted"]);
+    assert_eq!(undone["before"]["n"], 4, "the number that is taken is left out: {undone}");
+    home.ok(&["clean", "--yes", "--older-than", "0s"]);
+    assert!(git_output(&work, &["for-each-ref", "refs/heads"]).contains("refs/heads/victim"));
 }

@@ -17,6 +17,20 @@ pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<
         .collect::<Result<_, _>>()?)
 }
 
+/// Reads the names of other live runs in, above or below a directory.
+///
+/// # Errors
+/// A failure of the store.
+pub fn live_around(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT name FROM runs WHERE id <> ?2 AND state IN ('starting', 'running', 'stopping')
+             AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/' OR substr(?1, 1, length(cwd) + 1) = cwd || '/') ORDER BY no LIMIT 20",
+        )?
+        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
 /// Reads the names of other runs that work in a directory or are queued to. A run that waits for its
 /// child does nothing there meanwhile.
 ///

@@ -14,7 +14,7 @@ mod spec;
 mod write;
 
 pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, is_attempt_between, times_limited};
-pub use directory::{beside, live_in_dir, taken_by, working_in};
+pub use directory::{beside, live_around, live_in_dir, taken_by, working_in};
 pub use due::{due_estimates, due_stopped, is_work_ahead, next_until};
 pub use listing::{FINISHED_PAGE, Page, live_runs, old_finished, runs_newest};
 pub use lookup::{run_by_id, run_by_ref};
