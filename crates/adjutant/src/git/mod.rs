@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!  refs        GIT_DIR = the repository's   only refs are read and written; hooks are switched off
-//!  everything  GIT_DIR = a scratch one      no configuration, attributes, filters or excludes of the repository;
-//!              objects = the repository's   settings that change content are passed by value
+//!  everything  GIT_DIR = a scratch one      no configuration, hooks or filters of the repository;
+//!              objects = the repository's   attributes and the settings named in `repo` are data
 //! ```
 //!
 //! Neither the user's index, HEAD and reflog nor the tree is touched, except by [`Restore`].

@@ -11,6 +11,8 @@ pub struct Repo {
     pub(super) git: Git,
     /// The top of the work tree.
     pub top: PathBuf,
+    /// The directory that it was found from, from the top.
+    pub below: PathBuf,
     /// The git directory of this work tree: its HEAD and index.
     pub dir: PathBuf,
     /// The git directory that all work trees of the repository share: refs and objects.
@@ -49,8 +51,9 @@ impl Repo {
         if top != nearest {
             return Err(GitError::unusable(cwd, format!("its configuration puts the work tree at {} (core.worktree)", top.display())));
         }
+        let below = cwd.strip_prefix(&top).map_err(|_| GitError::unusable(&cwd, "it is not below the top of its repository"))?.to_owned();
         let (dir, common, object_format) = (PathBuf::from(dir), PathBuf::from(common), object_format.to_owned());
-        let mut repo = Self { git: git.clone(), top, dir, common, object_format, settings: Vec::new() };
+        let mut repo = Self { git: git.clone(), top, below, dir, common, object_format, settings: Vec::new() };
         repo.settings = vec![repo.object_mode()];
         repo.settings = repo.content_settings().await?;
         Ok(repo)

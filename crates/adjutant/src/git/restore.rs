@@ -40,14 +40,14 @@ pub struct Restore {
     skipped: Vec<String>,
 }
 
-/// Prepares to bring the tree below one directory from the state of a snapshot that was just taken to that of a commit. The
+/// Prepares to bring the tree, below the directory that the repository was found from, from the state of a snapshot that was just taken to that of a commit. The
 /// tree is not changed.
 ///
 /// # Errors
 /// A file is in the way that the snapshot does not have, or git or the disk failed.
-pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &str, below: &Path) -> Result<Restore, GitError> {
+pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &str) -> Result<Restore, GitError> {
     let all = scratch.list(&now.snapshot.commit, to).await?;
-    let all: Vec<Listed> = all.into_iter().filter(|listed| as_path(&listed.path).starts_with(below)).collect();
+    let all: Vec<Listed> = all.into_iter().filter(|listed| as_path(&listed.path).starts_with(&scratch.repo().below)).collect();
     let filtered = scratch.filtered(all.iter().map(|listed| listed.path.as_slice())).await?;
     let is_skipped = |listed: &Listed| {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);

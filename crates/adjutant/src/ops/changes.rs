@@ -75,10 +75,8 @@ impl Ops {
         let scratch = self.scratch_of(&run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let to = pick(&run, &all, call.to, all.first())?.clone();
-        let below =
-            Path::new(&run.cwd).canonicalize().ok().and_then(|cwd| cwd.strip_prefix(scratch.tree()).map(Path::to_owned).ok()).unwrap_or_default();
         let before = self.keep(&scratch, &run, SnapshotCause::Undo).await?;
-        let restore = git::prepare_restore(&scratch, &before, &to.commit, &below).await?;
+        let restore = git::prepare_restore(&scratch, &before, &to.commit).await?;
         let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
         let id = run.id;
         self.write(caller, move |tx, who| {

@@ -6,7 +6,7 @@ use crate::link::{AttemptDir, Order, Orders};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, RunId};
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -22,8 +22,6 @@ const FILES_MAX: usize = 500;
 pub struct RunTree {
     scratch: Scratch,
     new: NewSnapshot,
-    /// The run's directory, from the top of the tree.
-    below: PathBuf,
     start: Option<Snapshot>,
 }
 
@@ -43,8 +41,8 @@ pub struct Changes {
 pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> Option<RunTree> {
     let run = RunId::parse(&order.run_id).ok()?;
     let opened = unless_stopped(orders.clone(), START_MAX, open(order, dir)).await?;
-    let (scratch, below) = match opened {
-        Ok(opened) => opened,
+    let scratch = match opened {
+        Ok(scratch) => scratch,
         Err(GitError::Missing | GitError::NotARepository(_)) => return None,
         Err(error) => {
             tracing::warn!(%error, "the run's changes cannot be kept");
@@ -63,15 +61,13 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
             None
         }
     };
-    Some(RunTree { scratch, new: NewSnapshot { cause: SnapshotCause::End, ..new }, below, start })
+    Some(RunTree { scratch, new: NewSnapshot { cause: SnapshotCause::End, ..new }, start })
 }
 
-async fn open(order: &Order, dir: &AttemptDir) -> Result<(Scratch, PathBuf), GitError> {
+async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
     let git = Git::find(&order.env, &order.cwd)?;
     let repo = Repo::find(&git, &order.cwd).await?;
-    let cwd = order.cwd.canonicalize().unwrap_or_else(|_| order.cwd.clone());
-    let below = cwd.strip_prefix(&repo.top).map(PathBuf::from).unwrap_or_default();
-    Ok((Scratch::new(repo, dir.home(), &dir.git()).await?, below))
+    Scratch::new(repo, dir.home(), &dir.git()).await
 }
 
 /// Waits for something. `None`: the run is to stop, or it took too long.
@@ -121,6 +117,6 @@ impl RunTree {
     }
 
     fn is_below(&self, path: &str) -> bool {
-        std::path::Path::new(path).starts_with(&self.below)
+        Path::new(path).starts_with(&self.scratch.repo().below)
     }
 }

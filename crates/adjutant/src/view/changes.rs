@@ -12,7 +12,7 @@ pub struct SnapshotView {
     /// `refs/adjutant/<run id>/<n>`.
     pub git_ref: String,
     pub commit: String,
-    /// What it was taken for. Missing: the commit does not say.
+    /// Why it was taken. Absent if the commit's message does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Word<SnapshotCause>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
