@@ -15,6 +15,7 @@ pub mod event;
 pub mod id;
 pub mod identity;
 pub mod limits;
+pub mod merge;
 pub mod name;
 pub mod principal;
 pub mod quote;

@@ -14,6 +14,7 @@
 mod call;
 mod diff;
 mod error;
+mod merge_tree;
 mod repo;
 mod restore;
 mod scratch;
@@ -22,6 +23,7 @@ mod snapshot;
 pub use call::Git;
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;
+pub use merge_tree::{Conflict, MergeCall, MergePurpose, Merged};
 pub use repo::Repo;
 pub use restore::{Restore, Restored, prepare_restore};
 pub use scratch::Scratch;

@@ -4,10 +4,10 @@ use super::call::Call;
 use super::repo::is_regular;
 use super::{GitError, Repo};
 use crate::files;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// A git directory without configuration, hooks, attributes or excludes, whose objects are a repository's. Dropping it
@@ -123,6 +123,18 @@ impl Scratch {
             .settings(&self.repo.settings)
     }
 
+    /// Starts a call that sees no work tree and no attributes. New objects go to the repository if `is_kept`, else to the
+    /// scratch directory.
+    pub(super) fn tree_less_call<'a>(&'a self, args: &[&str], is_kept: bool) -> Call<'a> {
+        let objects = self.repo.common.join("objects");
+        let call = self.repo.git.call(&self.dir, args).env("GIT_DIR", &self.dir).env("GIT_ATTR_SOURCE", self.repo.empty_tree());
+        let call = call.settings(&self.repo.settings);
+        if is_kept {
+            return call.env("GIT_OBJECT_DIRECTORY", objects);
+        }
+        call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects))
+    }
+
     /// Starts with another index: that of a commit, or an empty one.
     pub(super) async fn reset_index(&self, to: Option<&str>) -> Result<(), GitError> {
         match fs::remove_file(self.index()) {
@@ -142,6 +154,19 @@ impl Drop for Scratch {
             tracing::warn!(%error, dir = %self.dir.display(), "a git directory of Adjutant cannot be removed");
         }
     }
+}
+
+/// Quotes a path for a list that is separated by colons.
+fn quoted(path: &Path) -> OsString {
+    let mut quoted = vec![b'"'];
+    for byte in path.as_os_str().as_bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            quoted.push(b'\\');
+        }
+        quoted.push(*byte);
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
 }
 
 fn remove(dir: &Path) -> io::Result<()> {

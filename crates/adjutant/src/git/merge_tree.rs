@@ -1,0 +1,395 @@
+//! Merging two commits in memory: no index, no work tree and no ref is read or written.
+
+use super::call::{Call, complaint};
+use super::{GitError, Scratch};
+use crate::process::tool::Output;
+use adjutant_core::merge::ConflictKind;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// Most files of which the conflicting lines are read.
+const HUNKS_FILES_MAX: usize = 20;
+/// Most text of one file's conflicting lines, in bytes.
+const HUNKS_BYTES_MAX: usize = 16 * 1024;
+/// A longer file's conflicting lines are searched only in its beginning, in bytes.
+const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Lines shown before and after the conflicting ones.
+const CONTEXT_LINES: usize = 3;
+/// git's exit code for an option that it does not know.
+const UNKNOWN_OPTION: i32 = 129;
+
+/// What a merge is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergePurpose {
+    /// Only to find out which files conflict. The repository gains no object.
+    Probe,
+    /// To show a conflict: also reads the conflicting lines. The repository gains no object.
+    Explain,
+    /// To use the merged tree: its objects are written to the repository.
+    Keep,
+}
+
+/// Two commits to merge, and the commit that both started from. Names of commits are full object ids.
+#[derive(Debug, Clone)]
+pub struct MergeCall<'a> {
+    pub base: &'a str,
+    pub ours: &'a str,
+    pub theirs: &'a str,
+    /// What the sides are called in conflict markers.
+    pub ours_label: &'a str,
+    pub theirs_label: &'a str,
+    pub purpose: MergePurpose,
+}
+
+/// The outcome of a merge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Merged {
+    /// The merged tree. It exists in the repository only after [`MergePurpose::Keep`].
+    Clean { tree: String },
+    /// At least one, in the order of their paths.
+    Conflicts(Vec<Conflict>),
+}
+
+/// A file that cannot be merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// From the top of the tree.
+    pub path: Vec<u8>,
+    pub kind: ConflictKind,
+    /// The conflicting lines with git's conflict markers and a little context. `None`: not asked for, not text, or too many files.
+    pub hunks: Option<String>,
+    /// There are more conflicting lines than that.
+    pub is_cut: bool,
+}
+
+impl Scratch {
+    /// Merges two commits in memory, by content and with renames followed. To compare the trees of two runs:
+    ///
+    /// ```text
+    /// let call = MergeCall { base, ours, theirs, ours_label: "one", theirs_label: "two", purpose: MergePurpose::Probe };
+    /// match scratch.merge(&call).await? {
+    ///     Merged::Clean { tree } => …,
+    ///     Merged::Conflicts(files) => …, // path and kind of each
+    /// }
+    /// ```
+    ///
+    /// Snapshots are commits and can be given as they are; [`Scratch::wrap_tree`] makes a commit of a tree. Attributes are not read:
+    /// no merge driver is run, nothing is normalised, and `merge=union` or `-merge` has no effect. Repositories inside the
+    /// repository are not opened. Git 2.38 or newer is needed; one older than 2.40 cannot be told the base, so commits without other
+    /// history are made for it.
+    ///
+    /// # Errors
+    /// A commit is missing, git is older than 2.38, or git failed.
+    pub async fn merge(&self, call: &MergeCall<'_>) -> Result<Merged, GitError> {
+        let mut base = OsString::from("--merge-base=");
+        base.push(call.base);
+        let merge = self.merge_call(call.purpose).arg(base).arg(call.ours).arg(call.theirs);
+        let mut ran = merge.run().await?;
+        if ran.exit_code == Some(UNKNOWN_OPTION) {
+            ran = self.merge_without_base_option(call).await?;
+        }
+        self.outcome(call, &ran).await
+    }
+
+    /// Merges with a git that finds the base only in the history: the sides get one of their own.
+    async fn merge_without_base_option(&self, call: &MergeCall<'_>) -> Result<Output, GitError> {
+        let tree = |commit: &str| format!("{commit}^{{tree}}");
+        let base = self.wrap_tree(&tree(call.base), &[]).await?;
+        let ours = self.wrap_tree(&tree(call.ours), &[&base]).await?;
+        let theirs = self.wrap_tree(&tree(call.theirs), &[&base]).await?;
+        let ran = self.merge_call(call.purpose).arg(ours).arg(theirs).run().await?;
+        match ran.exit_code {
+            Some(UNKNOWN_OPTION) => Err(GitError::Failed { command: "merge-tree".to_owned(), why: "git 2.38 or newer is needed".to_owned() }),
+            _ => Ok(ran),
+        }
+    }
+
+    /// Makes a commit of a tree. The same tree and parents give the same commit.
+    ///
+    /// # Errors
+    /// The tree or a parent is missing, or git failed.
+    pub async fn wrap_tree(&self, tree: &str, parents: &[&str]) -> Result<String, GitError> {
+        let mut call = self.call(&["commit-tree", "-m", "tree"]).arg(tree);
+        for parent in parents {
+            call = call.arg("-p").arg(parent);
+        }
+        for who in ["AUTHOR", "COMMITTER"] {
+            for (what, value) in [("NAME", "adjutant"), ("EMAIL", "adjutant@localhost"), ("DATE", "@0 +0000")] {
+                call = call.env(&format!("GIT_{who}_{what}"), value);
+            }
+        }
+        call.line().await
+    }
+
+    /// Starts a call that has no work tree, so that no repository inside it is found.
+    fn merge_call(&self, purpose: MergePurpose) -> Call<'_> {
+        self.tree_less_call(&["merge-tree", "--write-tree", "-z", "--messages"], purpose == MergePurpose::Keep)
+    }
+
+    /// Reads what git printed: the tree, a NUL, the entries of the conflicting paths, an empty one, the messages.
+    async fn outcome(&self, call: &MergeCall<'_>, ran: &Output) -> Result<Merged, GitError> {
+        let failed = |why: String| GitError::Failed { command: "merge-tree".to_owned(), why };
+        if !matches!(ran.exit_code, Some(0 | 1)) {
+            return Err(failed(complaint(ran)));
+        }
+        let tree = ran.output.split(|byte| *byte == 0).next().and_then(|tree| std::str::from_utf8(tree).ok());
+        let Some(tree) = tree.filter(|tree| tree.len() >= 40 && tree.bytes().all(|byte| byte.is_ascii_hexdigit())) else {
+            // Exit code 1 is also that of some errors.
+            return Err(failed(complaint(ran)));
+        };
+        if ran.exit_code == Some(0) {
+            return Ok(Merged::Clean { tree: tree.to_owned() });
+        }
+        if ran.is_cut {
+            return Err(failed("there are too many conflicts to list".to_owned()));
+        }
+        let mut conflicts: Vec<Conflict> =
+            read_conflicts(&ran.output).into_iter().map(|(path, kind)| Conflict { path, kind, hunks: None, is_cut: false }).collect();
+        if call.purpose != MergePurpose::Probe {
+            let with_lines = |conflict: &&mut Conflict| matches!(conflict.kind, ConflictKind::Content | ConflictKind::AddAdd | ConflictKind::Rename);
+            for conflict in conflicts.iter_mut().filter(with_lines).take(HUNKS_FILES_MAX) {
+                let Some(content) = self.merged_file(call, tree, &conflict.path).await? else { continue };
+                let (text, is_cut) = hunks(&content, call);
+                conflict.is_cut = is_cut || content.len() >= FILE_BYTES_MAX;
+                conflict.hunks = Some(text).filter(|text| !text.is_empty());
+            }
+        }
+        Ok(Merged::Conflicts(conflicts))
+    }
+
+    /// Returns the beginning of a file of a merged tree. `None`: the tree has no such file.
+    async fn merged_file(&self, call: &MergeCall<'_>, tree: &str, path: &[u8]) -> Result<Option<String>, GitError> {
+        let mut name = OsString::from(format!("{tree}:"));
+        name.push(OsStr::from_bytes(path));
+        let read = self.tree_less_call(&["cat-file", "blob"], call.purpose == MergePurpose::Keep).arg(name);
+        let ran = read.output_bytes_max(FILE_BYTES_MAX).run().await?;
+        Ok((ran.exit_code == Some(0)).then(|| String::from_utf8_lossy(&ran.output).into_owned()))
+    }
+}
+
+/// Reads the conflicting paths, each with its kind.
+fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
+    let mut fields = output.split(|byte| *byte == 0).skip(1);
+    // The stages in which each path is there: 1 the base, 2 ours, 3 theirs.
+    let mut stages: BTreeMap<&[u8], [bool; 4]> = BTreeMap::new();
+    for entry in fields.by_ref().take_while(|entry| !entry.is_empty()) {
+        let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+        let stage = usize::from(entry[..tab].last().map_or(0, |byte| byte.wrapping_sub(b'0')));
+        if let Some(there) = stages.entry(&entry[tab + 1..]).or_default().get_mut(stage) {
+            *there = true;
+        }
+    }
+    let mut found: BTreeMap<Vec<u8>, ConflictKind> = BTreeMap::new();
+    while let Some(count) = fields.next().and_then(|count| std::str::from_utf8(count).ok()?.parse::<usize>().ok()) {
+        let paths: Vec<&[u8]> = fields.by_ref().take(count).collect();
+        let (Some(kind), Some(_message)) = (fields.next(), fields.next()) else { break };
+        let Some(kind) = kind_of(kind) else { continue };
+        for path in paths.iter().take(1).chain(paths.iter().skip(1).filter(|path| stages.contains_key(**path))) {
+            let known = found.entry(path.to_vec()).or_insert(kind);
+            // A file that is not text is reported as both.
+            if *known == ConflictKind::Content {
+                *known = kind;
+            }
+        }
+    }
+    for (path, there) in stages {
+        let known = found.entry(path.to_vec()).or_insert(ConflictKind::Other);
+        if *known == ConflictKind::Content && matches!(there, [_, false, true, true]) {
+            *known = ConflictKind::AddAdd;
+        }
+    }
+    found
+}
+
+/// Reads git's short name of a message's type. `None`: it is no conflict.
+fn kind_of(name: &[u8]) -> Option<ConflictKind> {
+    let name = std::str::from_utf8(name).ok()?.strip_prefix("CONFLICT (")?.trim_end_matches(')');
+    Some(match name {
+        "contents" | "content" => ConflictKind::Content,
+        "binary" => ConflictKind::Binary,
+        "modify/delete" => ConflictKind::ModifyDelete,
+        "file/directory" => ConflictKind::FileDirectory,
+        "distinct modes" | "distinct types" => ConflictKind::DistinctTypes,
+        _ if name.contains("submodule") => ConflictKind::Submodule,
+        _ if name.contains("rename") => ConflictKind::Rename,
+        _ => ConflictKind::Other,
+    })
+}
+
+/// Returns the conflicting lines of a file with a little context, and whether there are more.
+fn hunks(content: &str, call: &MergeCall<'_>) -> (String, bool) {
+    let lines: Vec<&str> = content.lines().collect();
+    let mut shown: Vec<(usize, usize)> = Vec::new();
+    let mut start = None;
+    for (n, line) in lines.iter().enumerate() {
+        match start {
+            None if is_marker(line, "<<<<<<< ") => start = Some(n),
+            Some(first) if is_marker(line, ">>>>>>> ") => {
+                let (from, to) = (first.saturating_sub(CONTEXT_LINES), (n + CONTEXT_LINES + 1).min(lines.len()));
+                match shown.last_mut() {
+                    Some((_, end)) if *end >= from => *end = to,
+                    _ => shown.push((from, to)),
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    let mut text = String::new();
+    for (from, to) in shown {
+        let heading = format!("@@ line {} @@", from + 1);
+        for line in std::iter::once(heading.as_str()).chain(lines[from..to].iter().copied()) {
+            if text.len() + line.len() > HUNKS_BYTES_MAX {
+                return (text, true);
+            }
+            text.push_str(&labelled(line, call));
+            text.push('\n');
+        }
+    }
+    (text, false)
+}
+
+/// Tells whether a line is one of git's markers: its label is an object id here, perhaps with a path.
+fn is_marker(line: &str, marker: &str) -> bool {
+    let label = line.strip_prefix(marker).and_then(|label| label.split(':').next());
+    label.is_some_and(|label| label.len() >= 40 && label.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Names the side in a marker instead of its object id.
+fn labelled(line: &str, call: &MergeCall<'_>) -> String {
+    for (marker, label) in [("<<<<<<< ", call.ours_label), (">>>>>>> ", call.theirs_label)] {
+        if is_marker(line, marker) {
+            let path = line.split_once(':').map(|(_, path)| format!(":{path}")).unwrap_or_default();
+            return format!("{marker}{label}{path}");
+        }
+    }
+    line.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::{Git, Repo};
+    use std::collections::BTreeMap;
+
+    /// Runs a test in a new repository, whose path has characters that lists of paths must quote.
+    fn in_repository(test: impl AsyncFnOnce(&Scratch)) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (work, home) = (dir.path().join("wo:rk \"x\""), dir.path().join("home"));
+        for made in [&work, &home] {
+            std::fs::create_dir(made).expect("a directory");
+        }
+        let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
+        let git = Git::find([(&path.0, &path.1)], &work).expect("git is installed");
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
+            git.call(&work, &["init", "--quiet"]).output().await.expect("a repository");
+            let repo = Repo::find(&git, &work).await.expect("a repository");
+            test(&Scratch::new(repo, &home, &home.join("scratch")).await.expect("a scratch directory")).await;
+        });
+    }
+
+    /// Makes a commit of these files.
+    async fn commit(scratch: &Scratch, files: &[(&str, &[u8])]) -> String {
+        scratch.reset_index(None).await.expect("an empty index");
+        let mut entries = String::new();
+        for (path, content) in files {
+            let oid = scratch.call(&["hash-object", "-w", "--stdin"]).input(content.to_vec()).line().await.expect("a blob");
+            entries.push_str(&format!("100644 {oid}\t{path}\0"));
+        }
+        scratch.call(&["update-index", "-z", "--add", "--index-info"]).input(entries.into_bytes()).output().await.expect("an index");
+        let tree = scratch.call(&["write-tree"]).line().await.expect("a tree");
+        scratch.wrap_tree(&tree, &[]).await.expect("a commit")
+    }
+
+    fn call<'a>(sides: &'a [String; 3], purpose: MergePurpose) -> MergeCall<'a> {
+        let [base, ours, theirs] = sides;
+        MergeCall { base, ours, theirs, ours_label: "yours", theirs_label: "writes", purpose }
+    }
+
+    async fn sides(scratch: &Scratch, files: [&[(&str, &[u8])]; 3]) -> [String; 3] {
+        let [base, ours, theirs] = files;
+        [commit(scratch, base).await, commit(scratch, ours).await, commit(scratch, theirs).await]
+    }
+
+    fn kinds(merged: Merged) -> BTreeMap<String, ConflictKind> {
+        let Merged::Conflicts(conflicts) = merged else { return BTreeMap::new() };
+        conflicts.into_iter().map(|conflict| (String::from_utf8(conflict.path).expect("UTF-8"), conflict.kind)).collect()
+    }
+
+    #[test]
+    fn clean_merge_has_both_changes() {
+        in_repository(async |scratch| {
+            let sides = sides(scratch, [&[("a", b"1\n"), ("b", b"1\n")], &[("a", b"2\n"), ("b", b"1\n")], &[("a", b"1\n"), ("c", b"3\n")]]).await;
+            let merged = scratch.merge(&call(&sides, MergePurpose::Probe)).await.expect("it merges");
+            let Merged::Clean { tree } = &merged else { panic!("{merged:?}") };
+            let is_there = || async { scratch.call(&["cat-file", "-e", tree]).run().await.expect("it runs").exit_code == Some(0) };
+            assert!(!is_there().await, "a probe writes nothing to the repository");
+            assert_eq!(scratch.merge(&call(&sides, MergePurpose::Keep)).await.expect("it merges"), merged);
+            assert!(is_there().await);
+            let listed = scratch.call(&["ls-tree", "--name-only", tree]).line().await.expect("a tree");
+            assert_eq!(listed, "a\nc");
+        });
+    }
+
+    #[test]
+    fn conflicts_are_told_apart() {
+        in_repository(async |scratch| {
+            let base: &[(&str, &[u8])] = &[("both", b"0\n1\n2\n"), ("image", b"\0a"), ("gone", b"gone\n"), ("kept", b"kept\n"), ("path", b"path\n")];
+            let ours: &[(&str, &[u8])] =
+                &[("both", b"0\nours\n2\n"), ("image", b"\0b"), ("gone", b"g2\n"), ("kept", b"k2\n"), ("path", b"p2\n"), ("new", b"x\n")];
+            let theirs: &[(&str, &[u8])] =
+                &[("both", b"0\ntheirs\n2\n"), ("image", b"\0c"), ("kept", b"kept\n"), ("path/file", b"other\n"), ("new", b"y\n")];
+            let sides = sides(scratch, [base, ours, theirs]).await;
+            let found = scratch.merge(&call(&sides, MergePurpose::Explain)).await.expect("it runs");
+            let Merged::Conflicts(conflicts) = &found else { panic!("{found:?}") };
+            let both = conflicts.iter().find(|conflict| conflict.path == b"both").expect("it conflicts");
+            let expected = "@@ line 1 @@\n0\n<<<<<<< yours\nours\n=======\ntheirs\n>>>>>>> writes\n2\n";
+            assert_eq!((both.hunks.as_deref(), both.is_cut), (Some(expected), false));
+            let kinds = kinds(found);
+            let of = |path: &str| kinds.get(path).copied();
+            assert_eq!(of("both"), Some(ConflictKind::Content), "{kinds:?}");
+            assert_eq!(of("image"), Some(ConflictKind::Binary), "{kinds:?}");
+            assert_eq!(of("gone"), Some(ConflictKind::ModifyDelete), "{kinds:?}");
+            assert_eq!(of("new"), Some(ConflictKind::AddAdd), "{kinds:?}");
+            assert!(kinds.keys().any(|path| path.starts_with("path")) && of("kept").is_none(), "{kinds:?}");
+        });
+    }
+
+    #[test]
+    fn older_git_finds_the_base_in_the_history() {
+        in_repository(async |scratch| {
+            let sides = sides(scratch, [&[("a", b"1\n"), ("b", b"1\n")], &[("a", b"2\n"), ("b", b"1\n")], &[("a", b"3\n"), ("b", b"2\n")]]).await;
+            let call = call(&sides, MergePurpose::Explain);
+            let ran = scratch.merge_without_base_option(&call).await.expect("it runs");
+            let found = scratch.outcome(&call, &ran).await.expect("it is read");
+            assert_eq!(found, scratch.merge(&call).await.expect("it runs"));
+            assert_eq!(kinds(found), BTreeMap::from([("a".to_owned(), ConflictKind::Content)]));
+        });
+    }
+
+    #[test]
+    fn missing_commit_is_an_error() {
+        in_repository(async |scratch| {
+            let mut sides = sides(scratch, [&[], &[("a", b"1\n")], &[("b", b"1\n")]]).await;
+            sides[0] = "1".repeat(40);
+            let error = scratch.merge(&call(&sides, MergePurpose::Probe)).await.expect_err("the base is missing");
+            assert!(error.to_string().starts_with("git merge-tree: "), "{error}");
+        });
+    }
+
+    #[test]
+    fn attributes_and_marker_like_lines_change_nothing() {
+        in_repository(async |scratch| {
+            let attributes: (&str, &[u8]) = (".gitattributes", b"* merge=evil conflict-marker-size=9000000\n");
+            let fake = b"<<<<<<< fake\n0\n=======\n>>>>>>> fake\n1\n";
+            let ours = b"<<<<<<< fake\n0\n=======\n>>>>>>> fake\n2\n";
+            let theirs = b"<<<<<<< fake\n0\n=======\n>>>>>>> fake\n3\n";
+            let sides = sides(scratch, [&[attributes, ("a", fake)], &[attributes, ("a", ours)], &[attributes, ("a", theirs)]]).await;
+            let found = scratch.merge(&call(&sides, MergePurpose::Explain)).await.expect("it runs");
+            let Merged::Conflicts(conflicts) = found else { panic!("{found:?}") };
+            let hunks = conflicts[0].hunks.clone().expect("text");
+            assert_eq!(hunks, "@@ line 2 @@\n0\n=======\n>>>>>>> fake\n<<<<<<< yours\n2\n=======\n3\n>>>>>>> writes\n");
+        });
+    }
+}
