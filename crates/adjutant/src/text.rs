@@ -3,6 +3,8 @@
 //! Text of an agent, a prompt or a file name: after this it can neither move the cursor,
 //! change colours, reorder what is read, hide letters, nor begin a line of Adjutant.
 
+pub use adjutant_stream::cut::{head, tail};
+
 /// Makes one line of text: line ends become `⏎`, tabs a space.
 #[must_use]
 pub fn line(text: &str) -> String {
@@ -178,26 +180,6 @@ fn char_width_max(c: char) -> usize {
         '\0'..='\u{10ff}' | '\u{1160}'..='\u{22ff}' | '\u{2400}'..='\u{25fc}' => 1,
         _ => 2,
     }
-}
-
-/// Returns the beginning of a text: at most so many bytes, whole characters.
-#[must_use]
-pub fn head(text: &str, bytes_max: usize) -> &str {
-    let mut at = bytes_max.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    &text[..at]
-}
-
-/// Returns the end of a text: at most so many bytes, whole characters.
-#[must_use]
-pub fn tail(text: &str, bytes_max: usize) -> &str {
-    let mut at = text.len().saturating_sub(bytes_max);
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    &text[at..]
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
-use adjutant::harness::StreamOf;
+
 use adjutant::preset::{self, Driver};
-use adjutant::supervisor::reader::Reader;
 use adjutant::view::{AgentView, Cancel, RunView};
+use adjutant_stream::reader::{Reader, StreamOf};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

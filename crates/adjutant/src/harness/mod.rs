@@ -1,6 +1,6 @@
 //! How one kind of CLI is driven: how it is started, fed, listened to and asked to stop. What
 //! differs among the vendors' is data (their presets); code is here for what is said in both
-//! directions ([`dialogue`]) and for reading streams ([`stream`]).
+//! directions ([`dialogue`]) and for reading streams (`adjutant_stream`).
 
 pub mod acp;
 mod claude;
@@ -14,12 +14,11 @@ mod pi;
 mod plain;
 mod reset;
 pub mod step;
-pub mod stream;
 mod vendor;
 
 use crate::link::{AttemptDir, Order, WorkerAccess};
-use crate::preset::Stream;
 use crate::view::codes;
+use adjutant_stream::reader::StreamOf;
 pub use config_home::OwnHome;
 use dialogue::Dialogue;
 pub use own_tools::{OwnTools, ServedTool};
@@ -70,14 +69,6 @@ impl Launch {
             interrupt: false,
         }
     }
-}
-
-/// An agent's stream: its meaning, and from where on it counts.
-#[derive(Debug)]
-pub struct StreamOf {
-    pub stream: Stream,
-    /// What comes before the reply with this id is no answer.
-    pub answers_after: Option<u64>,
 }
 
 /// What the agent finds on its standard input.

@@ -12,15 +12,16 @@ mod built_in;
 mod profile;
 mod promise;
 mod registry;
-mod stream;
+#[cfg(test)]
+mod stream_tests;
 mod version;
 
 pub use about::{About, Capabilities, VersionMin};
+pub use adjutant_stream::format::{End, Ends, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
 pub use built_in::{ACP, acp, all, builtin, is_vendors_variable, names};
 pub use profile::{Profile, Profiles};
 pub use promise::{Act, Exception, Fate, Promise};
 pub use registry::{Registered, Registry, registry};
-pub use stream::{End, Ends, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
 pub use version::{TestedVersions, Version};
 
 use adjutant_core::{Permissions, words};

@@ -1,12 +1,12 @@
 //! How an attempt ended, as its last fact says it: the exit, the stream's own verdict, the result.
 
 use super::output::Output;
-use super::reader::Summary;
 use crate::clock;
 use crate::harness::failure;
 use crate::link::{FactKind, Order, UsageText, VerdictText};
 use crate::preset::{Driver, End, FailurePattern, PlainText, Stream};
 use adjutant_core::{Cause, Exit, Time};
+use adjutant_stream::reader::Summary;
 use jiff::tz::TimeZone;
 
 /// Longest text of a failure, in bytes.

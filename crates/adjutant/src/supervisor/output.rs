@@ -4,13 +4,13 @@
 //! memory is constant. Lines of standard error carry a prefix; where the two streams change within
 //! a line, the line is ended first.
 
-use super::decode::Decoder;
 use super::logfile::LogFile;
-use super::reader::{Part, Reader, StreamUpdate, Summary};
 use crate::client::Pulse;
 use crate::preset::StderrRetry;
 use crate::signal::{Found, Scanner};
 use crate::text;
+use adjutant_stream::decoder::Decoder;
+use adjutant_stream::reader::{Part, Reader, StreamUpdate, Summary};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;

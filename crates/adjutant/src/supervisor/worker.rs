@@ -2,7 +2,6 @@
 
 use super::logfile::LogFile;
 use super::output::Pump;
-use super::reader::Reader;
 use crate::harness::{Input, Launch};
 use crate::link::Order;
 use crate::process::containment::{self, Contained, Failed, Namespace, Wanted};
@@ -10,6 +9,7 @@ use crate::process::init::Message;
 use crate::process::tree::{self, Reaped};
 use crate::process::{Pid, Signal, Spawn, StdioTarget};
 use adjutant_core::Exit;
+use adjutant_stream::reader::Reader;
 use futures::FutureExt;
 use rustix::fs::Mode;
 use rustix::process::{WaitOptions, WaitStatus};

@@ -56,7 +56,9 @@ fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut dirs: Vec<PathBuf> =
-        ["crates/adjutant/src", "crates/adjutant/tests", "crates/adjutant-core/src", "xtask/src"].map(|dir| root.join(dir)).into();
+        ["crates/adjutant/src", "crates/adjutant/tests", "crates/adjutant-core/src", "crates/adjutant-stream/src", "xtask/src"]
+            .map(|dir| root.join(dir))
+            .into();
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).expect("a directory of sources") {
             let path = entry.expect("an entry").path();

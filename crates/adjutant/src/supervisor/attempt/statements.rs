@@ -6,11 +6,11 @@ use crate::harness::step::Step;
 use crate::link::{FactKind, FoundText, SubagentsText};
 use crate::signal::Found;
 use crate::supervisor::output::OutputEvent;
-use crate::supervisor::reader::StreamUpdate;
 use crate::supervisor::stop::Stop;
 use crate::view::SubagentView;
 use adjutant_core::condition::Retrying;
 use adjutant_core::subagent::Subagent;
+use adjutant_stream::reader::StreamUpdate;
 use std::time::{Duration, Instant};
 
 /// Most signals of one attempt that count.

@@ -1,8 +1,8 @@
 //! Streams of the real CLIs, recorded by the tests beside this one (`ADJ_RECORD_STREAMS=1`): they are
 //! understood here without any CLI.
 
-use adjutant::harness::stream::{Rules, StreamEvent};
 use adjutant::preset::{self, End};
+use adjutant_stream::rules::{Rules, StreamEvent};
 use std::path::{Path, PathBuf};
 
 /// Where the streams lie, one directory for each CLI.

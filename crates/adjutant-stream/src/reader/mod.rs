@@ -5,16 +5,13 @@ mod event;
 mod line;
 mod message;
 mod retries;
-#[cfg(test)]
-mod tests;
 
 use line::{is_reply_to, note};
 use retries::RetryLine;
 
-use crate::harness::StreamOf;
-use crate::harness::stream::{Rules, StreamEvent, Usage};
-use crate::preset::{End, StderrRetry, Stream};
-use crate::supervisor::calls::Calls;
+use crate::calls::Calls;
+use crate::format::{End, StderrRetry, Stream};
+use crate::rules::{Rules, StreamEvent, Usage};
 use adjutant_core::Cause;
 use adjutant_core::subagent::{Subagent, Subagents};
 use memchr::memchr;
@@ -65,6 +62,14 @@ pub struct Summary {
     pub has_acted: bool,
     /// It said something behind its last call of a tool.
     pub has_answered: bool,
+}
+
+/// An agent's stream: its meaning, and from where on it counts.
+#[derive(Debug)]
+pub struct StreamOf {
+    pub stream: Stream,
+    /// What comes before the reply with this id is no answer.
+    pub answers_after: Option<u64>,
 }
 
 /// Reads one stream.
@@ -146,7 +151,7 @@ impl Reader {
     }
 
     /// Takes what was read.
-    pub fn push(&mut self, bytes: &[u8], part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub fn push(&mut self, bytes: &[u8], part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             let (line, after) = rest.split_at(end);
@@ -181,7 +186,7 @@ impl Reader {
     }
 
     /// Takes the end of the stream.
-    pub fn finish(mut self, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> Summary {
+    pub fn finish(mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> Summary {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.read(&line, part, updates);
@@ -206,7 +211,7 @@ impl Reader {
         self.summary
     }
 
-    fn read(&mut self, line: &[u8], part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    fn read(&mut self, line: &[u8], part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let line = String::from_utf8_lossy(line);
         if line.trim().is_empty() {
             return;
@@ -247,5 +252,36 @@ impl Reader {
         if let Some((all, more)) = self.subagents.news() {
             updates.push(StreamUpdate::Subagents(all, more));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Rule;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn endless_line_uses_bounded_memory() {
+        let when = BTreeMap::from([("id".to_owned(), "2".to_owned())]);
+        let rule = Rule { when, session: Some("session".to_owned()), ..Rule::default() };
+        let stream = Stream { rules: vec![rule], ..Stream::default() };
+        let mut reader = Reader::new(&StreamOf { stream, answers_after: None }, 16 * 1024);
+        let (mut log, mut updates) = (String::new(), Vec::new());
+        for _ in 0..100 {
+            reader.push(
+                &[b'x'; 100_000],
+                &mut |part| {
+                    log.push_str(match part {
+                        Part::Words(text) | Part::Note(text) => text,
+                    })
+                },
+                &mut updates,
+            );
+            assert!(reader.line.capacity() <= 2 * LINE_BYTES_MAX);
+        }
+        reader.push(b"\n{\"id\":2,\"session\":\"t\"}\n", &mut |_| {}, &mut updates);
+        assert_eq!(updates.first(), Some(&StreamUpdate::Session("t".to_owned())));
+        assert!(log.len() < 200, "{log}");
     }
 }

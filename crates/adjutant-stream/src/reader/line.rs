@@ -1,7 +1,7 @@
 //! Lines of the stream and of the log.
 
 use super::Part;
-use crate::text;
+use crate::cut;
 
 /// Longest text of a failure, in bytes.
 pub(super) const ERROR_BYTES_MAX: usize = 4 * 1024;
@@ -9,7 +9,7 @@ pub(super) const SESSION_ID_BYTES_MAX: usize = 128;
 /// So much of a tool's input and output stands in the log, in bytes.
 pub(super) const TOOL_BYTES_MAX: usize = 2 * 1024;
 
-pub(super) fn note(part: &mut impl FnMut(Part<'_>), within_line: &mut bool, text: &str) {
+pub(super) fn note(part: &mut dyn FnMut(Part<'_>), within_line: &mut bool, text: &str) {
     if *within_line {
         part(Part::Note("\n"));
     }
@@ -18,7 +18,7 @@ pub(super) fn note(part: &mut impl FnMut(Part<'_>), within_line: &mut bool, text
 }
 
 pub(super) fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
-    if text.len() <= TOOL_BYTES_MAX { text.into() } else { format!("{} …", text::head(text, TOOL_BYTES_MAX)).into() }
+    if text.len() <= TOOL_BYTES_MAX { text.into() } else { format!("{} …", cut::head(text, TOOL_BYTES_MAX)).into() }
 }
 
 /// What tells tries apart that fail alike: their count and times.
@@ -34,4 +34,19 @@ pub(super) fn is_reply_to(line: &str, id: u64) -> bool {
 pub(super) fn is_session_id(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     text.len() <= SESSION_ID_BYTES_MAX && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_session_id_is_ignored() {
+        for id in ["01a1ff9c-e65f-7113-bec7-2445b36c0c10", "20261121_1", "s1", "a.b:c"] {
+            assert!(is_session_id(id), "{id}");
+        }
+        for text in ["", "--dangerously-skip-permissions", "-c", "a b", "a\nb", "../x", "a/b", "é", "$(x)", &"x".repeat(129)] {
+            assert!(!is_session_id(text), "{text}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, without_digits};
 use super::{Part, Reader, StreamUpdate};
-use crate::text;
+use crate::cut;
 use adjutant_core::Cause;
 
 /// The failed tries since the last progress, of which the same ones are one line of the log.
@@ -16,9 +16,9 @@ pub(super) struct RetryLine {
 
 impl Reader {
     /// A try failed that the CLI repeats.
-    pub(super) fn retry(&mut self, words: &str, cause: Option<Cause>, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub(super) fn retry(&mut self, words: &str, cause: Option<Cause>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        let words = if words.is_empty() { "a call to its model failed".to_owned() } else { text::head(&words, TOOL_BYTES_MAX).to_owned() };
+        let words = if words.is_empty() { "a call to its model failed".to_owned() } else { cut::head(&words, TOOL_BYTES_MAX).to_owned() };
         if self.retries.same == 0 || without_digits(&self.retries.words) != without_digits(&words) {
             self.end_message(part);
             part(Part::Note(&format!("! {words}")));
@@ -29,12 +29,12 @@ impl Reader {
         self.retries.same = self.retries.same.saturating_add(1);
         self.retries.tries = self.retries.tries.saturating_add(1);
         // Should it give up without a word, that is why.
-        text::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
+        cut::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
         updates.push(StreamUpdate::Retry { words, cause });
     }
 
     /// The model or a tool has responded.
-    pub(super) fn go_on(&mut self, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub(super) fn go_on(&mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         if self.retries.tries > 0 {
             self.end_retry_line(part);
             self.retries.tries = 0;
@@ -42,7 +42,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn end_retry_line(&mut self, part: &mut impl FnMut(Part<'_>)) {
+    pub(super) fn end_retry_line(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         let same = std::mem::take(&mut self.retries.same);
         if same > 0 {
             let count = if same > 1 { format!(" ×{same}\n") } else { "\n".to_owned() };

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::{CallState, SHOWN_BYTES_MAX, StreamEvent, Usage};
-use crate::preset::{End, Rule, SubagentPaths, UsagePaths};
+use crate::format::{End, Rule, SubagentPaths, UsagePaths};
 use adjutant_core::Cause;
 use adjutant_core::subagent::{RUNNING, Subagent};
 use std::borrow::Cow;

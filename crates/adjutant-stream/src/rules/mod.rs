@@ -4,7 +4,7 @@
 mod node;
 mod rule;
 
-use crate::preset::{End, Stream};
+use crate::format::{End, Stream};
 use adjutant_core::Cause;
 use adjutant_core::subagent::Subagent;
 use node::Node;
@@ -155,74 +155,5 @@ impl Rules {
             }
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::preset;
-
-    fn said(name: &str, lines: &[&str]) -> Vec<String> {
-        let rules = Rules::new(&preset::builtin(name).expect("it is there").stream);
-        let mut all = Vec::new();
-        for line in lines {
-            assert!(rules.read(line, &mut |said| all.push(format!("{said:?}"))), "{line}");
-        }
-        all
-    }
-
-    #[test]
-    fn claude_is_understood() {
-        let all = said(
-            "claude",
-            &[
-                r#"{"type":"system","subtype":"init","session_id":"s1","tools":["Bash"]}"#,
-                r#"{"type":"assistant","message":{"content":[{"type":"text","text":"I \"look\"\n"},{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}"#,
-                r#"{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}}"#,
-                r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795288747}}"#,
-                r#"{"type":"an event of next year","x":[1,{"y":null}]}"#,
-                r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":0.5,"usage":{"input_tokens":3,"cache_creation_input_tokens":4,"cache_read_input_tokens":5,"output_tokens":6}}"#,
-                r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 401","usage":{"input_tokens":0,"output_tokens":0}}"#,
-            ],
-        );
-        let expected = [
-            r#"Session("s1")"#,
-            r#"Text("I \"look\"\n")"#,
-            r#"Tool { name: "Bash", input: "{\"command\":\"ls\"}" }"#,
-            r#"Output("a\nb")"#,
-            "Again(1795288747)",
-            "Usage(Usage { input_tokens: 7, cached_tokens: 5, output_tokens: 6, cost_usd: Some(0.5), add: true, cost_is_total: true })",
-            "Listen",
-            r#"Result("done")"#,
-            "End(Success)",
-            "Usage(Usage { input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None, add: true, cost_is_total: true })",
-            "Listen",
-            r#"Error("API Error: 401")"#,
-            r#"Result("API Error: 401")"#,
-            "End(Failure)",
-        ];
-        assert_eq!(all, expected);
-    }
-
-    #[test]
-    fn what_a_tool_returned_is_cut_without_breaking_an_escape() {
-        for length in SHOWN_BYTES_MAX - 14..SHOWN_BYTES_MAX + 2 {
-            let line = format!(
-                r#"{{"method":"item/completed","params":{{"item":{{"type":"commandExecution","aggregatedOutput":"{}\ud83d\ude00\n{}"}}}}}}"#,
-                "x".repeat(length),
-                "y".repeat(99)
-            );
-            let all = said("codex", &[&line]);
-            assert!(all.len() == 1 && all[0].starts_with("Output(\"xxx") && all[0].ends_with("…\")"), "{all:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_object_is_not_understood_and_nothing_else_happens() {
-        let rules = Rules::new(&preset::builtin("gemini").expect("it is there").stream);
-        for line in ["", "Loaded cached credentials.", "[1]", "{\"a\":", "{}x"] {
-            assert!(!rules.read(line, &mut |said| panic!("{said:?}")), "{line}");
-        }
     }
 }

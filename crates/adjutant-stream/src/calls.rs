@@ -1,7 +1,7 @@
 //! Calls of an agent that says what they are in several messages: each gets one line in the log, with the input that
 //! it has when it begins, and another one only when that changes.
 
-use crate::harness::stream::CallState;
+use crate::rules::CallState;
 use std::collections::VecDeque;
 
 /// Most calls that are kept, the newest.

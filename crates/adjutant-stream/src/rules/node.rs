@@ -1,6 +1,6 @@
 //! A piece of JSON that is parsed only as far as it is read.
 
-use crate::text;
+use crate::cut;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -62,7 +62,7 @@ impl<'a> Node<'a> {
                 Some(Cow::Owned(text))
             }
             _ if self.raw == "null" => None,
-            _ => Some(Cow::Borrowed(text::head(self.raw, bytes_max))),
+            _ => Some(Cow::Borrowed(cut::head(self.raw, bytes_max))),
         }
     }
 }
@@ -73,7 +73,7 @@ fn string(raw: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
         return serde_json::from_str::<Text<'_>>(raw).ok().map(|text| text.0);
     }
     // An escape must not be cut: the longest, a pair of surrogates, has twelve bytes.
-    let beginning = text::head(raw, bytes_max);
+    let beginning = cut::head(raw, bytes_max);
     (0..=12).filter_map(|back| beginning.len().checked_sub(back)).filter(|at| beginning.is_char_boundary(*at)).find_map(|at| {
         let closed = format!("{}\"", &beginning[..at]);
         let text = serde_json::from_str::<Text<'_>>(&closed).ok()?.0.into_owned();

@@ -1,8 +1,11 @@
-//! Unit tests.
+//! How the built-in presets read their CLIs' streams.
 
-use super::line::is_session_id;
-use super::*;
 use crate::preset;
+use adjutant_core::Cause;
+use adjutant_core::subagent::Subagent;
+use adjutant_stream::format::End;
+use adjutant_stream::reader::{Part, Reader, StreamOf, StreamUpdate, Summary};
+use adjutant_stream::rules::{Rules, SHOWN_BYTES_MAX};
 
 fn reader(name: &str, answers_after: Option<u64>) -> Reader {
     Reader::new(&StreamOf { stream: preset::builtin(name).expect("it is there").stream, answers_after }, 16 * 1024)
@@ -63,16 +66,6 @@ fn cli_remark_is_not_a_result() {
     };
     assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![StreamUpdate::Words]));
     assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "nothing else was said");
-}
-
-#[test]
-fn invalid_session_id_is_ignored() {
-    for id in ["01a1ff9c-e65f-7113-bec7-2445b36c0c10", "20261121_1", "s1", "a.b:c"] {
-        assert!(is_session_id(id), "{id}");
-    }
-    for text in ["", "--dangerously-skip-permissions", "-c", "a b", "a\nb", "../x", "a/b", "é", "$(x)", &"x".repeat(129)] {
-        assert!(!is_session_id(text), "{text}");
-    }
 }
 
 #[test]
@@ -197,23 +190,65 @@ fn message_chunks_are_joined_and_history_not_repeated() {
     );
 }
 
-#[test]
-fn endless_line_uses_bounded_memory() {
-    let mut reader = reader("codex", None);
-    let (mut log, mut updates) = (String::new(), Vec::new());
-    for _ in 0..100 {
-        reader.push(
-            &[b'x'; 100_000],
-            &mut |part| {
-                log.push_str(match part {
-                    Part::Words(text) | Part::Note(text) => text,
-                })
-            },
-            &mut updates,
-        );
-        assert!(reader.line.capacity() <= 2 * LINE_BYTES_MAX);
+fn said(name: &str, lines: &[&str]) -> Vec<String> {
+    let rules = Rules::new(&preset::builtin(name).expect("it is there").stream);
+    let mut all = Vec::new();
+    for line in lines {
+        assert!(rules.read(line, &mut |said| all.push(format!("{said:?}"))), "{line}");
     }
-    reader.push(b"\n{\"id\":2,\"result\":{\"thread\":{\"id\":\"t\"}}}\n", &mut |_| {}, &mut updates);
-    assert_eq!(updates.first(), Some(&StreamUpdate::Session("t".to_owned())));
-    assert!(log.len() < 200, "{log}");
+    all
+}
+
+#[test]
+fn claude_is_understood() {
+    let all = said(
+        "claude",
+        &[
+            r#"{"type":"system","subtype":"init","session_id":"s1","tools":["Bash"]}"#,
+            r#"{"type":"assistant","message":{"content":[{"type":"text","text":"I \"look\"\n"},{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}"#,
+            r#"{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}}"#,
+            r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795288747}}"#,
+            r#"{"type":"an event of next year","x":[1,{"y":null}]}"#,
+            r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":0.5,"usage":{"input_tokens":3,"cache_creation_input_tokens":4,"cache_read_input_tokens":5,"output_tokens":6}}"#,
+            r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 401","usage":{"input_tokens":0,"output_tokens":0}}"#,
+        ],
+    );
+    let expected = [
+        r#"Session("s1")"#,
+        r#"Text("I \"look\"\n")"#,
+        r#"Tool { name: "Bash", input: "{\"command\":\"ls\"}" }"#,
+        r#"Output("a\nb")"#,
+        "Again(1795288747)",
+        "Usage(Usage { input_tokens: 7, cached_tokens: 5, output_tokens: 6, cost_usd: Some(0.5), add: true, cost_is_total: true })",
+        "Listen",
+        r#"Result("done")"#,
+        "End(Success)",
+        "Usage(Usage { input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None, add: true, cost_is_total: true })",
+        "Listen",
+        r#"Error("API Error: 401")"#,
+        r#"Result("API Error: 401")"#,
+        "End(Failure)",
+    ];
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn what_a_tool_returned_is_cut_without_breaking_an_escape() {
+    for length in SHOWN_BYTES_MAX - 14..SHOWN_BYTES_MAX + 2 {
+        let line = format!(
+            r#"{{"method":"item/completed","params":{{"item":{{"type":"commandExecution","aggregatedOutput":"{}\ud83d\ude00\n{}"}}}}}}"#,
+            "x".repeat(length),
+            "y".repeat(99)
+        );
+        let all = said("codex", &[&line]);
+        assert!(all.len() == 1 && all[0].starts_with("Output(\"xxx") && all[0].ends_with("…\")"), "{all:?}");
+    }
+}
+
+#[test]
+fn what_is_no_object_is_not_understood_and_nothing_else_happens() {
+    let rules = Rules::new(&preset::builtin("gemini").expect("it is there").stream);
+    for line in ["", "Loaded cached credentials.", "[1]", "{\"a\":", "{}x"] {
+        assert!(!rules.read(line, &mut |said| panic!("{said:?}")), "{line}");
+    }
 }

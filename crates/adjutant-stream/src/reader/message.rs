@@ -1,7 +1,7 @@
 //! The agent's words: messages as they grow, and the last answer.
 
 use super::{Part, Reader, StreamUpdate};
-use crate::text;
+use crate::cut;
 
 impl Reader {
     /// Tells the dialogue once that there are words between two of its lines.
@@ -13,7 +13,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn say(&mut self, text: &str, part: &mut impl FnMut(Part<'_>)) {
+    pub(super) fn say(&mut self, text: &str, part: &mut dyn FnMut(Part<'_>)) {
         if text.is_empty() {
             return;
         }
@@ -29,7 +29,7 @@ impl Reader {
     }
 
     /// The message that was being said is whole.
-    pub(super) fn end_message(&mut self, part: &mut impl FnMut(Part<'_>)) {
+    pub(super) fn end_message(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         self.end_retry_line(part);
         if self.within_line {
             part(Part::Words("\n"));
@@ -44,6 +44,6 @@ impl Reader {
 
     /// The last bytes of a text that are kept, whole characters.
     pub(super) fn tail<'t>(&self, text: &'t str) -> &'t str {
-        text::tail(text, self.answer_bytes_max)
+        cut::tail(text, self.answer_bytes_max)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::line::{ERROR_BYTES_MAX, is_session_id, note, shorten};
 use super::{Part, Reader, StreamUpdate};
-use crate::harness::stream::{StreamEvent, Usage};
-use crate::preset::End;
-use crate::text;
+use crate::cut;
+use crate::format::End;
+use crate::rules::{StreamEvent, Usage};
 use adjutant_core::subagent::Subagent;
 
 /// Sessions that one attempt may name: more than one is begun only where one is gone.
@@ -12,7 +12,7 @@ pub(super) const SESSIONS_MAX: u32 = 8;
 
 impl Reader {
     /// Takes one thing that was said. `true`: the dialogue has to see the line.
-    pub(super) fn take(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
+    pub(super) fn take(&mut self, said: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
         match said {
             StreamEvent::Listen => return true,
             StreamEvent::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
@@ -86,7 +86,7 @@ impl Reader {
             StreamEvent::Error(error) => {
                 self.end_message(part);
                 note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
-                self.summary.error = text::head(&error, ERROR_BYTES_MAX).to_owned();
+                self.summary.error = cut::head(&error, ERROR_BYTES_MAX).to_owned();
             }
             StreamEvent::Result(result) => self.summary.result = self.tail(&result).to_owned(),
             StreamEvent::Again(seconds) => self.summary.again_at_s = self.summary.again_at_s.max(Some(seconds)),
@@ -117,7 +117,7 @@ impl Reader {
     }
 
     /// Takes what a sub-agent of the CLI's own says: it stands in the log, and is nothing that the run says.
-    pub(super) fn take_of_subagent(&mut self, said: StreamEvent<'_>, part: &mut impl FnMut(Part<'_>)) {
+    pub(super) fn take_of_subagent(&mut self, said: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>)) {
         let id = self.speaker.clone().unwrap_or_default();
         let text = match said {
             StreamEvent::Text(text) | StreamEvent::Result(text) => text.into_owned(),
@@ -139,7 +139,7 @@ impl Reader {
     }
 
     /// Writes the calls that have no line yet.
-    pub(super) fn flush_calls(&mut self, part: &mut impl FnMut(Part<'_>)) {
+    pub(super) fn flush_calls(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         for call in self.calls.flush() {
             self.end_message(part);
             note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
