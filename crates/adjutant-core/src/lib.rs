@@ -32,6 +32,7 @@ pub mod time;
 pub mod tree;
 pub mod webhook;
 pub mod words;
+pub mod workspace;
 
 pub use agent::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
 pub use decision::{Changes, Decision, DecisionKind, chosen};
@@ -44,3 +45,4 @@ pub use request::{Answer, AnsweredBy, RequestEvent, RequestKind, RequestState, R
 pub use run::{AttemptEnd, Cause, Exit, Failure, Outcome, OutcomeKind, RunEvent, RunState, RunStateKind, StopReason, Verdict};
 pub use steady::{Moment, SteadyTime};
 pub use time::Time;
+pub use workspace::{Isolation, WorkspaceState};

@@ -29,6 +29,12 @@ pub const NAMES: &[&str] = &[
     "guard.after_supervisor",
     // The supervisor is gone, what it left is not swept.
     "guard.before_sweep",
+    // The directory of the workspace is there, nothing is in it.
+    "workspace.before_clone",
+    // The workspace is whole, and not in its place yet.
+    "workspace.before_rename",
+    // The workspace is in its place, nobody works in it yet.
+    "workspace.after_rename",
     // The supervisor holds its lock, the marker is not there.
     "supervisor.before_marker",
     // The marker is there, the agent is not.

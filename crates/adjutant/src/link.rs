@@ -45,6 +45,9 @@ pub struct Order {
     /// What the agent is given: identity statement and task.
     pub prompt: String,
     pub cwd: PathBuf,
+    /// The workspace that `cwd` lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceOrder>,
     /// The agent's whole environment; nothing else is inherited.
     pub env: BTreeMap<String, String>,
     /// Active time (waiting excluded) after which the supervisor stops the attempt by itself.
@@ -69,6 +72,23 @@ pub struct Order {
     pub token: String,
     /// `auto`, `pid_namespace` or `subreaper`.
     pub containment: String,
+}
+
+/// The workspace of an isolated run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkspaceOrder {
+    /// `clone` or `worktree`.
+    pub isolation: String,
+    /// The top of the user's work tree.
+    pub repository: PathBuf,
+    pub base: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The top of the workspace.
+    pub path: PathBuf,
+    /// The run for which it is made. Another run works in it too, if this one has delegated to it.
+    pub run_id: String,
+    pub run_name: String,
 }
 
 /// Files of one attempt, below `<home>/runs/<run-id>/<attempt>/`, directory 0700.

@@ -195,6 +195,12 @@ impl Home {
     pub fn runs_dir(&self) -> PathBuf {
         self.dir.join("runs")
     }
+
+    /// The directory for the workspaces of isolated runs.
+    #[must_use]
+    pub fn workspaces_dir(&self) -> PathBuf {
+        self.dir.join("workspaces")
+    }
 }
 
 /// How many files are named that keep a directory from being taken for a home.

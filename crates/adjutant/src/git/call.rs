@@ -2,6 +2,7 @@
 
 use super::GitError;
 use crate::process::tool::{self, Output, Tool};
+use rustix::fs::Mode;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,8 @@ impl Git {
             input: Vec::new(),
             output_bytes_max: OUTPUT_BYTES_MAX,
             is_for_user: false,
+            limit: CALL_MAX,
+            umask: None,
         }
     }
 }
@@ -95,6 +98,8 @@ pub(super) struct Call<'a> {
     input: Vec<u8>,
     output_bytes_max: usize,
     is_for_user: bool,
+    limit: Duration,
+    umask: Option<Mode>,
 }
 
 impl Call<'_> {
@@ -123,6 +128,18 @@ impl Call<'_> {
         self
     }
 
+    /// Lets it take longer than other calls.
+    pub(super) fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Makes files with another umask than that of this process.
+    pub(super) fn umask(mut self, umask: Option<Mode>) -> Self {
+        self.umask = umask;
+        self
+    }
+
     /// Reads the user's own configuration too.
     pub(super) fn for_user(mut self) -> Self {
         self.is_for_user = true;
@@ -131,7 +148,7 @@ impl Call<'_> {
 
     /// Runs it to its end, whatever its exit code.
     pub(super) async fn run(self) -> Result<Output, GitError> {
-        let Self { git, cwd, args, env: own, settings, input, output_bytes_max, is_for_user } = self;
+        let Self { git, cwd, args, env: own, settings, input, output_bytes_max, is_for_user, limit, umask } = self;
         let command = name_of(&args);
         let mut env: Vec<(OsString, OsString)> = [
             ("PATH", git.path.as_str()),
@@ -160,7 +177,7 @@ impl Call<'_> {
         }
         env.extend(own);
         let args = std::iter::once("--no-pager".into()).chain(args).collect();
-        let tool = Tool { program: &git.program, args, env, cwd, input, limit: CALL_MAX, output_bytes_max, umask: None };
+        let tool = Tool { program: &git.program, args, env, cwd, input, limit, output_bytes_max, umask };
         tool::run(tool).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::TimedOut => GitError::Slow { command },
             _ => GitError::Failed { command, why: error.to_string() },

@@ -10,6 +10,14 @@ pub enum GitError {
     Missing,
     #[error("{} is not in a git repository", .0.display())]
     NotARepository(PathBuf),
+    #[error("{} is a bare repository, without a work tree", .0.display())]
+    Bare(PathBuf),
+    #[error("{} has no commit yet", .0.display())]
+    NoCommit(PathBuf),
+    #[error("the commit {commit}, from which the workspace is made, is not in {} any more", .repository.display())]
+    NoBase { repository: PathBuf, commit: String },
+    #[error("the workspace {} is not there: it was removed, or not made yet", .0.display())]
+    NoWorkspace(PathBuf),
     #[error("git cannot use the repository of {}: {why}", .cwd.display())]
     Unusable { cwd: PathBuf, why: String },
     #[error("git {command} took too long")]
@@ -26,7 +34,8 @@ impl GitError {
         |error| Self::File { path, error }
     }
 
-    pub(super) fn unusable(cwd: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+    /// Says why a repository, or a directory of one, cannot be used.
+    pub fn unusable(cwd: impl Into<PathBuf>, why: impl Into<String>) -> Self {
         Self::Unusable { cwd: cwd.into(), why: why.into() }
     }
 }

@@ -9,8 +9,18 @@
 //!              objects = the repository's   attributes and the settings named in `repo` are data
 //! ```
 //!
+//! The refs of a run are in the user's repository, also those of an isolated run, whose tree is its workspace:
+//!
+//! ```text
+//!  refs/adjutant/<run id>/base   the commit that its workspace was made from; only of an isolated run
+//!                        /<n>    a snapshot of its tree
+//!                        /head   the commit that the agent has checked out at the end, if it has made commits in a clone
+//! ```
+//! A merge needs nothing else: the base, the tree of the last snapshot, and `head` if it is there.
+//!
 //! Neither the user's index, HEAD and reflog nor the tree is touched, except by [`Restore`].
 
+mod base;
 mod call;
 mod diff;
 mod error;
@@ -19,7 +29,9 @@ mod repo;
 mod restore;
 mod scratch;
 mod snapshot;
+mod workspace;
 
+pub use base::{Base, find_base, pin_base};
 pub use call::Git;
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;
@@ -28,3 +40,4 @@ pub use repo::Repo;
 pub use restore::{Restore, Restored, prepare_restore};
 pub use scratch::Scratch;
 pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, remove_all, snapshots, take};
+pub use workspace::{NewClone, make_clone, remove_clone};

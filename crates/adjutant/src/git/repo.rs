@@ -59,6 +59,12 @@ impl Repo {
         Ok(repo)
     }
 
+    /// Has a run work in another directory, from the top.
+    #[must_use]
+    pub fn below(self, below: &Path) -> Self {
+        Self { below: below.to_owned(), ..self }
+    }
+
     /// Makes new objects and refs as readable as the repository is: the hub's umask is stricter.
     fn object_mode(&self) -> (String, String) {
         let mode = self.common.join("objects").metadata().map_or(0, |meta| meta.permissions().mode());

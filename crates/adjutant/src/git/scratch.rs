@@ -20,6 +20,22 @@ pub struct Scratch {
     dir: PathBuf,
     /// Where Adjutant's home lies in the tree, if it does: that is never kept.
     home: Option<PathBuf>,
+    /// The tree is a workspace.
+    workspace: Option<WorkspaceTree>,
+}
+
+/// What a scratch directory has to know of the workspace that it looks at.
+#[derive(Debug, Clone)]
+struct WorkspaceTree {
+    /// The commit that it was made from.
+    base: String,
+    /// An index of Adjutant's, from the newest snapshot. The workspace's own is not used: it can name objects that are
+    /// only in the workspace.
+    index: PathBuf,
+    /// Adjutant's home, below which no link is followed.
+    home: PathBuf,
+    path: PathBuf,
+    is_there: bool,
 }
 
 impl Scratch {
@@ -31,14 +47,61 @@ impl Scratch {
         remove(dir).map_err(GitError::file(dir))?;
         files::make_dirs(home, dir).map_err(GitError::file(dir))?;
         let home = home.canonicalize().map_err(GitError::file(home))?.strip_prefix(&repo.top).map(Path::to_owned).ok();
-        let scratch = Self { tree: repo.top.clone(), repo, dir: dir.to_owned(), home };
-        let format = format!("--object-format={}", scratch.repo.object_format);
-        scratch.repo.git.call(dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(dir).output().await?;
+        let scratch = Self { tree: repo.top.clone(), repo, dir: dir.to_owned(), home, workspace: None };
+        scratch.init().await?;
         Ok(scratch)
     }
 
+    /// Makes one in `dir`, below `home`, for the workspace at `path`, which was made from the commit `base` of the
+    /// repository. If the workspace is gone, it looks at an empty tree.
+    ///
+    /// # Errors
+    /// git or the disk failed.
+    pub async fn of_workspace(repo: Repo, path: &Path, base: &str, home: &Path, dir: &Path) -> Result<Self, GitError> {
+        remove(dir).map_err(GitError::file(dir))?;
+        let stage = dir.join("stage");
+        files::make_dirs(home, &stage).map_err(GitError::file(dir))?;
+        let is_there = files::open_dir(home, path).is_ok();
+        let tree = if is_there { path.to_owned() } else { stage };
+        let workspace = WorkspaceTree { base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
+        let scratch = Self { repo, tree, dir: dir.to_owned(), home: None, workspace: Some(workspace) };
+        scratch.init().await?;
+        Ok(scratch)
+    }
+
+    async fn init(&self) -> Result<(), GitError> {
+        let format = format!("--object-format={}", self.repo.object_format);
+        self.repo.git.call(&self.dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(&self.dir).output().await.map(drop)
+    }
+
+    /// Tells whether the tree is there: a workspace can have been removed.
+    #[must_use]
+    pub fn has_tree(&self) -> bool {
+        self.check_tree().is_ok()
+    }
+
+    /// Refuses a workspace that is not there.
+    pub(super) fn check_tree(&self) -> Result<(), GitError> {
+        match &self.workspace {
+            Some(workspace) if !workspace.is_there => Err(GitError::NoWorkspace(workspace.path.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the commit that the tree was made from. `None`: there is none yet.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn base(&self) -> Result<Option<String>, GitError> {
+        match &self.workspace {
+            Some(workspace) => Ok(Some(workspace.base.clone())),
+            None => self.repo.head().await,
+        }
+    }
+
     /// Gives it a copy of the user's index, so that files that have not changed need not be read. It keeps one that it has.
-    pub(super) async fn prepare_index(&self) -> Result<(), GitError> {
+    /// `last` is the newest snapshot, or the commit that the tree was made from.
+    pub(super) async fn prepare_index(&self, last: Option<&str>) -> Result<(), GitError> {
         // A call that was killed leaves its lock.
         for lock in ["index.lock", "index.export.lock"] {
             match fs::remove_file(self.dir.join(lock)) {
@@ -46,12 +109,31 @@ impl Scratch {
                 _ => {}
             }
         }
-        let (from, to) = (self.repo.dir.join("index"), self.index());
-        if to.exists() || !is_regular(&from) {
+        let to = self.index();
+        if to.exists() {
             return Ok(());
         }
-        copy_index(&from, &to).map_err(GitError::file(from))?;
+        if let Some(WorkspaceTree { index, home, .. }) = &self.workspace {
+            return match files::open(home, index).and_then(|from| copy_index(from, &to)) {
+                Ok(()) => self.read_marked_files().await,
+                Err(error) => {
+                    tracing::debug!(%error, "the index of a workspace is built again");
+                    self.reset_index(last).await
+                }
+            };
+        }
+        let from = self.repo.dir.join("index");
+        if !is_regular(&from) {
+            return Ok(());
+        }
+        File::open(&from).and_then(|file| copy_index(file, &to)).map_err(GitError::file(from))?;
         self.read_marked_files().await
+    }
+
+    /// Keeps the index for the next scratch directory of the workspace, once a snapshot has every object in it.
+    pub(super) fn keep_index(&self) -> Result<(), GitError> {
+        let Some(WorkspaceTree { index, home, .. }) = &self.workspace else { return Ok(()) };
+        save_index(home, &self.index(), index).map_err(GitError::file(index))
     }
 
     /// Has the index look at files that the user has marked as not to be looked at, where they exist.
@@ -176,9 +258,24 @@ fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies an index with its time: git compares that with the times of files to tell which it must read.
-fn copy_index(from: &Path, to: &Path) -> io::Result<()> {
+/// Returns where Adjutant keeps an index of the workspace at `path`: beside it.
+pub(super) fn index_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(path).join(".index")
+}
+
+/// Puts a copy of an index at `to`, below `home`, in one step.
+pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> {
+    let new = to.with_extension(format!("new-{}", std::process::id()));
+    let mut copy = files::replace(home, &new)?;
     let mut from = File::open(from)?;
+    io::copy(&mut from, &mut copy)?;
+    copy.set_times(fs::FileTimes::new().set_modified(from.metadata()?.modified()?))?;
+    drop(copy);
+    fs::rename(new, to)
+}
+
+/// Copies an index with its time: git compares that with the times of files to tell which it must read.
+fn copy_index(mut from: File, to: &Path) -> io::Result<()> {
     let mut to = File::create(to)?;
     io::copy(&mut from, &mut to)?;
     let modified = from.metadata()?.modified()?;

@@ -110,9 +110,10 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     let last = earlier.last();
     let head = match last {
         Some(last) => Some(last.commit.clone()),
-        None => scratch.repo().head().await?,
+        None => scratch.base().await?,
     };
-    scratch.prepare_index().await?;
+    scratch.check_tree()?;
+    scratch.prepare_index(head.as_deref()).await?;
     let left_out = match read_tree(scratch).await {
         Ok(left_out) => left_out,
         Err(error @ GitError::Slow { .. }) => return Err(error),
@@ -126,6 +127,7 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     let unsaved = left_out.iter().map(|(path, _)| path.clone()).collect();
     let left_out: Vec<String> = left_out.iter().map(|(path, why)| format!("{:?} ({why})", String::from_utf8_lossy(path))).collect();
     let tree = write_tree(scratch).await?;
+    scratch.keep_index()?;
     if let Some(last) = last.filter(|last| last.tree == tree && !new.cause.is_always_kept()) {
         return Ok(TakenSnapshot { snapshot: last.clone(), is_new: false, unsaved });
     }
@@ -340,13 +342,16 @@ fn push(list: &mut Vec<u8>, path: &[u8]) {
     list.push(0);
 }
 
-/// Removes all snapshots of a run. Their commits go with git's next garbage collection.
+/// Removes all refs of a run. Their commits go with git's next garbage collection.
 ///
 /// # Errors
 /// git failed.
 pub async fn remove_all(repo: &Repo, run: RunId) -> Result<(), GitError> {
-    let input: String =
-        snapshots(repo, run).await?.iter().map(|snapshot| format!("delete refs/adjutant/{run}/{} {}\n", snapshot.n, snapshot.commit)).collect();
+    let listed = repo.of_refs(&["for-each-ref", "--format=%(refname) %(objectname) %(symref)", &format!("refs/adjutant/{run}/")]).output().await?;
+    let listed = String::from_utf8_lossy(&listed);
+    // A ref that stands for another one is not ours: its line ends with that one.
+    let own = listed.lines().filter_map(|line| line.strip_suffix(' '));
+    let input: String = own.map(|name_and_object| format!("delete {name_and_object}\n")).collect();
     if input.is_empty() {
         return Ok(());
     }

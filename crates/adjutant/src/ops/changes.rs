@@ -4,7 +4,7 @@ use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
 use crate::config;
 use crate::git::{self, DiffCall, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot};
-use crate::store::{Run, live_around};
+use crate::store::{Run, Workspace, live_around, workspace_around};
 use crate::view::{DiffRun, DiffView, SnapshotView, UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunId, RunState, Time};
@@ -21,14 +21,14 @@ const NAMED_MAX: usize = 5;
 impl Ops {
     /// Lists the snapshots of a run's tree. Empty where there is no repository, or git fails: that is logged.
     pub(super) async fn snapshots_of(&self, run: &Run) -> Vec<SnapshotView> {
-        let listed = async { git::snapshots(&repo_of(run).await?, run.id).await };
+        let listed = async { Ok(git::snapshots(&self.repo_of(run).await?, run.id).await?) };
         let Ok(listed) = tokio::time::timeout(LIST_MAX, listed).await else {
             tracing::warn!(run = %run.id, "the snapshots of a run cannot be listed: git took too long");
             return Vec::new();
         };
         match listed {
             Ok(snapshots) => snapshots.iter().map(|snapshot| view(run.id, snapshot)).collect(),
-            Err(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }) => Vec::new(),
+            Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. })) => Vec::new(),
             Err(error) => {
                 tracing::warn!(%error, run = %run.id, "the snapshots of a run cannot be listed");
                 Vec::new()
@@ -43,7 +43,7 @@ impl Ops {
     pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
         let run = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
         let scratch = self.scratch_of(&run).await?;
-        if run.state.is_live() && call.to.is_none() {
+        if run.state.is_live() && call.to.is_none() && scratch.has_tree() {
             self.keep(&scratch, &run, SnapshotCause::Look).await?;
         }
         let all = git::snapshots(scratch.repo(), run.id).await?;
@@ -112,7 +112,10 @@ impl Ops {
     pub(super) async fn keep_after_loss(&self, run: &Run) {
         let kept = async {
             let scratch = self.scratch_of(run).await?;
-            self.keep(&scratch, run, SnapshotCause::End).await
+            if !scratch.has_tree() {
+                return Ok(None);
+            }
+            self.keep(&scratch, run, SnapshotCause::End).await.map(Some)
         };
         let Ok(kept) = tokio::time::timeout(KEEP_MAX, kept).await else {
             tracing::error!(run = %run.id, "the tree of a lost attempt is not kept: git took too long");
@@ -126,23 +129,36 @@ impl Ops {
 
     /// Removes the snapshots of runs that are removed. What fails is logged.
     pub(super) async fn remove_snapshots(&self, run: &Run) {
-        let removed = async { git::remove_all(&repo_of(run).await?, run.id).await };
+        let removed = async { Ok(git::remove_all(&self.repo_of(run).await?, run.id).await?) };
         match removed.await {
-            Ok(()) | Err(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }) => {}
+            Ok(()) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. })) => {}
             Err(error) => tracing::warn!(%error, run = %run.id, "the snapshots of a removed run stay in its repository"),
         }
     }
 
     async fn scratch_of(&self, run: &Run) -> Result<Scratch, OpError> {
-        let repo = repo_of(run).await?;
         let dir = self.home.runs_dir().join(run.id.to_string()).join(format!("git-{}", crate::client::random_hex::<8>()));
-        Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
+        let (repo, workspace) = self.repo_and_workspace(run).await?;
+        Ok(match workspace {
+            Some(workspace) => Scratch::of_workspace(repo, Path::new(&workspace.path), &workspace.base, &self.home.dir, &dir).await?,
+            None => Scratch::new(repo, &self.home.dir, &dir).await?,
+        })
     }
-}
 
-async fn repo_of(run: &Run) -> Result<Repo, GitError> {
-    let cwd = Path::new(&run.cwd);
-    Repo::find(&Git::find(&config::base_env(), cwd)?, cwd).await
+    /// Finds the repository that has a run's refs: the user's, also for a run in a workspace.
+    async fn repo_of(&self, run: &Run) -> Result<Repo, OpError> {
+        Ok(self.repo_and_workspace(run).await?.0)
+    }
+
+    async fn repo_and_workspace(&self, run: &Run) -> Result<(Repo, Option<Workspace>), OpError> {
+        let workspace = self.store.read(|connection| workspace_around(connection, &run.cwd))?;
+        let dir = Path::new(workspace.as_ref().map_or(&run.cwd, |workspace| &workspace.repository));
+        let repo = Repo::find(&Git::find(&config::base_env(), dir)?, dir).await?;
+        Ok(match workspace {
+            Some(workspace) => (repo.below(Path::new(&run.cwd).strip_prefix(&workspace.path).unwrap_or("".as_ref())), Some(workspace)),
+            None => (repo, None),
+        })
+    }
 }
 
 /// Finds the snapshot that a caller names.

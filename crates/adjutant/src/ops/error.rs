@@ -85,6 +85,10 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match error {
         GitError::Missing => (codes::INVALID, hint("install git 2.38 or newer")),
+        GitError::Bare(_) => (codes::INVALID, hint("name a clone of it, with a work tree")),
+        GitError::NoWorkspace(_) => (codes::CONFLICT, hint("its work so far: adj diff RUN")),
+        GitError::NoCommit(_) => (codes::INVALID, hint("a workspace is made from a commit: git commit")),
+        GitError::NoBase { .. } => (codes::CONFLICT, hint("start the run again: adj retry")),
         GitError::NotARepository(_) => (codes::INVALID, hint("snapshots are kept only in git repositories: git init")),
         GitError::Unusable { .. } => (codes::CONFLICT, None),
         GitError::Failed { .. } | GitError::Slow { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),

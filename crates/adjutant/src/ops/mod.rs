@@ -22,6 +22,7 @@ mod tasks;
 mod trust;
 mod waits;
 mod webhooks;
+mod workspaces;
 
 pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_query};
 pub use attempts::{AttemptId, Launch};

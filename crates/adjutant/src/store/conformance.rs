@@ -6,8 +6,8 @@ use crate::client::random_hex;
 use crate::clock;
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Outcome, Permissions, Principal, PromptVia,
-    RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, RunName, RunState, StopReason, Subject,
+    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Isolation, Outcome, Permissions, Principal,
+    PromptVia, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, RunName, RunState, StopReason, Subject, WorkspaceState,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -56,6 +56,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         name: name.map(|name| RunName::parse(name).expect("a name")),
         name_seed: random(),
         cwd: "/tmp".to_owned(),
+        workspace: None,
         owner: owner.clone(),
         retry_of: None,
         under: None,
@@ -71,6 +72,54 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
             accept: Vec::new(),
         },
     }
+}
+
+/// A run that works below the top of a workspace of its own.
+fn isolated(name: &str) -> NewRun {
+    let workspace = NewWorkspace {
+        isolation: Isolation::Clone,
+        repository: "/home/u/project".to_owned(),
+        base: "b".repeat(40),
+        branch: Some("main".to_owned()),
+        all: "/state/workspaces".into(),
+        below: "sub".into(),
+    };
+    NewRun { workspace: Some(workspace), ..new_run(&Principal::Person, Some(name)) }
+}
+
+#[tokio::test]
+async fn isolated_run_works_in_its_workspace() {
+    let f = fixture();
+    let new = isolated("apart");
+    let run = f.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched");
+    let workspace = |run: RunId| f.store.read(|connection| workspace_of(connection, run)).expect("read");
+    let found = workspace(run.id).expect("a workspace");
+    let id = run.id.to_string();
+    assert_eq!(found.path, format!("/state/workspaces/apart-{}/project", &id[id.len() - 6..]));
+    assert_eq!((run.cwd, found.state), (format!("{}/sub", found.path), WorkspaceState::Planned));
+    assert_eq!((found.isolation, found.branch.as_deref(), found.base.len()), (Isolation::Clone, Some("main"), 40));
+    let around = |dir: String| f.store.read(|connection| workspace_around(connection, &dir)).expect("read").map(|found| found.run);
+    assert_eq!(around(found.path.clone()), Some(run.id));
+    assert_eq!(around(format!("{}/a/b", found.path)), Some(run.id));
+    assert_eq!((around(format!("{}-other", found.path)), around("/home/u/project".to_owned())), (None, None));
+    let other = f.dispatch(&Principal::Person, None).await;
+    assert_eq!(workspace(other.id), None);
+    // Each state is kept; a start does not bring a workspace back.
+    for state in WorkspaceState::ALL {
+        f.store.write(move |tx| tx.set_workspace_state(run.id, state)).await.expect("written");
+        assert_eq!(workspace(run.id).expect("a workspace").state, state);
+        f.store.write(move |tx| tx.set_workspace_ready(run.id)).await.expect("written");
+        let expected = if state == WorkspaceState::Planned { WorkspaceState::Ready } else { state };
+        assert_eq!(workspace(run.id).expect("a workspace").state, expected);
+    }
+    // It goes with its run.
+    let removed = f.store.write(move |tx| {
+        let run = tx.run(run.id)?;
+        let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), KEEP, "person", "")?;
+        tx.remove(&run)
+    });
+    removed.await.expect("removed");
+    assert_eq!(workspace(run.id), None);
 }
 
 fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {

@@ -25,6 +25,7 @@ mod trusted;
 mod tx;
 mod wake_ups;
 mod webhooks;
+mod workspaces;
 mod writer;
 
 #[cfg(test)]
@@ -61,6 +62,7 @@ pub use trusted::is_trusted;
 pub use tx::Tx;
 pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
+pub use workspaces::{NewWorkspace, Workspace, workspace_around, workspace_of};
 
 use crate::config::Home;
 pub use rusqlite::Connection;

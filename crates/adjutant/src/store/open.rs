@@ -12,7 +12,7 @@ use std::time::Duration;
 /// `adjt`, so that a file of something else is never taken for ours.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, the oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
@@ -21,6 +21,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0006.sql"),
     include_str!("migrations/0007.sql"),
     include_str!("migrations/0008.sql"),
+    include_str!("migrations/0009.sql"),
 ];
 /// Before this version the store held the credentials of runs.
 const CREDENTIALS_TAKEN_OUT: usize = 5;

@@ -266,6 +266,7 @@ mod tests {
             prompt_via: "stdin".to_owned(),
             prompt: String::new(),
             cwd: PathBuf::from("/"),
+            workspace: None,
             env: BTreeMap::new(),
             timeout_ms: None,
             active_ms_before: 0,

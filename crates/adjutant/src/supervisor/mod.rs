@@ -27,6 +27,7 @@ mod side_command;
 mod stall;
 mod stop;
 mod worker;
+mod workspace;
 
 pub use journal::read_all as read_facts;
 
@@ -118,6 +119,9 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let (orders_sender, orders) = watch::channel(Orders::default());
     tasks.spawn(orders::follow(client.clone(), orders_sender).boxed());
 
+    if let Err(refusal) = workspace::make(&order, dir).await {
+        return Ok(refused(journal, refusal).await);
+    }
     let pulse = Arc::new(Pulse::default());
     let Prepared { mut launch, log, lines_of, has_called } = match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await {
         Ok(prepared) => prepared,

@@ -2,7 +2,7 @@
 //! the attempt has ended, and what changed between the two.
 
 use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, take};
-use crate::link::{AttemptDir, Order, Orders};
+use crate::link::{AttemptDir, Order, Orders, WorkspaceOrder};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, RunId};
 use std::future::Future;
@@ -65,9 +65,13 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
 }
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
-    let git = Git::find(&order.env, &order.cwd)?;
-    let repo = Repo::find(&git, &order.cwd).await?;
-    Scratch::new(repo, dir.home(), &dir.git()).await
+    let Some(WorkspaceOrder { repository, path, base, .. }) = &order.workspace else {
+        let repo = Repo::find(&Git::find(&order.env, &order.cwd)?, &order.cwd).await?;
+        return Scratch::new(repo, dir.home(), &dir.git()).await;
+    };
+    let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
+    let repo = repo.below(order.cwd.strip_prefix(path).unwrap_or("".as_ref()));
+    Scratch::of_workspace(repo, path, base, dir.home(), &dir.git()).await
 }
 
 /// Waits for something. `None`: the run is to stop, or it took too long.
@@ -107,7 +111,7 @@ impl RunTree {
     async fn changes(&self, end: &Snapshot) -> Result<Option<Changes>, GitError> {
         let from = match &self.start {
             Some(start) => Some(start.commit.clone()),
-            None => self.scratch.repo().head().await?,
+            None => self.scratch.base().await?,
         };
         let Some(from) = from else { return Ok(None) };
         let listed = self.scratch.list(&from, &end.commit).await?;

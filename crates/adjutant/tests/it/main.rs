@@ -50,3 +50,4 @@ mod unsupported;
 mod vendors;
 mod webhooks;
 mod words;
+mod workspaces;

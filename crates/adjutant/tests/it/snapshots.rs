@@ -28,7 +28,7 @@ fn row(n: u64, cause: &str) -> (u64, String, u64) {
 }
 
 /// Everything of the user's that a snapshot must not touch.
-fn own_state(work: &Path) -> (Vec<u8>, String, String) {
+pub fn own_state(work: &Path) -> (Vec<u8>, String, String) {
     let index = fs::read(work.join(".git/index")).expect("an index");
     let refs = git_output(work, &["for-each-ref", "refs/heads", "refs/tags", "refs/stash"]);
     (index, refs, fs::read_to_string(work.join(".git/logs/HEAD")).unwrap_or_default())

@@ -29,6 +29,15 @@ pub struct RunArgs {
     /// What the agent may do without approval; default: the agent's setting, else edit
     #[arg(long, value_name = "read|edit|full")]
     pub permissions: Option<String>,
+    /// Work in a clone of the repository, so that runs and you do not change the same files; short for
+    /// --isolation clone
+    #[arg(long, conflicts_with = "isolation")]
+    pub clone: bool,
+    /// Where the agent works: in the directory itself, in a clone of its repository, or in another work tree
+    /// of it; the clone and the work tree have the commit that is checked out. Default: the agent's setting,
+    /// else none
+    #[arg(long, value_name = "none|clone|worktree")]
+    pub isolation: Option<String>,
     /// Let the agent use the directory's own agent settings, hooks and servers. They can run commands, so
     /// review them first
     #[arg(long)]

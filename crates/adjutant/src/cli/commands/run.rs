@@ -10,6 +10,7 @@ use crate::cli::{details, run_end, run_state, waiting};
 use crate::config::{Config, dispatch_env};
 use crate::text;
 use crate::view::{Dispatch, GetRun, ListAgents, RunView, WaitUntil, Word, codes};
+use adjutant_core::Isolation;
 use rustix::fs::FileType;
 use std::path::Path;
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         criteria: args.criteria.clone(),
         accept: args.accept.as_deref().map(split_command).transpose()?.unwrap_or_default(),
         permissions: args.permissions.as_deref().map(Word::read),
+        isolation: if args.clone { Some(Isolation::Clone.into()) } else { args.isolation.as_deref().map(Word::read) },
         trust_repo: args.trust_repo,
         env: dispatch_env(),
     };

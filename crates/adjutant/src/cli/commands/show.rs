@@ -10,7 +10,7 @@ use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
 use crate::text;
-use crate::view::{GetRun, RunView, SnapshotView, SubagentView, Word};
+use crate::view::{GetRun, RunView, SnapshotView, SubagentView, Word, WorkspaceView};
 use adjutant_core::RunStateKind;
 use std::fmt::Write as _;
 
@@ -20,6 +20,8 @@ const LABEL_COLUMNS: usize = 15;
 /// Widest question in the list of answered ones.
 const ASKED_COLUMNS_MAX: usize = 100;
 
+/// The beginning of a commit id that is shown.
+const COMMIT_CHARS: usize = 12;
 /// Most snapshots that are shown, the newest.
 const SNAPSHOTS_SHOWN_MAX: usize = 8;
 
@@ -69,6 +71,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("task", Some(&run.task))?;
     field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
     field("directory", Some(&run.cwd))?;
+    field("workspace", run.workspace.as_ref().map(workspace_line).as_deref())?;
     let not_enforced = if run.permissions_not_enforced { " (not enforced: the agent is a plain program)" } else { "" };
     field("permissions", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
     field("also here", Some(&run.shares_directory_with.join(", ")))?;
@@ -168,6 +171,13 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
 
 fn left_out(snapshot: &SnapshotView) -> String {
     if snapshot.left_out.is_empty() { String::new() } else { format!(", without {}", snapshot.left_out.join(", ")) }
+}
+
+/// Describes a run's workspace in one line.
+fn workspace_line(workspace: &WorkspaceView) -> String {
+    let WorkspaceView { isolation, state, path, repository, base, branch } = workspace;
+    let at = branch.as_ref().map_or_else(|| "at".to_owned(), |branch| format!("branch {branch} at"));
+    format!("{isolation} of {repository}, {at} {}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
 }
 
 /// Describes a sub-agent of the CLI in one line.

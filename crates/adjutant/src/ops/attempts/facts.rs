@@ -55,6 +55,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     let advanced = match fact {
         FactKind::Started { pid, guard_pid: _, containment } => {
             tx.set_containment(run.id, id.n, &containment)?;
+            tx.set_workspace_ready(run.id)?;
             if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                 // The answers in the new attempt's prompt have been delivered.
                 for request in undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)? {

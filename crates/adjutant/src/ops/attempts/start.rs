@@ -4,6 +4,7 @@ use crate::config::is_credential;
 use crate::link::Order;
 use crate::ops::attempts::{AttemptId, Launch, hash, resumption};
 use crate::ops::trust::TrustDecision;
+use crate::ops::workspaces::{order_of, source_of};
 use crate::ops::{OpError, Ops};
 use crate::preset::Preset;
 use crate::store::{counts, fruitless_attempts, live_in_dir, next_queued, run_input, turn_of_run, undelivered_of};
@@ -68,10 +69,11 @@ impl Ops {
                 };
                 // More than a message may have, so that a cut is detected.
                 let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
-                Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max)))
+                let workspace = order_of(tx.connection(), &run.cwd)?;
+                Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, workspace)))
             })
             .await?;
-        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max)) = claimed else { return Ok(None) };
+        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, workspace)) = claimed else { return Ok(None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let mut argv = input.agent.command.clone();
         let mut args = input.agent.args.clone();
@@ -101,7 +103,7 @@ impl Ops {
             }
         }
         let honoured = match &preset {
-            Some(preset) => self.honoured(&run.cwd, preset, input.agent.trust_repo).await,
+            Some(preset) => self.honoured(&source_of(&run.cwd, workspace.as_ref()), preset, input.agent.trust_repo).await,
             None => TrustDecision { trust: false, note: None },
         };
         if honoured.note != run.note {
@@ -125,6 +127,7 @@ impl Ops {
             prompt_via: input.agent.prompt.word().to_owned(),
             prompt,
             cwd: PathBuf::from(&run.cwd),
+            workspace,
             env,
             timeout_ms: input.agent.timeout_ms,
             active_ms_before: run.active_ms,

@@ -6,10 +6,10 @@ use crate::config::Home;
 use crate::link::SubagentsText;
 use crate::logs;
 use crate::store::{
-    Connection, RetryingSince, Run, StoreError, Usage, children_of, counts, is_usage_of_last_call, live_in_dir, permissions_of, queue_place,
-    requests_of, run_by_id,
+    Connection, RetryingSince, Run, StoreError, Usage, Workspace, children_of, counts, is_usage_of_last_call, live_in_dir, permissions_of,
+    queue_place, requests_of, run_by_id, workspace_of,
 };
-use crate::view::{CheckpointView, IgnoredView, RetryingView, RunView, SubagentView, UsageView};
+use crate::view::{CheckpointView, IgnoredView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
 use adjutant_core::run;
 use adjutant_core::run::RunStatus;
 use adjutant_core::signal::Checkpoint;
@@ -30,6 +30,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
         view.permissions = Some(permissions.into());
         view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
     }
+    view.workspace = workspace_of(connection, run.id)?.map(workspace);
     if let Some(usage) = &mut view.usage {
         usage.of_last_call = is_usage_of_last_call(connection, run.id)?;
     }
@@ -118,6 +119,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         },
         task: run.task.clone(),
         cwd: run.cwd.clone(),
+        workspace: None,
         permissions: None,
         permissions_not_enforced: false,
         owner: run.owner.to_string(),
@@ -168,6 +170,11 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         cursor: run.last_seq.0,
         messages: Vec::new(),
     }
+}
+
+fn workspace(of: Workspace) -> WorkspaceView {
+    let Workspace { run: _, isolation, repository, base, branch, path, state } = of;
+    WorkspaceView { isolation: isolation.into(), state: state.into(), path, repository, base, branch }
 }
 
 /// The state of a sub-agent that was running when the run ended is unknown.

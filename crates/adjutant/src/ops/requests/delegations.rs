@@ -163,6 +163,7 @@ impl Ops {
             name: None,
             name_seed: random(),
             cwd,
+            workspace: None,
             owner: requester.owner.clone(),
             retry_of: None,
             under: Some((requester.id, config.tree)),

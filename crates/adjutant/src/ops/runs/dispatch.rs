@@ -5,11 +5,12 @@ use crate::ops::checks;
 use crate::ops::checks::{checked_cwd, checked_env, checked_measure, checked_prompt};
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
 use crate::preset::Preset;
-use crate::store::{Connection, KeptCredentials, NewRun, RunInput, StoreError, Tx, run_input, taken_by};
+use crate::store::{Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, run_input, taken_by, workspace_of};
 use crate::view::{Dispatch, Retry, RunView};
 use adjutant_core::tree::Rank;
-use adjutant_core::{Action, AgentName, Denied, Principal, RunEvent, RunId, RunName, RunState};
+use adjutant_core::{Action, AgentName, Denied, Isolation, Principal, RunEvent, RunId, RunName, RunState};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 impl Ops {
     /// Queues a run. Durable when it returns; the hub starts it as soon as a slot is free.
@@ -55,13 +56,19 @@ impl Ops {
             None => {}
         }
         checked_measure(call.criteria.as_deref(), &call.accept)?;
+        let isolation = match &call.isolation {
+            Some(isolation) => isolation.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))?,
+            None => Isolation::None,
+        };
+        let workspace = self.plan_workspace(&cwd, isolation).await?;
+        let planned = workspace.clone();
         let (refuse_shared, live_runs_max) = (config.refuse_shared_directory, self.live_runs_max(&config));
         let kept = self.store.keep_credentials(env).await?;
         let env = kept.env.clone();
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let home = self.home.clone();
         let dispatch = move |tx: &mut Tx<'_>, who: &Principal| {
-            if refuse_shared {
+            if refuse_shared && workspace.is_none() {
                 refuse_shared_directory(tx.connection(), &cwd, id)?;
             }
             if let Some(found) = &found {
@@ -72,6 +79,7 @@ impl Ops {
                 name,
                 name_seed,
                 cwd,
+                workspace,
                 owner: owner_of(who),
                 retry_of: None,
                 under: None,
@@ -88,10 +96,19 @@ impl Ops {
         };
         let dispatched = self.write(caller, dispatch).await;
         self.settle_credentials(kept).await;
-        dispatched
+        self.pin_dispatched(id, planned, dispatched).await
     }
 
-    /// Dispatches a finished or stopped run again as a new run. A stopped one is finished by this.
+    /// Keeps the base of a run that was dispatched. A call that was repeated has dispatched none.
+    async fn pin_dispatched(&self, id: RunId, planned: Option<NewWorkspace>, dispatched: Result<RunView, OpError>) -> Result<RunView, OpError> {
+        let view = dispatched?;
+        if let Some(planned) = planned.filter(|_| view.run_id == id.to_string()) {
+            self.pin_base(id, &planned).await;
+        }
+        Ok(view)
+    }
+
+    /// Dispatches a finished or stopped run again as a new run, in a new workspace if it had one. A stopped one is finished by this.
     ///
     /// # Errors
     /// Unknown, foreign, or still live.
@@ -100,6 +117,8 @@ impl Ops {
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
         let (tree, refuse_shared, live_runs_max) = (config.tree, config.refuse_shared_directory, self.live_runs_max(&config));
+        let workspace = self.plan_workspace_again(&caller.who, &call.run).await?;
+        let planned = workspace.clone();
         let kept = self.credentials_for(&caller.who, Action::Retry, &call.run, call.env).await?;
         let credentials = kept.id().map(ToOwned::to_owned);
         let retry = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -115,7 +134,7 @@ impl Ops {
                 // An owner who retries a run knows how it ended.
                 tx.set_notified(who, &[(old.id, old.last_seq)])?;
             }
-            if refuse_shared {
+            if refuse_shared && workspace.is_none() {
                 refuse_shared_directory(tx.connection(), &old.cwd, old.id)?;
             }
             let mut input = run_input(tx.connection(), old.id)?;
@@ -129,6 +148,7 @@ impl Ops {
                 name: None,
                 name_seed,
                 cwd: old.cwd.clone(),
+                workspace,
                 owner: old.owner.clone(),
                 retry_of: Some(old.id),
                 under: old.parent.map(|parent| (parent, tree)),
@@ -146,7 +166,21 @@ impl Ops {
         };
         let retried = self.write(caller, retry).await;
         self.settle_credentials(kept).await;
-        retried
+        self.pin_dispatched(id, planned, retried).await
+    }
+
+    /// Resolves what the workspace of a run is made from that is dispatched again. `None`: the run was not isolated, or is
+    /// unknown; an unknown one is refused later.
+    async fn plan_workspace_again(&self, who: &Principal, run: &str) -> Result<Option<NewWorkspace>, OpError> {
+        let old = self.store.read(|connection| match lookup::run(connection, who, Action::Retry, run) {
+            Ok(run) => Ok(workspace_of(connection, run.id)?.map(|workspace| (workspace, run.cwd))),
+            Err(StoreError::Denied(_)) => Ok(None),
+            Err(error) => Err(error),
+        })?;
+        let Some((old, cwd)) = old else { return Ok(None) };
+        let below = Path::new(&cwd).strip_prefix(&old.path).unwrap_or("".as_ref());
+        let new = self.plan_workspace(&old.repository, old.isolation).await?;
+        Ok(new.map(|new| NewWorkspace { below: below.to_owned(), ..new }))
     }
 
     /// Stores the credentials for a run's next attempt, after checking that its agent still supports the run's

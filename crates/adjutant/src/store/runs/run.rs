@@ -1,6 +1,7 @@
 //! One run, and what a dispatch makes.
 
 use super::spec::RunInput;
+use crate::store::workspaces::NewWorkspace;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::report::Claim;
@@ -191,7 +192,10 @@ pub struct NewRun {
     /// Chosen by the dispatcher, else drawn from these random bytes.
     pub name: Option<RunName>,
     pub name_seed: [u8; 4],
+    /// The directory that it works in, or from which its workspace is made.
     pub cwd: String,
+    /// It works in a workspace of its own.
+    pub workspace: Option<NewWorkspace>,
     pub owner: Principal,
     pub retry_of: Option<RunId>,
     /// The run that it was delegated by, and how large the tree may become; a root without.

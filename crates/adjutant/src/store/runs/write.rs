@@ -96,6 +96,9 @@ impl Tx<'_> {
             new.input.criteria,
             accept
         ])?;
+        if let Some(workspace) = &new.workspace {
+            self.add_workspace(new.id, &name, workspace)?;
+        }
         let seq = append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &task)?;
         self.touch(new.id, seq)?;
         self.notify(Topic::Queue);

@@ -2,8 +2,8 @@
 
 use super::run::RunView;
 use crate::view::{Call, Word};
-use adjutant_core::Permissions;
 use adjutant_core::checkpoint::Choice;
+use adjutant_core::{Isolation, Permissions};
 use serde::{Deserialize, Serialize};
 
 /// Starts a run (or queues it).
@@ -29,6 +29,9 @@ pub struct Dispatch {
     /// What it may do without approval. Left out: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,
+    /// Whether it works in a workspace of its own, made from the commit that is checked out in `cwd`. Left out: the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Word<Isolation>>,
     /// What the directory says about agents (servers, hooks, settings) is honoured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_repo: bool,

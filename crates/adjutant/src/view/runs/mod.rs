@@ -8,6 +8,7 @@ mod messages;
 mod report;
 mod run;
 mod statements;
+mod workspace;
 
 pub use activity::*;
 pub use calls::*;
@@ -17,3 +18,4 @@ pub use messages::*;
 pub use report::*;
 pub use run::*;
 pub use statements::*;
+pub use workspace::*;

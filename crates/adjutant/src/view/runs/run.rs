@@ -4,6 +4,7 @@ use super::activity::{IgnoredView, RetryingView, SubagentView, UsageView};
 use super::checkpoint::{CheckpointView, ChoiceView};
 use super::messages::MessageView;
 use super::report::{AcceptanceView, ReportView};
+use super::workspace::WorkspaceView;
 use crate::view::{AttentionView, EventView, RequestView, SnapshotView, Word};
 use adjutant_core::run::RunStatus;
 use adjutant_core::{Cause, OutcomeKind, Permissions, RunStateKind};
@@ -59,6 +60,9 @@ pub struct RunView {
     /// The first line of the prompt, shortened.
     pub task: String,
     pub cwd: String,
+    /// The directory of its own that it works in, if it is isolated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceView>,
     /// What it may do without approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,

@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("signal", &[]),
     ("process", &["failpoint", "files", "config", "link"]),
     // The only user of the git program.
-    ("git", &["files", "process"]),
+    ("git", &["files", "process", "failpoint"]),
     ("store", &["files", "config", "clock", "failpoint"]),
     ("webhook", &["files", "config"]),
     // The way to the hub.

@@ -113,6 +113,7 @@ impl Case {
             prompt_via: "stdin".to_owned(),
             prompt: "the prompt\n".to_owned(),
             cwd: self.home.join("work"),
+            workspace: None,
             env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("U".to_owned(), format!("1000.{}", self.unique))]),
             timeout_ms: None,
             active_ms_before: 0,

@@ -130,6 +130,7 @@ impl Demo<'_> {
                 criteria: None,
                 accept: Vec::new(),
                 permissions: None,
+                isolation: None,
                 trust_repo: false,
                 agent: "echo".to_owned(),
                 prompt: part.prompt(self.pace),

@@ -39,6 +39,7 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
     let dispatch = Dispatch {
         permissions: args.permissions,
+        isolation: None,
         trust_repo: false,
         agent: args.agent,
         prompt: args.prompt,

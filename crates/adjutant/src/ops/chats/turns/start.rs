@@ -62,6 +62,7 @@ impl Ops {
                         name: None,
                         name_seed,
                         cwd: turn.cwd.clone(),
+                        workspace: None,
                         owner: owner.clone(),
                         retry_of: None,
                         under,

@@ -1,0 +1,59 @@
+//! The commit that the workspace of a run is made from.
+//!
+//! ```text
+//!  refs/adjutant/<run id>/base   keeps it, should its branch be moved or removed
+//! ```
+
+use super::call::complaint;
+use super::{Git, GitError, Repo};
+use adjutant_core::RunId;
+use std::path::Path;
+
+/// The state of a repository that a workspace is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    pub commit: String,
+    /// The branch that is checked out. `None`: a commit is.
+    pub branch: Option<String>,
+}
+
+/// Finds the repository around a directory, and the commit that is checked out there.
+///
+/// # Errors
+/// There is no repository that git can use, or it has no commit.
+pub async fn find_base(git: &Git, cwd: &Path) -> Result<(Repo, Base), GitError> {
+    let repo = match Repo::find(git, cwd).await {
+        Err(GitError::NotARepository(cwd)) if is_bare(&cwd) => return Err(GitError::Bare(cwd)),
+        found => found?,
+    };
+    let commit = repo.head().await?.ok_or_else(|| GitError::NoCommit(repo.top.clone()))?;
+    let ran = repo.of_refs(&["symbolic-ref", "--quiet", "HEAD"]).run().await?;
+    let name = String::from_utf8_lossy(&ran.output);
+    let branch = name.trim_end().strip_prefix("refs/heads/").map(str::to_owned).filter(|_| ran.exit_code == Some(0));
+    Ok((repo, Base { commit, branch }))
+}
+
+fn is_bare(dir: &Path) -> bool {
+    dir.ancestors().any(|dir| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir())
+}
+
+/// Keeps the base of a run under its ref. It keeps one that is there.
+///
+/// # Errors
+/// git failed, or the commit is gone.
+pub async fn pin_base(repo: &Repo, run: RunId, base: &str) -> Result<(), GitError> {
+    let name = format!("refs/adjutant/{run}/base");
+    let ran = repo.of_refs(&["update-ref", "--no-deref", &name, base, &repo.zero()]).run().await?;
+    if ran.exit_code == Some(0) {
+        return Ok(());
+    }
+    let pinned = repo.of_refs(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")]).run().await?;
+    if pinned.exit_code == Some(0) && String::from_utf8_lossy(&pinned.output).trim_end() == base {
+        return Ok(());
+    }
+    let known = repo.of_refs(&["cat-file", "-e", &format!("{base}^{{commit}}")]).run().await?;
+    match known.exit_code {
+        Some(0) => Err(GitError::Failed { command: "update-ref".to_owned(), why: complaint(&ran) }),
+        _ => Err(GitError::NoBase { repository: repo.top.clone(), commit: base.to_owned() }),
+    }
+}

@@ -1,0 +1,123 @@
+//! The workspaces of isolated runs.
+
+use super::ids::run_id;
+use super::{StoreError, Tx};
+use adjutant_core::{Denied, Isolation, RunId, RunName, WorkspaceState};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::{Path, PathBuf};
+
+/// The directory of its own that an isolated run works in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    pub run: RunId,
+    pub isolation: Isolation,
+    /// The top of the user's work tree.
+    pub repository: String,
+    /// The commit that the run starts from.
+    pub base: String,
+    /// The branch that was checked out in the repository at the dispatch. `None`: a commit was.
+    pub branch: Option<String>,
+    /// The top of the workspace.
+    pub path: String,
+    pub state: WorkspaceState,
+}
+
+/// The end of a run's id in the name of its workspace: a run can have the name of one that was removed.
+const ID_CHARS: usize = 6;
+
+/// What the workspace of a new run is made from.
+#[derive(Debug, Clone)]
+pub struct NewWorkspace {
+    pub isolation: Isolation,
+    /// The top of the user's work tree.
+    pub repository: String,
+    /// The commit that the run starts from.
+    pub base: String,
+    /// The branch that is checked out in the repository.
+    pub branch: Option<String>,
+    /// The directory of the workspaces of all runs.
+    pub all: PathBuf,
+    /// Where the run works, from the top of the workspace.
+    pub below: PathBuf,
+}
+
+impl NewWorkspace {
+    /// Returns the workspace of a run under its name. People and agents see the repository's name at the end of its path.
+    /// `None`: its path is not UTF-8.
+    fn of(&self, run: RunId, name: &RunName) -> Option<Workspace> {
+        let id = run.to_string();
+        let dir = format!("{name}-{}", &id[id.len().saturating_sub(ID_CHARS)..]);
+        let repository = Path::new(&self.repository).file_name().unwrap_or("repository".as_ref());
+        let path = self.all.join(dir).join(repository);
+        Some(Workspace {
+            run,
+            isolation: self.isolation,
+            repository: self.repository.clone(),
+            base: self.base.clone(),
+            branch: self.branch.clone(),
+            path: path.to_str()?.to_owned(),
+            state: WorkspaceState::Planned,
+        })
+    }
+}
+
+const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, state FROM workspaces";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Workspace, StoreError>> {
+    let (run, kind, state): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(6)?);
+    let (Ok(id), Some(isolation), Some(state)) = (run_id(&run), Isolation::from_word(&kind), WorkspaceState::from_word(&state)) else {
+        return Ok(Err(StoreError::Corrupt(format!("the workspace of run {run}"))));
+    };
+    Ok(Ok(Workspace { run: id, isolation, repository: row.get(2)?, base: row.get(3)?, branch: row.get(4)?, path: row.get(5)?, state }))
+}
+
+/// Reads the workspace of a run. `None`: the run is not isolated.
+///
+/// # Errors
+/// A failure of the store.
+pub fn workspace_of(connection: &Connection, run: RunId) -> Result<Option<Workspace>, StoreError> {
+    connection.prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1"))?.query_row([run.to_string()], read).optional()?.transpose()
+}
+
+/// Reads the workspace that a directory lies in: of the run itself, or of the run that has delegated to it.
+///
+/// # Errors
+/// A failure of the store.
+pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Workspace>, StoreError> {
+    let sql = format!("{COLUMNS} WHERE path = ?1 OR substr(?1, 1, length(path) + 1) = path || '/'");
+    connection.prepare_cached(&sql)?.query_row([dir], read).optional()?.transpose()
+}
+
+impl Tx<'_> {
+    /// Records the workspace of a run that was dispatched in this transaction, and that the run works in it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(super) fn add_workspace(&mut self, run: RunId, name: &RunName, new: &NewWorkspace) -> Result<(), StoreError> {
+        let unusable = || Denied::invalid("cwd", "is not valid UTF-8");
+        let Workspace { run, isolation, repository, base, branch, path, state } = new.of(run, name).ok_or_else(unusable)?;
+        let cwd = Path::new(&path).join(&new.below).into_os_string().into_string().map_err(|_| unusable())?;
+        self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?.execute([&run.to_string(), cwd.trim_end_matches('/')])?;
+        self.prepare("INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word()])?;
+        Ok(())
+    }
+
+    /// Records the state of a run's workspace.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_workspace_state(&mut self, run: RunId, state: WorkspaceState) -> Result<(), StoreError> {
+        self.prepare("UPDATE workspaces SET state = ?2 WHERE run_id = ?1")?.execute([&run.to_string(), state.word()])?;
+        Ok(())
+    }
+
+    /// Records that a planned workspace is there. Any other state stays.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_workspace_ready(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE workspaces SET state = 'ready' WHERE run_id = ?1 AND state = 'planned'")?.execute([run.to_string()])?;
+        Ok(())
+    }
+}
