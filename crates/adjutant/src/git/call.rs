@@ -4,6 +4,7 @@ use super::GitError;
 use crate::process::tool::{self, Output, Tool};
 use rustix::fs::Mode;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -79,6 +80,7 @@ impl Git {
             env: Vec::new(),
             settings: Vec::new(),
             input: Vec::new(),
+            input_file: None,
             output_bytes_max: OUTPUT_BYTES_MAX,
             is_for_user: false,
             limit: CALL_MAX,
@@ -96,6 +98,7 @@ pub(super) struct Call<'a> {
     env: Vec<(OsString, OsString)>,
     settings: Vec<(String, String)>,
     input: Vec<u8>,
+    input_file: Option<File>,
     output_bytes_max: usize,
     is_for_user: bool,
     limit: Duration,
@@ -120,6 +123,12 @@ impl Call<'_> {
 
     pub(super) fn input(mut self, input: Vec<u8>) -> Self {
         self.input = input;
+        self
+    }
+
+    /// Has it read a file instead.
+    pub(super) fn input_file(mut self, file: File) -> Self {
+        self.input_file = Some(file);
         self
     }
 
@@ -148,7 +157,7 @@ impl Call<'_> {
 
     /// Runs it to its end, whatever its exit code.
     pub(super) async fn run(self) -> Result<Output, GitError> {
-        let Self { git, cwd, args, env: own, settings, input, output_bytes_max, is_for_user, limit, umask } = self;
+        let Self { git, cwd, args, env: own, settings, input, input_file, output_bytes_max, is_for_user, limit, umask } = self;
         let command = name_of(&args);
         let mut env: Vec<(OsString, OsString)> = [
             ("PATH", git.path.as_str()),
@@ -177,7 +186,7 @@ impl Call<'_> {
         }
         env.extend(own);
         let args = std::iter::once("--no-pager".into()).chain(args).collect();
-        let tool = Tool { program: &git.program, args, env, cwd, input, limit, output_bytes_max, umask };
+        let tool = Tool { program: &git.program, args, env, cwd, input, input_file, limit, output_bytes_max, umask };
         tool::run(tool).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::TimedOut => GitError::Slow { command },
             _ => GitError::Failed { command, why: error.to_string() },

@@ -14,7 +14,7 @@
 //! ```text
 //!  refs/adjutant/<run id>/base   the commit that its workspace was made from; only of an isolated run
 //!                        /<n>    a snapshot of its tree
-//!                        /head   the commit that the agent has checked out at the end, if it has made commits in a clone
+//!                        /head   the commit that the agent has checked out at the end, if it has made one
 //! ```
 //! A merge needs nothing else: the base, the tree of the last snapshot, and `head` if it is there.
 //!
@@ -22,6 +22,7 @@
 
 mod base;
 mod call;
+mod commits;
 mod diff;
 mod error;
 mod merge_tree;
@@ -33,11 +34,12 @@ mod workspace;
 
 pub use base::{Base, find_base, pin_base};
 pub use call::Git;
+pub use commits::keep_commits;
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;
 pub use merge_tree::{Conflict, MergeCall, MergePurpose, Merged};
 pub use repo::Repo;
 pub use restore::{Restore, Restored, prepare_restore};
-pub use scratch::Scratch;
+pub use scratch::{Scratch, WorkspacePlace};
 pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, remove_all, snapshots, take};
 pub use workspace::{NewClone, make_clone, remove_clone};

@@ -4,6 +4,7 @@ use super::call::Call;
 use super::repo::is_regular;
 use super::{GitError, Repo};
 use crate::files;
+use adjutant_core::Isolation;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
@@ -26,16 +27,26 @@ pub struct Scratch {
 
 /// What a scratch directory has to know of the workspace that it looks at.
 #[derive(Debug, Clone)]
-struct WorkspaceTree {
+pub(super) struct WorkspaceTree {
+    pub isolation: Isolation,
     /// The commit that it was made from.
-    base: String,
+    pub base: String,
     /// An index of Adjutant's, from the newest snapshot. The workspace's own is not used: it can name objects that are
     /// only in the workspace.
     index: PathBuf,
     /// Adjutant's home, below which no link is followed.
-    home: PathBuf,
-    path: PathBuf,
-    is_there: bool,
+    pub home: PathBuf,
+    pub path: PathBuf,
+    pub is_there: bool,
+}
+
+/// A workspace as its run has it on record.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkspacePlace<'a> {
+    pub isolation: Isolation,
+    /// The commit of the repository that it was made from.
+    pub base: &'a str,
+    pub path: &'a Path,
 }
 
 impl Scratch {
@@ -52,18 +63,20 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Makes one in `dir`, below `home`, for the workspace at `path`, which was made from the commit `base` of the
-    /// repository. If the workspace is gone, it looks at an empty tree.
+    /// Makes one in `dir`, below `home`, for a workspace of the repository. If the workspace is gone, it looks at an empty
+    /// tree.
     ///
     /// # Errors
     /// git or the disk failed.
-    pub async fn of_workspace(repo: Repo, path: &Path, base: &str, home: &Path, dir: &Path) -> Result<Self, GitError> {
+    pub async fn of_workspace(repo: Repo, place: WorkspacePlace<'_>, home: &Path, dir: &Path) -> Result<Self, GitError> {
+        let WorkspacePlace { isolation, base, path } = place;
         remove(dir).map_err(GitError::file(dir))?;
         let stage = dir.join("stage");
         files::make_dirs(home, &stage).map_err(GitError::file(dir))?;
         let is_there = files::open_dir(home, path).is_ok();
         let tree = if is_there { path.to_owned() } else { stage };
-        let workspace = WorkspaceTree { base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
+        let workspace =
+            WorkspaceTree { isolation, base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
         let scratch = Self { repo, tree, dir: dir.to_owned(), home: None, workspace: Some(workspace) };
         scratch.init().await?;
         Ok(scratch)
@@ -72,6 +85,10 @@ impl Scratch {
     async fn init(&self) -> Result<(), GitError> {
         let format = format!("--object-format={}", self.repo.object_format);
         self.repo.git.call(&self.dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(&self.dir).output().await.map(drop)
+    }
+
+    pub(super) fn workspace(&self) -> Option<&WorkspaceTree> {
+        self.workspace.as_ref()
     }
 
     /// Tells whether the tree is there: a workspace can have been removed.

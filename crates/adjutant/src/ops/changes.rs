@@ -3,7 +3,7 @@
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
 use crate::config;
-use crate::git::{self, DiffCall, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot};
+use crate::git::{self, DiffCall, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePlace};
 use crate::store::{Run, Workspace, live_around, workspace_around};
 use crate::view::{DiffRun, DiffView, SnapshotView, UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
@@ -115,7 +115,9 @@ impl Ops {
             if !scratch.has_tree() {
                 return Ok(None);
             }
-            self.keep(&scratch, run, SnapshotCause::End).await.map(Some)
+            let taken = self.keep(&scratch, run, SnapshotCause::End).await?;
+            git::keep_commits(&scratch, run.id).await?;
+            Ok(Some(taken))
         };
         let Ok(kept) = tokio::time::timeout(KEEP_MAX, kept).await else {
             tracing::error!(run = %run.id, "the tree of a lost attempt is not kept: git took too long");
@@ -140,7 +142,10 @@ impl Ops {
         let dir = self.home.runs_dir().join(run.id.to_string()).join(format!("git-{}", crate::client::random_hex::<8>()));
         let (repo, workspace) = self.repo_and_workspace(run).await?;
         Ok(match workspace {
-            Some(workspace) => Scratch::of_workspace(repo, Path::new(&workspace.path), &workspace.base, &self.home.dir, &dir).await?,
+            Some(Workspace { isolation, base, path, .. }) => {
+                let place = WorkspacePlace { isolation, base: &base, path: Path::new(&path) };
+                Scratch::of_workspace(repo, place, &self.home.dir, &dir).await?
+            }
             None => Scratch::new(repo, &self.home.dir, &dir).await?,
         })
     }

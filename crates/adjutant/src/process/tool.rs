@@ -5,6 +5,7 @@ use super::{Child, Signal, Spawn, StdioTarget, watch};
 use rustix::fs::Mode;
 use rustix::process::{WaitId, WaitIdOptions, kill_process_group};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -29,6 +30,8 @@ pub struct Tool<'a> {
     pub cwd: &'a Path,
     /// Written to its standard input, which is closed after it.
     pub input: Vec<u8>,
+    /// Its standard input, instead of that.
+    pub input_file: Option<File>,
     pub limit: Duration,
     /// The beginning of standard output that is kept. The rest is read and dropped.
     pub output_bytes_max: usize,
@@ -53,7 +56,7 @@ pub struct Output {
 /// # Errors
 /// It cannot be started; `TimedOut`: it took longer than its limit and was killed.
 pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
-    let Tool { program, args, env, cwd, input, limit, output_bytes_max, umask } = tool;
+    let Tool { program, args, env, cwd, input, input_file, limit, output_bytes_max, umask } = tool;
     let (their_input, our_input) = io::pipe()?;
     let (our_output, their_output) = io::pipe()?;
     let (our_errors, their_errors) = io::pipe()?;
@@ -63,7 +66,7 @@ pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
         argv,
         env,
         cwd,
-        stdin: StdioTarget::Fd(their_input.as_fd()),
+        stdin: StdioTarget::Fd(input_file.as_ref().map_or(their_input.as_fd(), AsFd::as_fd)),
         stdout: StdioTarget::Fd(their_output.as_fd()),
         stderr: StdioTarget::Fd(their_errors.as_fd()),
         inherit: Vec::new(),
@@ -173,6 +176,7 @@ mod tests {
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             cwd: Path::new("/"),
             input: input.to_vec(),
+            input_file: None,
             limit,
             output_bytes_max,
             umask: None,

@@ -1,10 +1,10 @@
 //! The tree that a run works in, where git knows it: kept as a snapshot before the agent starts and after everything of
 //! the attempt has ended, and what changed between the two.
 
-use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, take};
+use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, take};
 use crate::link::{AttemptDir, Order, Orders, WorkspaceOrder};
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{AttemptNo, RunId};
+use adjutant_core::{AttemptNo, Isolation, RunId};
 use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
@@ -65,13 +65,14 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
 }
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
-    let Some(WorkspaceOrder { repository, path, base, .. }) = &order.workspace else {
+    let Some(WorkspaceOrder { isolation, repository, path, base, .. }) = &order.workspace else {
         let repo = Repo::find(&Git::find(&order.env, &order.cwd)?, &order.cwd).await?;
         return Scratch::new(repo, dir.home(), &dir.git()).await;
     };
     let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
     let repo = repo.below(order.cwd.strip_prefix(path).unwrap_or("".as_ref()));
-    Scratch::of_workspace(repo, path, base, dir.home(), &dir.git()).await
+    let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "the order says it in a newer version's words"))?;
+    Scratch::of_workspace(repo, WorkspacePlace { isolation, base, path }, dir.home(), &dir.git()).await
 }
 
 /// Waits for something. `None`: the run is to stop, or it took too long.
@@ -95,7 +96,13 @@ impl RunTree {
             let taken = take(&self.scratch, &self.new).await?;
             self.changes(&taken.snapshot).await
         };
-        match tokio::time::timeout(END_MAX, kept).await {
+        let kept = tokio::time::timeout(END_MAX, kept).await;
+        match tokio::time::timeout(END_MAX, keep_commits(&self.scratch, self.new.run)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the agent's commits are only in its workspace"),
+            Err(_) => tracing::error!("the agent's commits are only in its workspace: git took too long"),
+        }
+        match kept {
             Ok(Ok(changes)) => changes,
             Ok(Err(error)) => {
                 tracing::error!(%error, "the tree at the attempt's end cannot be kept, or not compared");

@@ -1,6 +1,7 @@
 //! Isolated runs: each works in a workspace of its own, in real repositories.
 
 mod clone;
+mod commits;
 mod refused;
 
 use crate::changes::repository;
