@@ -22,6 +22,7 @@ pub mod quote;
 pub mod rate_limit;
 pub mod report;
 pub mod request;
+pub mod result;
 pub mod resume;
 pub mod run;
 pub mod signal;

@@ -2,6 +2,11 @@
 
 /// Longest question, answer, prompt message or note, in bytes of UTF-8.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Longest last message of a run that is kept whole, in bytes of UTF-8. Of a longer one the end is kept; its log has the
+/// rest.
+pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
+/// So much of the end of a last message is shown with its run, in bytes.
+pub const RESULT_SHOWN_BYTES_MAX: usize = 16 * 1024;
 /// Longest prompt of a run, in bytes of UTF-8.
 pub const PROMPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest run or client name given by a user, in bytes.

@@ -62,8 +62,8 @@ pub struct Order {
     /// The acceptance command: a program and its arguments. Empty: none.
     #[serde(default)]
     pub accept: Vec<String>,
-    /// Its last answer is wanted whole (see [`AttemptDir::answer`]), up to this length in bytes; a
-    /// longer one loses its beginning. 0: the result is enough.
+    /// Its last message is kept whole (see [`AttemptDir::answer`]) up to this length in bytes, if that is more than
+    /// `limits::RESULT_BYTES_MAX`; a longer one loses its beginning.
     #[serde(default)]
     pub answer_bytes_max: usize,
     /// Cap of the readable log, in bytes.
@@ -140,7 +140,7 @@ impl AttemptDir {
         self.0.join("supervisor.log")
     }
 
-    /// The agent's last answer, where it is wanted and fills a result: there before the last fact.
+    /// The agent's last message, where it is longer than a fact shows: there before the last fact.
     #[must_use]
     pub fn answer(&self) -> PathBuf {
         self.0.join("answer")
@@ -240,8 +240,14 @@ pub enum FactKind {
         output_left_open: bool,
         /// Active time of all attempts together.
         active_ms: i64,
-        /// The agent's last words: at most 16 KiB, whole characters.
+        /// The agent's last message: the last 16 KiB of it at most, whole characters.
         result: String,
+        /// Length of the whole message, which the `answer` file has where that is more. 0: nobody said it.
+        #[serde(default)]
+        result_bytes: u64,
+        /// Why the message is no result, and what was said before it. `None`: it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gap: Option<GapText>,
         output_bytes: u64,
         /// What the agent's stream said about its end. `None`: it has none, the exit status counts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -249,6 +255,16 @@ pub enum FactKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<UsageText>,
     },
+}
+
+/// Why a last message is no result.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapText {
+    /// `empty`, `cut` or `pointer`.
+    pub word: String,
+    /// Substantial messages before it, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<String>,
 }
 
 /// The sub-agents of a CLI's own.
@@ -272,6 +288,9 @@ pub struct AttemptEvidence {
     /// There are more than those.
     #[serde(default)]
     pub changed_cut: bool,
+    /// Commits that were made in the work tree since the attempt's start, the newest first: a short id and the subject.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commits: Vec<String>,
     /// They changed since the attempt's start. Otherwise they are all that differs from what is committed.
     #[serde(default)]
     pub changed_since_start: bool,

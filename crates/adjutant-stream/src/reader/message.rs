@@ -2,6 +2,7 @@
 
 use super::{Part, Reader, StreamUpdate};
 use crate::cut;
+use adjutant_core::result;
 
 impl Reader {
     /// Tells the dialogue once that there are words between two of its lines.
@@ -37,9 +38,23 @@ impl Reader {
         }
         if !self.message.trim().is_empty() {
             self.last = self.tail(&self.message).trim_end().to_owned();
+            self.keep_message();
         }
         self.message.clear();
         self.message_of = None;
+    }
+
+    /// Keeps a substantial message: it may have to stand in for a last one that says nothing.
+    fn keep_message(&mut self) {
+        if !result::is_substantial(&self.last) {
+            return;
+        }
+        let messages = &mut self.summary.messages;
+        // The last message may be among them, and is left out later.
+        if messages.len() > result::MESSAGES_MAX {
+            messages.pop_front();
+        }
+        messages.push_back(cut::tail(&self.last, result::MESSAGE_BYTES_MAX).to_owned());
     }
 
     /// The last bytes of a text that are kept, whole characters.

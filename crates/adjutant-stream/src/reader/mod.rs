@@ -15,6 +15,7 @@ use crate::rules::{Rules, StreamEvent, Usage};
 use adjutant_core::Cause;
 use adjutant_core::subagent::{Subagent, Subagents};
 use memchr::memchr;
+use std::collections::VecDeque;
 
 /// Longest line that is looked into, in bytes. A longer one is kept raw, and nothing else.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -62,6 +63,10 @@ pub struct Summary {
     pub has_acted: bool,
     /// It said something behind its last call of a tool.
     pub has_answered: bool,
+    /// The stream ended within a message, and did not say how the work ended.
+    pub is_cut: bool,
+    /// Substantial messages, the oldest first: the last few.
+    pub messages: VecDeque<String>,
 }
 
 /// An agent's stream: its meaning, and from where on it counts.
@@ -191,6 +196,7 @@ impl Reader {
         if !line.is_empty() {
             self.read(&line, part, updates);
         }
+        self.summary.is_cut = self.summary.end.is_none() && !self.message.trim().is_empty();
         self.end_message(part);
         self.flush_calls(part);
         if self.within_line {

@@ -51,7 +51,13 @@ pub fn end_line(run: &RunView, cx: &Context) -> String {
     }
     let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(AcceptanceView::problem);
     let known = run.reason.as_deref().filter(|_| run.cause.is_some()).map(cause_message);
-    let said = unmet.as_deref().or(known).or(run.summary.as_deref()).or(run.result.as_deref()).unwrap_or_default();
+    let name = text::line(&run.name);
+    let reconstructed = run.reconstructed.then(|| {
+        let last = run.last_message.as_deref().unwrap_or_default().trim().lines().last().unwrap_or_default();
+        format!("{last} (reconstructed result: adj show --result {name})").trim_start().to_owned()
+    });
+    let result = reconstructed.as_deref().or(run.result.as_deref());
+    let said = unmet.as_deref().or(known).or(run.summary.as_deref()).or(result).unwrap_or_default();
     let last = text::line(said.trim().lines().last().unwrap_or_default());
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
         columns.saturating_sub(text::width(&run.name) + text::width(&label.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)

@@ -6,6 +6,9 @@ use super::{GitError, Scratch};
 /// Most of a difference that is returned as text, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Most commits that are listed.
+const COMMITS_MAX: usize = 50;
+
 /// What is wanted of a difference.
 #[derive(Debug, Clone, Default)]
 pub struct DiffCall {
@@ -69,6 +72,16 @@ impl Scratch {
     pub async fn list(&self, from: &str, to: &str) -> Result<Vec<Listed>, GitError> {
         let output = self.call(&["diff-tree", "-r", "-z", "--no-renames", "--end-of-options", from, to]).output().await?;
         Ok(read_raw(&output))
+    }
+
+    /// Lists the commits that one commit has and another has not, the newest first: a short id and the subject.
+    ///
+    /// # Errors
+    /// git failed, or one of them is missing.
+    pub async fn commits(&self, from: &str, to: &str) -> Result<Vec<String>, GitError> {
+        let max = format!("--max-count={COMMITS_MAX}");
+        let output = self.call(&["rev-list", &max, "--no-commit-header", "--format=%h %s", to, &format!("^{from}"), "--"]).output().await?;
+        Ok(String::from_utf8_lossy(&output).lines().map(str::to_owned).collect())
     }
 }
 

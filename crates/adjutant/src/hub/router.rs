@@ -13,8 +13,8 @@ use crate::store::counts;
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, DiffRun, Dispatch, ErrorView, GetHub, GetRun,
     GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, Pause, ReadEvents, ReadLogs, ReadRequest,
-    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, UndoRun, Wait, WithdrawRequest,
-    codes,
+    ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork, UndoRun, Wait,
+    WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -85,6 +85,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: Dispatch| async move { hub.ops.dispatch(caller, call).await });
     router = on(router, |hub, caller, call: ListRuns| async move { hub.ops.list_runs(&caller.who, &call) });
     router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller, &call).await });
+    router = on(router, |hub, caller, call: ReadResult| async move { hub.ops.read_result(&caller.who, &call).await });
     router = on(router, |hub, caller, call: DiffRun| async move { hub.ops.diff(&caller, &call).await });
     router = on(router, |hub, caller, call: UndoRun| async move { hub.ops.undo(caller, call).await });
     router = on(router, |hub, caller, call: Cancel| async move { hub.ops.cancel(caller, call).await });

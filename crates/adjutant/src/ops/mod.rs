@@ -16,6 +16,7 @@ mod programs;
 mod render;
 mod reports;
 mod requests;
+mod results;
 mod runs;
 mod search;
 mod tasks;

@@ -103,7 +103,7 @@ impl Tx<'_> {
         let Some(request) = request_by_child(self.connection(), child.id)? else { return Ok(()) };
         let (report, _) = report_of(self.connection(), child.id)?;
         let details = report.map(|report| report.details());
-        let last = child.summary.as_deref().or(child.result.as_deref());
+        let last = child.summary.as_deref().or(child.reconstructed.as_deref()).or(child.result.as_deref());
         let said = [last, details.as_deref()].into_iter().flatten().map(str::trim).filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n");
         let adjutant_core::RunState::Finished(outcome) = child.state else { return Ok(()) };
         let mut result = outcome.to_string();

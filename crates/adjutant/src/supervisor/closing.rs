@@ -74,8 +74,9 @@ impl Closer<'_> {
             evidence.files = Some(files);
         }
         if closing.changed
-            && let Some(Changes { files, cut, since_start }) = changes
+            && let Some(Changes { files, cut, since_start, commits }) = changes
         {
+            evidence.commits = commits;
             (evidence.changed, evidence.changed_cut, evidence.changed_since_start) = (Some(files), cut, since_start);
         }
         if closing.accept && !self.order.accept.is_empty() {

@@ -3,11 +3,13 @@
 use super::output::Output;
 use crate::clock;
 use crate::harness::failure;
-use crate::link::{FactKind, Order, UsageText, VerdictText};
+use crate::link::{FactKind, GapText, Order, UsageText, VerdictText};
 use crate::preset::{Driver, End, FailurePattern, PlainText, Stream};
-use adjutant_core::{Cause, Exit, Time};
+use adjutant_core::result::{ResultGap, result_gap};
+use adjutant_core::{Cause, Exit, Time, limits};
 use adjutant_stream::reader::Summary;
 use jiff::tz::TimeZone;
+use std::collections::VecDeque;
 
 /// Longest text of a failure, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 2 * 1024;
@@ -45,13 +47,16 @@ impl Ending {
         failure::cause_of(&self.patterns, words)
     }
 
-    /// Returns the agent's answer in what it has printed.
-    pub fn answer<'a>(&self, printed: &'a str) -> &'a str {
-        self.text.answer(printed)
+    /// Keeps the agent's answer of what it has printed.
+    pub fn keep_answer(&self, printed: &mut String) {
+        let answer = self.text.answer(printed);
+        if answer.len() < printed.len() {
+            *printed = answer.to_owned();
+        }
     }
 }
 
-/// Makes an attempt's last fact. `failed` is what the dialogue said should the work have failed.
+/// Makes an attempt's last fact. The output's result is the agent's answer. `failed` is what the dialogue said should the work have failed.
 pub fn ended(
     exit: Option<Exit>,
     swept: u32,
@@ -66,11 +71,26 @@ pub fn ended(
         Some(Exit::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let Some(Output { logs: _, bytes: output_bytes, result, answer: _, summary, complaint, left_open: was_cut }) = output else {
+    let Some(Output { logs: _, bytes: output_bytes, result, ends_within_line, mut summary, complaint, left_open: was_cut }) = output else {
         let (result, verdict, usage) = (String::new(), None, None);
-        return FactKind::Ended { exit_code, signal, swept, output_left_open: true, active_ms, result, output_bytes: 0, verdict, usage };
+        let gap = Some(GapText { word: ResultGap::Empty.word().to_owned(), messages: Vec::new() });
+        return FactKind::Ended {
+            exit_code,
+            signal,
+            swept,
+            output_left_open: true,
+            active_ms,
+            result,
+            result_bytes: 0,
+            gap,
+            output_bytes: 0,
+            verdict,
+            usage,
+        };
     };
-    let result = ending.answer(&result).to_owned();
+    let gap = gap(exit, &result, ends_within_line, summary.as_mut());
+    let result_bytes = result.len() as u64;
+    let result = crate::text::tail(&result, limits::RESULT_SHOWN_BYTES_MAX).to_owned();
     let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &complaint, ending);
     let usage = summary.and_then(|summary| summary.usage).map(|usage| UsageText {
         input_tokens: usage.input_tokens,
@@ -80,7 +100,19 @@ pub fn ended(
         of_session: ending.stream.usage_of_session,
         cost_of_session: usage.cost_is_total || ending.stream.usage_of_session,
     });
-    FactKind::Ended { exit_code, signal, swept, output_left_open: left_open || was_cut, active_ms, result, output_bytes, verdict, usage }
+    let output_left_open = left_open || was_cut;
+    FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes, verdict, usage }
+}
+
+/// Returns why the last message is no result, with the messages before it.
+fn gap(exit: Option<Exit>, result: &str, ends_within_line: bool, summary: Option<&mut Summary>) -> Option<GapText> {
+    let (is_cut, messages) = match summary {
+        Some(summary) => (summary.is_cut, std::mem::take(&mut summary.messages)),
+        // Of text alone, only a signal shows that it was not done.
+        None => (ends_within_line && matches!(exit, Some(Exit::Signal(_))), VecDeque::new()),
+    };
+    let word = result_gap(result, is_cut)?.word().to_owned();
+    Some(GapText { word, messages: messages.into_iter().filter(|message| !result.ends_with(message.as_str())).collect() })
 }
 
 fn verdict(

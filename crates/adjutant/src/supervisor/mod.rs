@@ -43,6 +43,7 @@ use crate::process::start::INHERITED;
 use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
 use crate::trace;
 use crate::view::codes;
+use adjutant_core::limits;
 use adjutant_stream::reader::Reader;
 use attempt::{Attempt, AttemptParts};
 use closing::Closer;
@@ -191,7 +192,7 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
         Some(stream) => {
-            Some((Reader::new(stream, order.answer_bytes_max.max(output::RESULT_BYTES_MAX)), LogFile::create_raw(order, dir).map_err(failed)?))
+            Some((Reader::new(stream, order.answer_bytes_max.max(limits::RESULT_BYTES_MAX)), LogFile::create_raw(order, dir).map_err(failed)?))
         }
         None => None,
     };

@@ -8,7 +8,7 @@ use super::logfile::LogFile;
 use crate::client::Pulse;
 use crate::preset::StderrRetry;
 use crate::signal::{Found, Scanner};
-use crate::text;
+use adjutant_core::limits;
 use adjutant_stream::decoder::Decoder;
 use adjutant_stream::reader::{Part, Reader, StreamUpdate, Summary};
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 const READ_BYTES: usize = 64 * 1024;
 /// So many reads in a row before everything else has its turn.
 const READS_IN_A_ROW: u32 = 16;
-/// The agent's last words, at most.
-pub(super) const RESULT_BYTES_MAX: usize = 16 * 1024;
+/// The end of standard error, at most.
+const COMPLAINT_BYTES_MAX: usize = 16 * 1024;
 /// What is read at most from a pipe that is being cut off: what it can hold.
 const CUT_BYTES_MAX: usize = 1024 * 1024;
 /// Longest line of standard error that is looked into, in bytes.
@@ -39,10 +39,10 @@ pub struct Output {
     pub logs: Vec<LogFile>,
     /// Length of the log.
     pub bytes: u64,
-    /// The end of the agent's last answer, or of standard output: whole characters.
+    /// The agent's last message, or the end of standard output: whole characters.
     pub result: String,
-    /// The whole of it, where that is wanted and the result may be cut.
-    pub answer: Option<String>,
+    /// The text on standard output does not end with a line.
+    pub ends_within_line: bool,
     /// What the agent's stream said at its end, where it has one.
     pub summary: Option<Summary>,
     /// The end of standard error.
@@ -97,8 +97,8 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Takes over the reading ends of both streams. Of an answer, `answer_bytes_max` are kept, or what
-    /// makes a result.
+    /// Takes over the reading ends of both streams. Of the last message, `answer_bytes_max`
+    /// are kept, or [`limits::RESULT_BYTES_MAX`] where that is more.
     ///
     /// # Errors
     /// They cannot be read without blocking.
@@ -112,7 +112,7 @@ impl Pump {
             text: Vec::with_capacity(READ_BYTES),
             lines: Vec::new(),
             last_words: VecDeque::new(),
-            last_words_bytes_max: answer_bytes_max.max(RESULT_BYTES_MAX),
+            last_words_bytes_max: answer_bytes_max.max(limits::RESULT_BYTES_MAX),
             last: Source::Out,
             at_line_start: true,
             scanner: Scanner::default(),
@@ -177,15 +177,21 @@ impl Pump {
         self.err.decoder.finish(&mut self.text);
         self.take(Source::Err);
         progress.send_replace(self.log.total_bytes());
-        let whole = match &summary {
+        let ends_within_line = self.last_words.back().is_some_and(|byte| *byte != b'\n');
+        let result = match &summary {
             Some(summary) => summary.result.trim_end().to_owned(),
             None => end_of(self.last_words),
         };
-        let result = text::tail(&whole, RESULT_BYTES_MAX).to_owned();
-        // A result this long may have lost its beginning.
-        let answer = (whole.len() > RESULT_BYTES_MAX - 4 && self.last_words_bytes_max > RESULT_BYTES_MAX).then_some(whole);
         let bytes = self.log.total_bytes();
-        Output { logs: raw.into_iter().chain([self.log]).collect(), bytes, result, answer, summary, complaint: end_of(self.complaint), left_open }
+        Output {
+            logs: raw.into_iter().chain([self.log]).collect(),
+            bytes,
+            result,
+            ends_within_line,
+            summary,
+            complaint: end_of(self.complaint),
+            left_open,
+        }
     }
 
     /// Writes a line of Adjutant.
@@ -286,7 +292,7 @@ impl Pump {
                 self.take_out(true);
             }
             Source::Err => {
-                keep_end(&mut self.complaint, &self.text, RESULT_BYTES_MAX);
+                keep_end(&mut self.complaint, &self.text, COMPLAINT_BYTES_MAX);
                 self.find_retries();
                 self.begin(Source::Err);
                 let mut begins = self.at_line_start;

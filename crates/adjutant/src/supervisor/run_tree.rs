@@ -23,6 +23,8 @@ pub struct RunTree {
     scratch: Scratch,
     new: NewSnapshot,
     start: Option<Snapshot>,
+    /// The commit that was checked out at the start.
+    head: Option<String>,
 }
 
 /// What changed in the run's directory.
@@ -35,6 +37,8 @@ pub struct Changes {
     /// They changed since the start. Otherwise the state at the start is not known, and they are what differs from the
     /// commit that is checked out.
     pub since_start: bool,
+    /// Commits that were made since the start, the newest first: a short id and the subject.
+    pub commits: Vec<String>,
 }
 
 /// Keeps the tree before the attempt's agent is started. `None`: no git, or no repository that it can use.
@@ -50,8 +54,19 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
         }
     };
     let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start };
-    let start = match unless_stopped(orders.clone(), START_MAX, take(&scratch, &new)).await {
-        Some(Ok(taken)) => Some(taken.snapshot),
+    let both = async {
+        let (taken, head) = tokio::join!(take(&scratch, &new), scratch.repo().head());
+        taken.map(|taken| (taken.snapshot, head))
+    };
+    let mut head = None;
+    let start = match unless_stopped(orders.clone(), START_MAX, both).await {
+        Some(Ok((snapshot, at))) => {
+            head = at.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the commit before the attempt is not known");
+                None
+            });
+            Some(snapshot)
+        }
         Some(Err(error)) => {
             tracing::warn!(%error, "the tree before the attempt cannot be kept");
             None
@@ -61,7 +76,9 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
             None
         }
     };
-    Some(RunTree { scratch, new: NewSnapshot { cause: SnapshotCause::End, ..new }, start })
+    // Commits in a workspace are not the repository's.
+    let head = head.filter(|_| order.workspace.is_none());
+    Some(RunTree { scratch, new: NewSnapshot { cause: SnapshotCause::End, ..new }, start, head })
 }
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
@@ -124,7 +141,19 @@ impl RunTree {
         let listed = self.scratch.list(&from, &end.commit).await?;
         let mut files = listed.iter().map(|listed| String::from_utf8_lossy(&listed.path).into_owned()).filter(|path| self.is_below(path));
         let named: Vec<String> = files.by_ref().take(FILES_MAX).collect();
-        Ok(Some(Changes { files: named, cut: files.next().is_some(), since_start: self.start.is_some() }))
+        let commits = self.commits().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the commits of the attempt cannot be listed");
+            Vec::new()
+        });
+        Ok(Some(Changes { files: named, cut: files.next().is_some(), since_start: self.start.is_some(), commits }))
+    }
+
+    async fn commits(&self) -> Result<Vec<String>, GitError> {
+        let now = self.scratch.repo().head().await?;
+        match (&self.head, now) {
+            (Some(before), Some(now)) if *before != now => self.scratch.commits(before, &now).await,
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn is_below(&self, path: &str) -> bool {

@@ -33,6 +33,7 @@ mod protocol;
 mod readme;
 mod records;
 mod reports;
+mod results;
 mod search;
 mod shown;
 mod sight;

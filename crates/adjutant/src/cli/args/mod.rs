@@ -53,7 +53,7 @@ pub enum Command {
     #[command(visible_alias = "ls")]
     Ps(PsArgs),
     /// Show the details of a run
-    Show(RunArg),
+    Show(ShowArgs),
     /// Print a run's output
     Logs(LogsArgs),
     /// Follow a run's output (same as logs -f)

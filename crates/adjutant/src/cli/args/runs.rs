@@ -63,6 +63,15 @@ pub struct RunArg {
 }
 
 #[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Print the whole result and nothing else
+    #[arg(long)]
+    pub result: bool,
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
 pub struct PsArgs {
     /// Include ended runs
     #[arg(short, long)]

@@ -1,6 +1,7 @@
 //! `adj show`: everything about one run.
 
 use super::diff::named;
+use crate::cli::args::ShowArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::details::{
     INDENT, acceptance_block, checkpoint_block, indented, person, relative_time, report_block, request_block, request_outcome,
@@ -10,8 +11,9 @@ use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
 use crate::text;
-use crate::view::{GetRun, RunView, SnapshotView, SubagentView, Word, WorkspaceView};
+use crate::view::{GetRun, ReadResult, RunView, SnapshotView, SubagentView, Word, WorkspaceView};
 use adjutant_core::RunStateKind;
+use adjutant_core::result::EndReason;
 use std::fmt::Write as _;
 
 /// The column where the values of a run's fields begin.
@@ -22,12 +24,19 @@ const ASKED_COLUMNS_MAX: usize = 100;
 
 /// The beginning of a commit id that is shown.
 const COMMIT_CHARS: usize = 12;
+
+/// Most commits that are shown, the newest.
+const COMMITS_SHOWN_MAX: usize = 8;
+
 /// Most snapshots that are shown, the newest.
 const SNAPSHOTS_SHOWN_MAX: usize = 8;
 
 /// Shows everything about one run.
-pub async fn show(run: &str, cx: &Context) -> CommandResult {
-    let run = cx.hub.call(&GetRun { run: run.to_owned(), snapshots: true }).await?;
+pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
+    if args.result {
+        return show_result(&args.run, cx).await;
+    }
+    let run = cx.hub.call(&GetRun { run: args.run.clone(), snapshots: true }).await?;
     if cx.out.json {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);
@@ -50,6 +59,22 @@ pub async fn show(run: &str, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
+/// Prints the whole result of a run and nothing else.
+async fn show_result(run: &str, cx: &Context) -> CommandResult {
+    let found = cx.hub.call(&ReadResult { run: run.to_owned() }).await?;
+    if cx.out.json {
+        cx.out.print_json(&found)?;
+        return Ok(Exit::Done);
+    }
+    let text: String = found.result.lines().map(|line| format!("{}\n", text::block(line))).collect();
+    cx.out.print_text(&text)?;
+    if found.is_cut {
+        let name = text::line(&found.run_name);
+        cx.out.print_message(&format!("note: this is the end of a longer message; the log has all of it: adj logs {name}"))?;
+    }
+    Ok(Exit::Done)
+}
+
 fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     let paint = cx.out.paint;
     let label = run_state::label(run, now());
@@ -67,6 +92,9 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("id", Some(&run.run_id))?;
     field("status", Some(run.status.as_str()))?;
     field("reason", run.reason.as_deref())?;
+    // The other reasons stand in the lines above.
+    let is_telling = |reason: &EndReason| !matches!(reason, EndReason::Completed | EndReason::Error | EndReason::Cancelled);
+    field("ended by", run.end_reason.as_ref().and_then(Word::known).filter(is_telling).map(EndReason::word))?;
     field("note", run.note.as_deref())?;
     field("task", Some(&run.task))?;
     field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
@@ -111,6 +139,12 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         let earlier = if at == first_shown && at > 0 { format!(" (earlier: 1 to {at})") } else { String::new() };
         let label = if at == first_shown { "snapshots" } else { "" };
         field(label, Some(&format!("{}, {}{}{earlier}", named(snapshot), relative_time(&snapshot.at, cx), left_out(snapshot))))?;
+    }
+    for (n, commit) in run.commits.iter().enumerate().take(COMMITS_SHOWN_MAX) {
+        field(if n == 0 { "commits" } else { "" }, Some(commit))?;
+    }
+    if let Some(more) = run.commits.len().checked_sub(COMMITS_SHOWN_MAX).filter(|more| *more > 0) {
+        field("", Some(&format!("… and {more} more")))?;
     }
     field("annotation", run.annotation.as_deref())?;
     field(
@@ -163,7 +197,14 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         }
     }
     if let Some(result) = run.result.as_deref().filter(|r| !r.trim().is_empty()) {
-        writeln!(out, "{}", paint.apply(Style::Dim, "final output"))?;
+        let name = text::line(&run.name);
+        let what = match (run.reconstructed, run.result_bytes) {
+            (true, Some(bytes)) => format!("result, reconstructed (last message: {bytes} bytes, adj --json show --result {name})"),
+            (true, None) => "result, reconstructed".to_owned(),
+            (false, Some(bytes)) => format!("final output: the end of {bytes} bytes (all of it: adj show --result {name})"),
+            (false, None) => "final output".to_owned(),
+        };
+        writeln!(out, "{}", paint.apply(Style::Dim, &what))?;
         out.push_str(&indented(result, cx));
     }
     Ok(out)

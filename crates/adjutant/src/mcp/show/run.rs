@@ -78,9 +78,22 @@ pub fn attention_line(run: &RunView) -> Option<String> {
 pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     match (&run.summary, &run.result) {
         (Some(summary), _) => format!("{}, summary {}", reported(run), quoted(summary, chars_max)),
-        (None, Some(result)) if !result.is_empty() => format!(", result {}", quoted(result, chars_max)),
+        (None, Some(result)) if !result.is_empty() => {
+            let rest =
+                if is_longer(run, chars_max) { format!(", all of it: get_subagent_logs run_id={}", line(&run.name, 60)) } else { String::new() };
+            format!(", {} {}{rest}", result_label(run), quoted(result, chars_max))
+        }
         _ => String::new(),
     }
+}
+
+/// Tells whether a run's result is longer than what is shown of it.
+fn is_longer(run: &RunView, chars_max: usize) -> bool {
+    run.result_bytes.is_some() || run.result.as_ref().is_some_and(|result| result.chars().nth(chars_max).is_some())
+}
+
+fn result_label(run: &RunView) -> &'static str {
+    if run.reconstructed { "reconstructed result" } else { "result" }
 }
 
 /// Says what a report claims and its verdict, as part of a line.
@@ -112,6 +125,8 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     // A report says it all, and so does a stop; without one the last words have to do.
     let says_it_all = run.summary.is_some() || run.attention.as_ref().is_some_and(AttentionView::is_stop);
     add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
+    add("reconstructed", run.reconstructed.then(|| json!(true)));
+    add("end_reason", run.end_reason.as_ref().map(|reason| json!(reason)));
     add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
     add("acceptance", run.acceptance.as_ref().map(acceptance_brief));
     let left = run.checkpoint.as_ref().filter(|_| run.state == RunStateKind::Stopped);
@@ -180,6 +195,12 @@ pub fn run_full(run: &RunView) -> Value {
     if let Some(result) = &run.result {
         data["result"] = json!(cut(result, RESULT_CHARS_ALONE));
     }
+    if let Some(message) = &run.last_message {
+        data["last_message"] = json!(cut(message, RESULT_CHARS));
+    }
+    if !run.commits.is_empty() {
+        data["commits"] = json!(first(&run.commits));
+    }
     data
 }
 
@@ -234,7 +255,10 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         lines.push(format!("summary {}", quoted(summary, RESULT_CHARS_ALONE)));
     }
     if let Some(result) = run.result.as_ref().filter(|result| !result.is_empty()) {
-        lines.push(format!("result {}", quoted(result, RESULT_CHARS_ALONE)));
+        lines.push(format!("{} {}", result_label(run), quoted(result, RESULT_CHARS_ALONE)));
+        if is_longer(run, RESULT_CHARS_ALONE) {
+            lines.push(format!("the whole result is in the log: get_subagent_logs run_id={}", line(&run.name, 60)));
+        }
     }
     if let Some(report) = &run.report {
         lines.extend(report_lines(report));
@@ -248,6 +272,9 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     if let Some(files) = run.changed_files.as_ref().filter(|files| !files.is_empty()) {
         let more = if files.len() > FILES_MAX || run.changed_files_more { ", and more" } else { "" };
         lines.push(format!("changed files {}{more}", quoted(&first(files).join(", "), RESULT_CHARS)));
+    }
+    if !run.commits.is_empty() {
+        lines.push(format!("commits {}", quoted(&first(&run.commits).join(", "), RESULT_CHARS)));
     }
     if let Some(checkpoint) = &run.checkpoint {
         let parts = checkpoint_parts(checkpoint).into_iter().map(|part| format!("{} {}", part.name, quoted(part.text, RESULT_CHARS)));

@@ -9,6 +9,8 @@ use adjutant_core::{RunState, StopReason};
 
 /// Maximum number of changed files kept for all attempts together.
 const CHANGED_MAX: usize = 500;
+/// Maximum number of commits kept for all attempts together.
+const COMMITS_MAX: usize = 100;
 
 impl Ops {
     /// Returns what evidence to collect after an attempt's agent has ended.
@@ -53,5 +55,7 @@ fn with_earlier(tx: &Tx<'_>, run: &Run, mut evidence: AttemptEvidence) -> Result
     all.extend(evidence.changed.take().unwrap_or_default());
     evidence.changed_cut |= earlier.changed_cut || all.len() > CHANGED_MAX;
     evidence.changed = Some(all.into_iter().take(CHANGED_MAX).collect());
+    evidence.commits.extend(earlier.commits);
+    evidence.commits.truncate(COMMITS_MAX);
     Ok(evidence)
 }

@@ -98,7 +98,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::LimitReached { active_ms } => {
             tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
         }
-        FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, output_bytes: _, verdict, usage } => {
+        FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes: _, verdict, usage } => {
             if run.state.is_finished() {
                 return Ok(());
             }
@@ -107,7 +107,11 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
                 (None, Some(signal)) => Exit::Signal(signal),
                 (None, None) => Exit::Code(-1),
             };
-            tx.set_end(run.id, id.n, &EndRow { exit, swept, output_left_open, active_ms, result })?;
+            // An older supervisor does not say how long the message is.
+            let result_bytes = result_bytes.max(result.len() as u64);
+            let end = EndRow { exit, swept, output_left_open, active_ms, result, result_bytes };
+            tx.set_end(run.id, id.n, &end)?;
+            crate::ops::results::note_gap(tx, &run, &end.result, gap.as_ref())?;
             if let Some(usage) = usage {
                 tx.add_usage(run.id, &usage_of(usage))?;
             }

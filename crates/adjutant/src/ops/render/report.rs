@@ -22,6 +22,7 @@ pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut 
     view.changed_files = evidence.as_ref().and_then(|evidence| evidence.changed.clone());
     view.changed_files_more = evidence.as_ref().is_some_and(|evidence| evidence.changed_cut);
     view.changed_before_too = evidence.as_ref().is_some_and(|evidence| evidence.changed.is_some() && !evidence.changed_since_start);
+    view.commits = evidence.as_ref().map(|evidence| evidence.commits.clone()).unwrap_or_default();
     view.report = report.map(|report| report_view(report, run, evidence.as_ref()));
     if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
         // The agent claims success, but the acceptance command failed.

@@ -10,6 +10,7 @@ use crate::store::{
     queue_place, requests_of, run_by_id, workspace_of,
 };
 use crate::view::{CheckpointView, IgnoredView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
+use adjutant_core::result::end_reason;
 use adjutant_core::run;
 use adjutant_core::run::RunStatus;
 use adjutant_core::signal::Checkpoint;
@@ -132,7 +133,12 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         ended_at: time(run.ended_at),
         updated_at: rfc3339(run.updated_at),
         summary: run.summary.clone(),
-        result: run.result.clone(),
+        end_reason: end_reason(run.state, run.claim).map(Into::into),
+        result: run.reconstructed.clone().or_else(|| run.result.clone()),
+        result_bytes: run.result_bytes.filter(|bytes| *bytes > run.result.as_ref().map_or(0, String::len) as u64),
+        reconstructed: run.reconstructed.is_some(),
+        result_gap: run.result_gap.map(Into::into),
+        last_message: run.result.clone().filter(|_| run.reconstructed.is_some()),
         percent: run.percent,
         progress: run.progress.clone(),
         eta: run.eta.clone(),
@@ -142,6 +148,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         acceptance: None,
         changed_files: None,
         changed_files_more: false,
+        commits: Vec::new(),
         changed_before_too: false,
         changed_beside: Vec::new(),
         snapshots: Vec::new(),

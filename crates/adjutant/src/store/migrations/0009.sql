@@ -12,3 +12,8 @@ CREATE TABLE workspaces (
   path       TEXT NOT NULL UNIQUE,
   state      TEXT NOT NULL DEFAULT 'planned'
 ) STRICT, WITHOUT ROWID;
+
+-- The length of a run's whole last message, why it is no result, and what stands in for it.
+ALTER TABLE runs ADD COLUMN result_bytes INTEGER;
+ALTER TABLE runs ADD COLUMN result_gap TEXT;
+ALTER TABLE runs ADD COLUMN reconstructed TEXT;

@@ -2,6 +2,7 @@
 
 use super::run::{Run, Usage};
 use crate::store::{StoreError, Tx, append_event};
+use adjutant_core::result::ResultGap;
 use adjutant_core::run::Retention;
 use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, StopReason, Time};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -31,6 +32,7 @@ pub struct EndRow {
     pub output_left_open: bool,
     pub active_ms: i64,
     pub result: String,
+    pub result_bytes: u64,
 }
 
 /// Reads one attempt.
@@ -139,17 +141,30 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_end(&mut self, run: RunId, n: AttemptNo, end: &EndRow) -> Result<(), StoreError> {
-        let EndRow { exit, swept, output_left_open, active_ms, result } = end;
+        let EndRow { exit, swept, output_left_open, active_ms, result, result_bytes } = end;
         let (code, signal) = match exit {
             Exit::Code(code) => (Some(*code), None),
             Exit::Signal(signal) => (None, Some(*signal)),
         };
         self.prepare(
             "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5, active_ms = ?6, active_since = NULL,
-             result = ?7 WHERE id = ?1",
+             result = ?7, result_bytes = ?8 WHERE id = ?1",
         )?
-        .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result])?;
+        .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed()])?;
         self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.happened_at().0])?;
+        Ok(())
+    }
+
+    /// Notes why a run's last message is no result, and the result put together in its place.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_result_gap(&mut self, run: RunId, gap: Option<ResultGap>, reconstructed: Option<&str>) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET result_gap = ?2, reconstructed = ?3 WHERE id = ?1")?.execute(params![
+            run.to_string(),
+            gap.map(ResultGap::word),
+            reconstructed
+        ])?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
   active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
-  retrying, retrying_seq, subagents FROM runs";
+  retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed FROM runs";
 
 /// The words that a run's state is stored as.
 pub(super) struct StateRow {
@@ -197,6 +197,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         retrying: json::<RetryingRow>(&id, "retrying", row.get(62)?).map(RetryingRow::decode),
         retrying_seq: row.get::<_, Option<i64>>(63)?.map(EventSeq),
         subagents: row.get(64)?,
+        result_bytes: count(65)?,
+        result_gap: word(&id, "result_gap", row.get(66)?),
+        reconstructed: row.get(67)?,
     }))
 }
 

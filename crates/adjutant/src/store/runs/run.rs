@@ -5,6 +5,7 @@ use crate::store::workspaces::NewWorkspace;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::report::Claim;
+use adjutant_core::result::ResultGap;
 use adjutant_core::run::OpenRequests;
 use adjutant_core::tree::{Rank, TreeLimits};
 use adjutant_core::{AttemptNo, Cause, EventSeq, Exit, Principal, PromptVia, RunId, RunName, RunState, SteadyTime, Time};
@@ -36,7 +37,13 @@ pub struct Run {
     pub summary: Option<String>,
     /// What the run said about its own end.
     pub claim: Option<Claim>,
+    /// The end of the agent's last message.
     pub result: Option<String>,
+    /// Length of the whole message. `None`: an older version has not stored it.
+    pub result_bytes: Option<u64>,
+    /// Why the message is no result, and the result put together in its place.
+    pub result_gap: Option<ResultGap>,
+    pub reconstructed: Option<String>,
     pub percent: Option<u8>,
     pub progress: Option<String>,
     /// When it thinks that it will be done, in its own words.

@@ -173,7 +173,7 @@ impl Tx<'_> {
             parts.extend(deliverables.iter().map(String::as_str));
             parts.extend([metrics, issues, recommendations].into_iter().flatten().map(String::as_str));
         }
-        parts.extend(run.result.as_deref());
+        parts.extend(run.reconstructed.as_deref().or(run.result.as_deref()));
         let mut told: Vec<&str> = Vec::new();
         for part in parts {
             if !part.trim().is_empty() && !told.contains(&part) {

@@ -22,6 +22,7 @@ use crate::supervisor::stall::Stall;
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{Seen, Worker};
 use adjutant_core::condition::Retries;
+use adjutant_core::limits;
 use finish::{FINISH_KILL, Finish};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -192,10 +193,13 @@ impl Attempt {
         }
         let mut logs = output.as_mut().map(|output| std::mem::take(&mut output.logs)).unwrap_or_default();
         logfile::finish(&mut logs);
-        if let Some(answer) = output.as_mut().and_then(|output| output.answer.take()) {
-            let dir = AttemptDir::new(&closer.order.home, &closer.order.run_id, closer.order.attempt);
-            if let Err(error) = super::write_private(&dir, &dir.answer(), self.ending.answer(&answer)) {
-                tracing::warn!(%error, "the whole answer cannot be kept; its end is in the result");
+        if let Some(output) = &mut output {
+            self.ending.keep_answer(&mut output.result);
+            if output.result.len() > limits::RESULT_SHOWN_BYTES_MAX {
+                let dir = AttemptDir::new(&closer.order.home, &closer.order.run_id, closer.order.attempt);
+                if let Err(error) = super::write_private(&dir, &dir.answer(), &output.result) {
+                    tracing::error!(%error, "the whole result cannot be kept; its end is in the last fact, all of it in the log");
+                }
             }
         }
         self.state_subagents();

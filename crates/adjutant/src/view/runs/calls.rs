@@ -87,6 +87,32 @@ pub struct Cancel {
 }
 call!(Cancel = "cancel", writes true -> RunView);
 
+/// Reads a run's whole result.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadResult {
+    pub run: String,
+}
+call!(ReadResult = "result", writes false -> ResultView);
+
+/// A run's whole result: at most 1 MiB; what is longer is in its log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultView {
+    pub run_id: String,
+    pub run_name: String,
+    /// The agent's last message, or what is put together in its place.
+    pub result: String,
+    /// It is put together from what was seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reconstructed: bool,
+    /// The agent's last message, where that is not the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_message: Option<String>,
+    /// It is the end of a longer message, which the log has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+}
+
 /// Starts a new run from an ended one; its `retry_of` names that one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

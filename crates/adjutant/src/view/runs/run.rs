@@ -6,6 +6,7 @@ use super::messages::MessageView;
 use super::report::{AcceptanceView, ReportView};
 use super::workspace::WorkspaceView;
 use crate::view::{AttentionView, EventView, RequestView, SnapshotView, Word};
+use adjutant_core::result::{EndReason, ResultGap};
 use adjutant_core::run::RunStatus;
 use adjutant_core::{Cause, OutcomeKind, Permissions, RunStateKind};
 use serde::{Deserialize, Serialize};
@@ -86,9 +87,24 @@ pub struct RunView {
     /// What the run said it achieved, else nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// The agent's last words, once it has finished.
+    /// Why its work ended, once it has ended or stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<Word<EndReason>>,
+    /// The agent's last message, or what is put together in its place: the last 16 KiB. The call `result` reads all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// Length of the last message, where `result` is only its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_bytes: Option<u64>,
+    /// `result` is put together from what was seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reconstructed: bool,
+    /// Why the last message is no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_gap: Option<Word<ResultGap>>,
+    /// The end of the agent's last message, where that is not the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +127,9 @@ pub struct RunView {
     /// There are more than those.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed_files_more: bool,
+    /// Commits that were made in its work tree while its attempts ran, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commits: Vec<String>,
     /// What was changed before it started is not known: `changed_files` is all that differs from what is
     /// committed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

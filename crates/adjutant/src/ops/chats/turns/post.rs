@@ -1,20 +1,16 @@
 //! Posting the answers of ended runs.
 
 use crate::config::Config;
-use crate::files;
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::turns::window::FLAG;
 use crate::ops::chats::work_context::WorkContext;
-use crate::ops::{AttemptId, OpError, Ops};
+use crate::ops::{OpError, Ops};
 use crate::store::{NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id, turns_running};
 use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
 use adjutant_core::run::Retention;
 use adjutant_core::{Outcome, Principal, RunEvent, RunState, StopReason};
-use std::io::Read as _;
 
-/// A run's stored result is cut at this length; its supervisor keeps the whole answer.
-const LAST_WORDS_BYTES: usize = 16 * 1024 - 4;
 /// Maximum number of characters quoted from a failed run's output.
 const FAILURE_CHARS_MAX: usize = 2_000;
 const FLAGS_MAX: usize = 20;
@@ -60,30 +56,19 @@ impl Ops {
             RunState::Finished(Outcome::Succeeded) => {}
             state => return Ok(TurnResult::Failure(failure(run, state, &result))),
         }
-        let text = if result.len() >= LAST_WORDS_BYTES { self.whole_answer(run, result).await? } else { result };
+        let text = self.whole_answer(run).await?;
         let text = text.trim_end();
         // Fall back to the reported summary.
         let text = if text.trim().is_empty() { run.summary.as_deref().unwrap_or("") } else { text };
         Ok(if text.trim().is_empty() { TurnResult::Failure("it said nothing".to_owned()) } else { TurnResult::Answer(text.to_owned()) })
     }
 
-    /// Reads a run's whole answer as its supervisor stored it, or falls back to `end`. The beginning of a too long
-    /// answer is cut, with a note.
-    async fn whole_answer(&self, run: &Run, end: String) -> Result<String, OpError> {
-        let dir = self.attempt_dir(AttemptId { run: run.id, n: run.attempt });
-        let read = move || {
-            let mut bytes = Vec::new();
-            files::open(dir.home(), &dir.answer())?.take(2 * MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
-            Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let text = match tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))? {
-            Ok(text) if text.len() <= MESSAGE_BYTES_MAX => return Ok(text),
-            Ok(text) => text,
-            Err(error) => {
-                tracing::warn!(%error, run = %run.name, "its whole answer cannot be read");
-                end
-            }
-        };
+    /// Returns a run's whole answer. The beginning of a too long one is cut, with a note.
+    async fn whole_answer(&self, run: &Run) -> Result<String, OpError> {
+        let (text, is_cut) = self.whole_message(run).await?;
+        if text.len() <= MESSAGE_BYTES_MAX && !is_cut {
+            return Ok(text);
+        }
         let note = format!("(The beginning of this answer is cut; see adj logs {}.)\n", run.name);
         let from = text.len().saturating_sub(MESSAGE_BYTES_MAX - note.len());
         let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());

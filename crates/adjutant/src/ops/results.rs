@@ -1,0 +1,87 @@
+//! Results: what stands in for a last message that says nothing, and reading a whole one.
+
+use super::{OpError, Ops, lookup};
+use crate::files;
+use crate::link::{AttemptDir, GapText};
+use crate::ops::evidence::parse_evidence;
+use crate::store::{Run, StoreError, Tx, report_of};
+use crate::view::{ReadResult, ResultView};
+use adjutant_core::result::{ResultGap, Seen, reconstruct};
+use adjutant_core::{Action, Principal};
+use std::io::Read as _;
+
+/// Largest file of a whole result that is read, in bytes.
+const WHOLE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Stores why a run's last message is no result, and the result put together from what was seen.
+pub(super) fn note_gap(tx: &mut Tx<'_>, run: &Run, last_message: &str, gap: Option<&GapText>) -> Result<(), StoreError> {
+    let word = gap.and_then(|gap| ResultGap::from_word(&gap.word));
+    let (Some(gap), Some(word)) = (gap, word) else { return tx.set_result_gap(run.id, None, None) };
+    let (report, evidence) = report_of(tx.connection(), run.id)?;
+    let evidence = parse_evidence(evidence, run.id)?.unwrap_or_default();
+    let report = report.map(|report| format!("{}\n{}", report.summary, report.details()));
+    let seen = Seen {
+        last_message,
+        messages: &gap.messages,
+        report: report.as_deref(),
+        changed_files: evidence.changed.as_deref().unwrap_or_default(),
+        has_more_files: evidence.changed_cut,
+        commits: &evidence.commits,
+    };
+    tx.set_result_gap(run.id, Some(word), reconstruct(word, &seen).as_deref())
+}
+
+impl Ops {
+    /// Reads a run's whole result.
+    ///
+    /// # Errors
+    /// Unknown or foreign, or a failure of the disk.
+    pub async fn read_result(&self, who: &Principal, call: &ReadResult) -> Result<ResultView, OpError> {
+        let run = self.store.read(|connection| lookup::run(connection, who, Action::See, &call.run))?;
+        let (last_message, is_cut) = self.whole_message(&run).await?;
+        let is_reconstructed = run.reconstructed.is_some();
+        Ok(ResultView {
+            run_id: run.id.to_string(),
+            run_name: run.name,
+            result: run.reconstructed.unwrap_or_else(|| last_message.clone()),
+            reconstructed: is_reconstructed,
+            last_message: is_reconstructed.then_some(last_message),
+            is_cut,
+        })
+    }
+
+    /// Returns a run's whole last message, or its end and `true` where the rest is only in the log.
+    pub(super) async fn whole_message(&self, run: &Run) -> Result<(String, bool), OpError> {
+        let end = run.result.clone().unwrap_or_default();
+        let Some(bytes) = run.result_bytes.filter(|bytes| *bytes > end.len() as u64) else { return Ok((end, false)) };
+        let (home, id, newest) = (self.home.dir.clone(), run.id.to_string(), run.attempt.0);
+        let read = move || {
+            // An attempt that has begun since has not stored a result yet.
+            let found = (1..=newest).rev().find_map(|n| read_answer(&home, &id, n, &end, bytes));
+            found.ok_or(end)
+        };
+        match tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))? {
+            Ok(whole) => {
+                let is_cut = (whole.len() as u64) < bytes || whole.len() >= adjutant_core::limits::RESULT_BYTES_MAX - 4;
+                Ok((whole, is_cut))
+            }
+            Err(end) => {
+                tracing::warn!(run = %run.name, "the whole result cannot be read; its log has it");
+                Ok((end, true))
+            }
+        }
+    }
+}
+
+/// Reads the last message that an attempt has stored, if it is the one that ends so.
+fn read_answer(home: &std::path::Path, run: &str, attempt: u32, end: &str, bytes: u64) -> Option<String> {
+    let dir = AttemptDir::new(home, run, attempt);
+    let mut read = Vec::new();
+    let file = files::open(dir.home(), &dir.answer()).ok()?;
+    if let Err(error) = file.take(WHOLE_BYTES_MAX).read_to_end(&mut read) {
+        tracing::warn!(%error, path = %dir.answer().display(), "a result cannot be read");
+        return None;
+    }
+    let text = String::from_utf8_lossy(&read).into_owned();
+    (text.len() as u64 == bytes && text.ends_with(end)).then_some(text)
+}
