@@ -54,3 +54,21 @@ impl ConflictKind {
         }
     }
 }
+
+/// How a run's changes get into the user's repository.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum MergeMode {
+    /// The run's commits, joined with the user's branch by a merge commit where it has moved on.
+    #[default]
+    Merge,
+    /// One commit with all changes.
+    Squash,
+    /// The run's commits, each applied again on top of the user's branch.
+    Rebase,
+    /// Only a new branch with the run's commits: the user's tree stays as it is.
+    Branch,
+    /// Only the user's tree and index: nothing is committed.
+    Stage,
+}
+
+words!(MergeMode { Merge = "merge", Squash = "squash", Rebase = "rebase", Branch = "branch", Stage = "stage" });

@@ -45,6 +45,22 @@ pub const NAMES: &[&str] = &[
     "supervisor.before_ended",
     // The last fact is on disk, the hub has not got it.
     "supervisor.after_ended",
+    // The merged commit is made, nothing of it is on record.
+    "merge.before_journal",
+    // The merge is on record, the user's repository is untouched.
+    "merge.after_journal",
+    // The index of the user's repository is locked, no file is written.
+    "merge.after_lock",
+    // The files are written, the index is not.
+    "merge.after_files",
+    // The index is written, the branch is not moved.
+    "merge.after_index",
+    // The branch is moved, its end is not on record.
+    "merge.after_ref",
+    // The end of the merge is on record, the caller does not know.
+    "merge.after_end",
+    // The workspace is recorded as discarded, its directory is there.
+    "discard.before_removal",
 ];
 
 /// What a test has set the clocks to, beside what they show.

@@ -111,7 +111,9 @@ impl Call<'_> {
         self
     }
 
+    /// Sets a variable. The last value counts: of two entries, git would see the first.
     pub(super) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.retain(|(set, _)| set != name);
         self.env.push((name.into(), value.into()));
         self
     }

@@ -39,6 +39,9 @@ pub struct Listed {
     /// Its mode in the older tree, as git writes it. `None`: it is not there.
     pub from_mode: Option<String>,
     pub to_mode: Option<String>,
+    /// The objects, where there is a mode.
+    pub from_object: String,
+    pub to_object: String,
 }
 
 impl Scratch {
@@ -70,7 +73,7 @@ impl Scratch {
     /// # Errors
     /// git failed, or one of them is missing.
     pub async fn list(&self, from: &str, to: &str) -> Result<Vec<Listed>, GitError> {
-        let output = self.call(&["diff-tree", "-r", "-z", "--no-renames", "--end-of-options", from, to]).output().await?;
+        let output = self.call(&["diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", "--end-of-options", from, to]).output().await?;
         Ok(read_raw(&output))
     }
 
@@ -93,7 +96,9 @@ fn read_raw(output: &[u8]) -> Vec<Listed> {
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
         let Some(head) = std::str::from_utf8(head).ok().and_then(|head| head.strip_prefix(':')) else { continue };
         let mut words = head.split(' ');
-        listed.push(Listed { path: path.to_vec(), from_mode: mode(words.next()), to_mode: mode(words.next()) });
+        let (from_mode, to_mode) = (mode(words.next()), mode(words.next()));
+        let mut object = || words.next().unwrap_or_default().to_owned();
+        listed.push(Listed { path: path.to_vec(), from_mode, to_mode, from_object: object(), to_object: object() });
     }
     listed
 }
@@ -105,12 +110,15 @@ mod tests {
     #[test]
     fn raw_difference_is_read() {
         let raw = b":100644 000000 aaaa 0000 D\0gone\0:000000 120000 0000 bbbb A\0a link\0";
-        let path = |path: &str, from: Option<&str>, to: Option<&str>| Listed {
+        let path = |path: &str, from: (Option<&str>, &str), to: (Option<&str>, &str)| Listed {
             path: path.as_bytes().to_vec(),
-            from_mode: from.map(str::to_owned),
-            to_mode: to.map(str::to_owned),
+            from_mode: from.0.map(str::to_owned),
+            to_mode: to.0.map(str::to_owned),
+            from_object: from.1.to_owned(),
+            to_object: to.1.to_owned(),
         };
-        assert_eq!(read_raw(raw), [path("gone", Some("100644"), None), path("a link", None, Some("120000"))]);
+        let gone = path("gone", (Some("100644"), "aaaa"), (None, "0000"));
+        assert_eq!(read_raw(raw), [gone, path("a link", (None, "0000"), (Some("120000"), "bbbb"))]);
         assert_eq!(read_raw(b""), []);
     }
 }

@@ -1,5 +1,6 @@
 //! Why git could not do what was wanted.
 
+use super::refusal::Refusal;
 use std::io;
 use std::path::PathBuf;
 
@@ -24,6 +25,11 @@ pub enum GitError {
     Slow { command: String },
     #[error("git {command}: {why}")]
     Failed { command: String, why: String },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A merge has stopped in between and could not be brought back: the hub tries again.
+    #[error("{cause}; and the files that were already written cannot be brought back yet: {error}")]
+    HalfDone { cause: String, error: String },
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
 }

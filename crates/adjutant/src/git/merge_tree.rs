@@ -270,37 +270,8 @@ fn labelled(line: &str, call: &MergeCall<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::{Git, Repo};
+    use crate::git::tests::{commit, in_repository};
     use std::collections::BTreeMap;
-
-    /// Runs a test in a new repository, whose path has characters that lists of paths must quote.
-    fn in_repository(test: impl AsyncFnOnce(&Scratch)) {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (work, home) = (dir.path().join("wo:rk \"x\""), dir.path().join("home"));
-        for made in [&work, &home] {
-            std::fs::create_dir(made).expect("a directory");
-        }
-        let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
-        let git = Git::find([(&path.0, &path.1)], &work).expect("git is installed");
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
-            git.call(&work, &["init", "--quiet"]).output().await.expect("a repository");
-            let repo = Repo::find(&git, &work).await.expect("a repository");
-            test(&Scratch::new(repo, &home, &home.join("scratch")).await.expect("a scratch directory")).await;
-        });
-    }
-
-    /// Makes a commit of these files.
-    async fn commit(scratch: &Scratch, files: &[(&str, &[u8])]) -> String {
-        scratch.reset_index(None).await.expect("an empty index");
-        let mut entries = String::new();
-        for (path, content) in files {
-            let oid = scratch.call(&["hash-object", "-w", "--stdin"]).input(content.to_vec()).line().await.expect("a blob");
-            entries.push_str(&format!("100644 {oid}\t{path}\0"));
-        }
-        scratch.call(&["update-index", "-z", "--add", "--index-info"]).input(entries.into_bytes()).output().await.expect("an index");
-        let tree = scratch.call(&["write-tree"]).line().await.expect("a tree");
-        scratch.wrap_tree(&tree, &[]).await.expect("a commit")
-    }
 
     fn call<'a>(sides: &'a [String; 3], purpose: MergePurpose) -> MergeCall<'a> {
         let [base, ours, theirs] = sides;

@@ -18,28 +18,39 @@
 //! ```
 //! A merge needs nothing else: the base, the tree of the last snapshot, and `head` if it is there.
 //!
-//! Neither the user's index, HEAD and reflog nor the tree is touched, except by [`Restore`].
+//! Neither the user's index, HEAD and reflog nor the tree is touched, except by [`Restore`] and [`PreparedUpdate`].
 
 mod base;
 mod call;
 mod commits;
 mod diff;
 mod error;
+mod merge;
 mod merge_tree;
+mod new_commit;
+mod refusal;
 mod repo;
 mod restore;
 mod scratch;
 mod snapshot;
+mod update;
 mod workspace;
+
+#[cfg(test)]
+mod tests;
 
 pub use base::{Base, find_base, pin_base};
 pub use call::Git;
 pub use commits::keep_commits;
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;
+pub use merge::{MergeInput, MergeOutcome};
 pub use merge_tree::{Conflict, MergeCall, MergePurpose, Merged};
+pub use new_commit::Identity;
+pub use refusal::Refusal;
 pub use repo::Repo;
 pub use restore::{Restore, Restored, prepare_restore};
 pub use scratch::{Scratch, WorkspacePlace};
 pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, remove_all, snapshots, take};
+pub use update::{Head, PreparedUpdate, Recovered, Update, recover};
 pub use workspace::{NewClone, make_clone, remove_clone};

@@ -139,6 +139,11 @@ impl Repo {
         }
     }
 
+    /// Tells whether the file system of the work tree is known to ignore case.
+    pub(super) fn ignores_case(&self) -> bool {
+        self.settings.iter().rev().find(|(name, _)| name == "core.ignorecase").is_some_and(|(_, value)| value == "true")
+    }
+
     /// Returns the oid that stands for nothing.
     pub(super) fn zero(&self) -> String {
         "0".repeat(if self.object_format == "sha256" { 64 } else { 40 })

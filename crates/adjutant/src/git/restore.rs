@@ -3,9 +3,9 @@
 
 use super::diff::Listed;
 use super::{GitError, Scratch, TakenSnapshot};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-const GITLINK: &str = "160000";
+pub(super) const GITLINK: &str = "160000";
 const LINK: &str = "120000";
 const PROGRAM: &str = "100755";
 
@@ -55,14 +55,8 @@ pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &str) -
     };
     let (skipped, listed): (Vec<Listed>, Vec<Listed>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
-    let stage = scratch.stage();
-    export(scratch, to, &listed, &stage).await?;
-    let top = scratch.tree().to_owned();
-    let listed = listed.into_iter().map(|listed| {
-        let stamp = Stamp::of(&top.join(as_path(&listed.path)));
-        (listed, stamp)
-    });
-    Ok(Restore { tree: top.clone(), stage, listed: listed.collect(), skipped: skipped.iter().map(|listed| lossy(&listed.path)).collect() })
+    let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
+    Ok(Restore { skipped, ..Restore::of(scratch, listed, to).await? })
 }
 
 /// What tells one state of a file from another without reading it: a link is not followed.
@@ -78,6 +72,24 @@ impl Stamp {
 }
 
 impl Restore {
+    /// Prepares to bring these files of the tree to their state in a commit or tree.
+    pub(super) async fn of(scratch: &Scratch, listed: Vec<Listed>, to: &str) -> Result<Self, GitError> {
+        let stage = scratch.stage();
+        export(scratch, to, &listed, &stage).await?;
+        let top = scratch.tree().to_owned();
+        let listed = listed.into_iter().map(|listed| {
+            let stamp = Stamp::of(&top.join(as_path(&listed.path)));
+            (listed, stamp)
+        });
+        Ok(Self { tree: top.clone(), stage, listed: listed.collect(), skipped: Vec::new() })
+    }
+
+    /// Names the files that have changed since the restore was prepared.
+    pub(super) fn changed_files(&self) -> Vec<String> {
+        let is_changed = |(listed, stamp): &&(Listed, Option<Stamp>)| Stamp::of(&self.tree.join(as_path(&listed.path))) != *stamp;
+        self.listed.iter().filter(is_changed).map(|(listed, _)| lossy(&listed.path)).collect()
+    }
+
     /// Returns how many files will be written or removed.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -94,8 +106,9 @@ impl Restore {
         let (top, tree) = (tree.clone(), Tree::open(&tree)?);
         let is_as_kept = |listed: &Listed, stamp: &Option<Stamp>| {
             let path = top.join(as_path(&listed.path));
+            let now = Stamp::of(&path);
             // A directory that takes or gave the place of files is looked at when it is replaced.
-            Stamp::of(&path) == *stamp || listed.from_mode.is_none() || path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+            now == *stamp || (listed.from_mode.is_none() && now.is_none()) || path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
         };
         let (gone, written): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(listed, _)| listed.to_mode.is_none());
         // Removals first: a directory can take the place of a file, and a file that of a directory.
@@ -115,21 +128,36 @@ impl Restore {
     }
 }
 
-fn lossy(path: &[u8]) -> String {
+pub(super) fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-fn as_path(path: &[u8]) -> &Path {
+pub(super) fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
 /// Refuses to overwrite or remove what the snapshot does not have.
 fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[Listed]) -> Result<(), GitError> {
+    let mut in_the_way = in_the_way(top, &now.unsaved, listed);
+    if in_the_way.is_empty() {
+        return Ok(());
+    }
+    in_the_way.truncate(10);
+    let why = format!(
+        "these files would be lost and are not kept anywhere (ignored by git, or too large): {}; move them away first",
+        in_the_way.join(", ")
+    );
+    Err(GitError::unusable(top, why))
+}
+
+/// Names the files that would be overwritten or removed although the older state of the tree does not have them, or has them
+/// only without their content (`unsaved`).
+pub(super) fn in_the_way(top: &Path, unsaved: &BTreeSet<Vec<u8>>, listed: &[Listed]) -> Vec<String> {
     let removed: HashSet<&Path> = listed.iter().filter(|listed| listed.to_mode.is_none()).map(|listed| as_path(&listed.path)).collect();
     let mut in_the_way: Vec<String> = Vec::new();
     for listed in listed {
         let path = as_path(&listed.path);
-        let is_kept = listed.from_mode.is_some() && !now.unsaved.contains(&listed.path);
+        let is_kept = listed.from_mode.is_some() && !unsaved.contains(&listed.path);
         // A file or link above it makes room only if it is removed itself.
         let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
         let mut obstacles = above.filter(|above| top.join(above).symlink_metadata().is_ok_and(|meta| !meta.is_dir())).peekable();
@@ -145,15 +173,7 @@ fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[Listed]) -> Result<
         }
     }
     in_the_way.dedup();
-    if in_the_way.is_empty() {
-        return Ok(());
-    }
-    in_the_way.truncate(10);
-    let why = format!(
-        "these files would be lost and are not kept anywhere (ignored by git, or too large): {}; move them away first",
-        in_the_way.join(", ")
-    );
-    Err(GitError::unusable(top, why))
+    in_the_way
 }
 
 /// Returns the first file below a directory that is not about to be removed.
@@ -179,7 +199,7 @@ fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<St
 
 impl Scratch {
     /// Returns which of these files have a filter, by the attributes of the tree.
-    async fn filtered<'a>(&self, paths: impl Iterator<Item = &'a [u8]>) -> Result<HashSet<Vec<u8>>, GitError> {
+    pub(super) async fn filtered<'a>(&self, paths: impl Iterator<Item = &'a [u8]>) -> Result<HashSet<Vec<u8>>, GitError> {
         let mut input = Vec::new();
         for path in paths {
             input.extend_from_slice(path);
@@ -280,12 +300,25 @@ impl Tree {
             }
         }
         let before = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        let temporary = format!(".adj-{}", random_name());
+        // The same for each try, so that a try after a crash replaces what the crash left.
+        let temporary = format!(".adj-{:016x}", fnv(path.as_os_str().as_bytes()));
+        match rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
         let made = put(&parent, &temporary, mode, staged, before.as_ref().map(|stat| stat.st_mode));
         let placed = made.and_then(|()| {
             // An empty directory in the way goes; one with files in it does not.
             if before.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
                 rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR)?;
+            }
+            if before.is_none() {
+                // A file that was created meanwhile is not replaced.
+                match rustix::fs::renameat_with(&parent, &temporary, &parent, &name, RenameFlags::NOREPLACE) {
+                    // The file system cannot do that.
+                    Err(Errno::INVAL | Errno::NOSYS) => {}
+                    renamed => return Ok(renamed?),
+                }
             }
             Ok(rustix::fs::renameat(&parent, &temporary, &parent, &name)?)
         });
@@ -298,11 +331,9 @@ impl Tree {
     }
 }
 
-/// Draws a name that is not taken.
-fn random_name() -> String {
-    let mut bytes = [0_u8; 8];
-    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-    u64::from_ne_bytes(bytes).to_string()
+/// Returns the FNV-1a hash of a path.
+fn fnv(path: &[u8]) -> u64 {
+    path.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// New directories and files are as an agent's umask makes them.
@@ -325,7 +356,7 @@ fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<R
 }
 
 /// Splits a path of git into its directories and its name. `None`: it leaves the tree, or names a git directory.
-fn parts(path: &Path) -> Option<(Vec<&OsStr>, OsString)> {
+pub(super) fn parts(path: &Path) -> Option<(Vec<&OsStr>, OsString)> {
     let mut names = Vec::new();
     for part in path.components() {
         match part {

@@ -1,7 +1,7 @@
 //! Errors of the use cases: one table maps them to codes, HTTP statuses and hints.
 
 use crate::config::ConfigError;
-use crate::git::GitError;
+use crate::git::{GitError, Refusal};
 use crate::store::StoreError;
 use crate::view::{ErrorView, codes};
 use adjutant_core::{Denied, RequestKind};
@@ -92,8 +92,33 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
         GitError::NotARepository(_) => (codes::INVALID, hint("snapshots are kept only in git repositories: git init")),
         GitError::Unusable { .. } => (codes::CONFLICT, None),
         GitError::Failed { .. } | GitError::Slow { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
+        GitError::Refused(refusal) => of_refusal(refusal),
+        GitError::HalfDone { .. } => (codes::STORAGE, hint("do not commit yet: remove the cause, then repeat the command")),
         GitError::File { .. } => (codes::STORAGE, hint("repeat the command once the cause is fixed: it continues where it stopped")),
     }
+}
+
+fn of_refusal(refusal: &Refusal) -> (&'static str, Option<String>) {
+    let (code, hint) = match refusal {
+        Refusal::Dirty(_) => (codes::CONFLICT, "nothing was changed; commit or stash them first: git stash"),
+        Refusal::InTheWay(_) => (codes::CONFLICT, "nothing was changed; move them away first"),
+        Refusal::Filtered(_) => (codes::CONFLICT, "nothing was changed; make a branch and merge it with git: adj merge RUN --branch NAME"),
+        Refusal::Sparse(_) => (codes::CONFLICT, "nothing was changed; widen it first: git sparse-checkout add DIR"),
+        Refusal::Submodules(_) | Refusal::Names(_) => {
+            (codes::CONFLICT, "nothing was changed; make a branch and merge it with git: adj merge RUN --branch NAME")
+        }
+        Refusal::UnderWay(_) => (codes::CONFLICT, "nothing was changed; finish or abort it first: git status"),
+        Refusal::Locked(_) => (codes::CONFLICT, "nothing was changed; wait for it to end, or remove the file if none runs"),
+        Refusal::Changed(_) => (codes::CONFLICT, "nothing was changed; repeat the command"),
+        Refusal::SplitIndex => (codes::CONFLICT, "nothing was changed; join it first: git update-index --no-split-index"),
+        Refusal::NoIdentity(_) => (codes::INVALID, "set them: git config --global user.name NAME, and user.email ADDRESS"),
+        Refusal::BranchName(_) => (codes::INVALID, "choose another name"),
+        Refusal::BranchTaken(_) => (codes::CONFLICT, "nothing was changed; choose another name"),
+        Refusal::MergeCommit | Refusal::TooManyCommits(_) => {
+            (codes::CONFLICT, "nothing was changed; merge it in another way: adj merge RUN --squash")
+        }
+    };
+    (code, Some(hint.to_owned()))
 }
 
 fn kind_of(error: &ConfigError) -> &'static str {

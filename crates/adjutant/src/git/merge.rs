@@ -1,0 +1,173 @@
+//! What a merge of a run's changes makes: the commits, before anything of the user's is changed.
+
+use super::new_commit::{Identity, NewCommit};
+use super::refusal::Refusal;
+use super::{Conflict, GitError, Head, MergeCall, MergePurpose, Merged, Repo, Scratch};
+use adjutant_core::merge::MergeMode;
+
+/// Most commits that are applied again one by one.
+const REBASED_MAX: usize = 500;
+
+/// What is merged, and into what.
+#[derive(Debug, Clone)]
+pub struct MergeInput {
+    /// What is checked out in the user's repository.
+    pub head: Head,
+    /// The commit from which the run's changes count.
+    pub base: String,
+    /// The base may be a parent of the run's commits. Otherwise it is a snapshot, which stays hidden.
+    pub is_base_public: bool,
+    /// A snapshot of the run's tree: what it has changed in the end.
+    pub snapshot: String,
+    /// The commit that the agent has checked out, if it has made commits.
+    pub own_head: Option<String>,
+    pub mode: MergeMode,
+    /// Makes a merge commit also where the branch could just be moved forward.
+    pub no_ff: bool,
+    /// The user.
+    pub who: Identity,
+    /// Of a commit with the run's changes: a subject, a blank line, text and trailers.
+    pub message: String,
+    /// Of a merge commit.
+    pub merge_message: String,
+    pub run_name: String,
+}
+
+/// What a merge makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MergeOutcome {
+    /// The run has changed nothing.
+    Nothing,
+    /// The new commit, or tree where none is made. No ref names it yet.
+    Made(String),
+    /// Nothing is made. `commit`: the subject of the run's commit that cannot be applied again.
+    Conflicts { commit: Option<String>, files: Vec<Conflict> },
+}
+
+impl MergeInput {
+    /// Makes the commits of the merge.
+    ///
+    /// # Errors
+    /// A [`Refusal`], a commit is missing, or git failed.
+    pub async fn make(&self, scratch: &Scratch) -> Result<MergeOutcome, GitError> {
+        let Some(tip) = self.tip(scratch).await? else { return Ok(MergeOutcome::Nothing) };
+        let head = self.head.commit.as_str();
+        match self.mode {
+            MergeMode::Branch if self.is_base_public => Ok(MergeOutcome::Made(tip)),
+            MergeMode::Merge | MergeMode::Rebase if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff => {
+                Ok(MergeOutcome::Made(tip))
+            }
+            MergeMode::Rebase if self.is_base_public => self.rebase(scratch, &tip).await,
+            MergeMode::Merge if self.is_base_public => {
+                let tree = match self.merged(scratch, &self.base, head, &tip).await? {
+                    Ok(tree) => tree,
+                    Err(files) => return Ok(MergeOutcome::Conflicts { commit: None, files }),
+                };
+                Ok(MergeOutcome::Made(self.commit(scratch, &tree, &[head, &tip], &self.merge_message).await?))
+            }
+            MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch | MergeMode::Squash | MergeMode::Stage => {
+                let tree = match self.merged(scratch, &self.base, head, &tip).await? {
+                    Ok(tree) => tree,
+                    Err(files) => return Ok(MergeOutcome::Conflicts { commit: None, files }),
+                };
+                if self.mode == MergeMode::Stage {
+                    return Ok(MergeOutcome::Made(tree));
+                }
+                Ok(MergeOutcome::Made(self.commit(scratch, &tree, &[head], &self.message).await?))
+            }
+        }
+    }
+
+    /// Returns the run's last commit: its own, and one more for what it has not committed. `None`: it has changed nothing.
+    async fn tip(&self, scratch: &Scratch) -> Result<Option<String>, GitError> {
+        let wanted = scratch.tree_of(&self.snapshot).await?;
+        let mut last = self.base.clone();
+        if let Some(own) = &self.own_head
+            && scratch.is_ancestor(&self.base, own).await?
+        {
+            last.clone_from(own);
+        }
+        if scratch.tree_of(&last).await? == wanted {
+            return Ok(Some(last).filter(|last| *last != self.base));
+        }
+        Ok(Some(self.commit(scratch, &wanted, &[&last], &self.message).await?))
+    }
+
+    /// Applies the run's commits again, one by one.
+    async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<MergeOutcome, GitError> {
+        let limit = format!("--max-count={}", REBASED_MAX + 1);
+        let call = scratch.call(&["rev-list", "--reverse", "--topo-order", "--parents", &limit, tip]);
+        let listed = call.arg(format!("^{}", self.base)).line().await?;
+        let commits: Vec<&str> = listed.lines().collect();
+        if commits.len() > REBASED_MAX {
+            return Err(Refusal::TooManyCommits(REBASED_MAX).into());
+        }
+        let mut onto = self.head.commit.clone();
+        for commit in commits {
+            let [commit, parent] = commit.split(' ').collect::<Vec<_>>()[..] else { return Err(Refusal::MergeCommit.into()) };
+            let text = scratch.commit_text(commit).await?;
+            let tree = match self.merged(scratch, parent, &onto, commit).await? {
+                Ok(tree) => tree,
+                Err(files) => {
+                    let subject = String::from_utf8_lossy(&text.message).lines().next().unwrap_or_default().to_owned();
+                    return Ok(MergeOutcome::Conflicts { commit: Some(subject), files });
+                }
+            };
+            // Its change is there already.
+            if tree == scratch.tree_of(&onto).await? {
+                continue;
+            }
+            let new =
+                NewCommit { tree: &tree, parents: &[&onto], message: &text.message, committer: &self.who, author: Some((&text.author, &text.date)) };
+            onto = scratch.commit(&new).await?;
+        }
+        Ok(if onto == self.head.commit { MergeOutcome::Nothing } else { MergeOutcome::Made(onto) })
+    }
+
+    /// Merges, and returns the tree. The first try leaves nothing in the repository.
+    async fn merged(&self, scratch: &Scratch, base: &str, ours: &str, theirs: &str) -> Result<Result<String, Vec<Conflict>>, GitError> {
+        let call = |purpose| MergeCall { base, ours, theirs, ours_label: "yours", theirs_label: &self.run_name, purpose };
+        if let Merged::Conflicts(files) = scratch.merge(&call(MergePurpose::Explain)).await? {
+            return Ok(Err(files));
+        }
+        Ok(match scratch.merge(&call(MergePurpose::Keep)).await? {
+            Merged::Clean { tree } => Ok(tree),
+            Merged::Conflicts(files) => Err(files),
+        })
+    }
+
+    async fn commit(&self, scratch: &Scratch, tree: &str, parents: &[&str], message: &str) -> Result<String, GitError> {
+        scratch.commit(&NewCommit { tree, parents, message: message.as_bytes(), committer: &self.who, author: None }).await
+    }
+}
+
+impl Repo {
+    /// Makes a branch that does not exist yet.
+    ///
+    /// # Errors
+    /// [`Refusal::BranchName`], [`Refusal::BranchTaken`], or git failed.
+    pub async fn make_branch(&self, name: &str, commit: &str, who: &Identity, reason: &str) -> Result<(), GitError> {
+        let git_ref = self.checked_branch(name).await?;
+        let call = self.of_refs(&["update-ref", "--create-reflog", "-m", reason, "--end-of-options", &git_ref, commit, &self.zero()]);
+        match who.as_committer(call).output().await {
+            Err(_) if self.commit_of(&git_ref).await?.is_some() => Err(Refusal::BranchTaken(name.to_owned()).into()),
+            made => made.map(drop),
+        }
+    }
+
+    /// Returns the ref of a new branch.
+    ///
+    /// # Errors
+    /// Not a name, or taken.
+    pub async fn checked_branch(&self, name: &str) -> Result<String, GitError> {
+        let git_ref = format!("refs/heads/{name}");
+        let ran = self.of_refs(&["check-ref-format", &git_ref]).run().await?;
+        if ran.exit_code != Some(0) || name.starts_with('-') || name == "HEAD" {
+            return Err(Refusal::BranchName(name.to_owned()).into());
+        }
+        if self.commit_of(&git_ref).await?.is_some() {
+            return Err(Refusal::BranchTaken(name.to_owned()).into());
+        }
+        Ok(git_ref)
+    }
+}

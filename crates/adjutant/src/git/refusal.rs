@@ -1,0 +1,56 @@
+//! Why the user's repository is left as it is.
+
+use super::GitError;
+
+/// Most files that a refusal names.
+const NAMED_MAX: usize = 10;
+
+/// Why the user's repository is not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("these files have changes of yours that are not committed: {0}")]
+    Dirty(String),
+    #[error("these files are in the way and are not in git: {0}")]
+    InTheWay(String),
+    #[error("these files have a filter (such as Git LFS), which Adjutant does not run: {0}")]
+    Filtered(String),
+    #[error("these files are not part of the sparse checkout: {0}")]
+    Sparse(String),
+    #[error("repositories inside the repository were added, removed or replaced: {0}")]
+    Submodules(String),
+    #[error("these names cannot be written here: {0}")]
+    Names(String),
+    #[error("{0} is under way in the repository")]
+    UnderWay(&'static str),
+    #[error("another git process works in the repository ({0} exists)")]
+    Locked(String),
+    #[error("{0} changed meanwhile")]
+    Changed(String),
+    #[error("the index of the repository is split")]
+    SplitIndex,
+    #[error("git does not know your name and address, which a commit needs: {0}")]
+    NoIdentity(String),
+    #[error("{0:?} cannot be the name of a branch")]
+    BranchName(String),
+    #[error("the branch {0} exists already")]
+    BranchTaken(String),
+    #[error("the run has made a merge commit, which cannot be applied again")]
+    MergeCommit,
+    #[error("the run has made more than {0} commits")]
+    TooManyCommits(usize),
+}
+
+impl Refusal {
+    pub(super) fn files(of: fn(String) -> Self, files: impl IntoIterator<Item = String>) -> Result<(), GitError> {
+        let mut files: Vec<String> = files.into_iter().collect();
+        if files.is_empty() {
+            return Ok(());
+        }
+        files.sort_unstable();
+        files.dedup();
+        let more = files.len().saturating_sub(NAMED_MAX);
+        files.truncate(NAMED_MAX);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        Err(of(format!("{}{more}", files.join(", "))).into())
+    }
+}
