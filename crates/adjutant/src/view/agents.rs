@@ -1,4 +1,4 @@
-//! Agents: what is configured or built in, whether it can be started, what is known about it.
+//! Agents: which exist, whether each can be started, and what is known about it.
 
 use super::{Call, Word};
 use adjutant_core::Permissions;
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
-    /// The caller's environment, as for a dispatch: programs are looked for on its `PATH`, and it
-    /// tells whether an account is signed in. Empty: the hub's.
+    /// The caller's environment, as in a dispatch: its `PATH` locates programs, and its variables show whether an
+    /// account is signed in. Empty: the hub's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The versions that are known come along; the other programs are asked for theirs, which is not waited for.
+    /// Includes the versions already known, and queries the other programs in the background.
     #[serde(default)]
     pub versions: bool,
-    /// The version of this agent is waited for.
+    /// Waits for the version of this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub await_version_of: Option<String>,
-    /// Built-in agents whose program is not there are listed too.
+    /// Also lists built-in agents whose program is not installed.
     #[serde(default)]
     pub all: bool,
 }
@@ -28,7 +28,7 @@ call!(ListAgents = "agents", writes false -> AgentList);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AgentList {
     pub agents: Vec<AgentView>,
-    /// Problems of the configuration, for people.
+    /// Problems in the configuration, as text for people.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
@@ -38,83 +38,83 @@ pub struct AgentView {
     pub name: String,
     pub harness: String,
     pub description: String,
-    /// The program can be started.
+    /// Whether the program was found and can be started.
     pub found: bool,
-    /// Its absolute path, where found.
+    /// The program's absolute path, if found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Why it cannot be used.
+    /// Why the agent cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The error code of that: `agent_not_found` or `agent_not_executable`.
+    /// The error code of `problem`: `agent_not_found` or `agent_not_executable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem_code: Option<String>,
-    /// `built-in` or the configuration file.
+    /// `built-in`, or the path of the configuration file.
     pub source: String,
-    /// As the program says it. Nothing where it was not asked, or did not say.
+    /// The version that the program reports. Absent if the program was not asked or gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Its program is being asked for it: a later list has it.
+    /// The program is being asked for its version; a later list includes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub version_pending: bool,
-    /// What is to be said about that version, or why there is none.
+    /// A remark on the version, or why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_note: Option<String>,
-    /// The versions that were tried.
+    /// The versions that Adjutant was tested with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions_tried: Option<String>,
-    /// In an older version it is not started.
+    /// The oldest version that Adjutant starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_min: Option<VersionMinView>,
-    /// What is known about it is from its documentation: it was never started in a test.
+    /// Its preset was written from the vendor's documentation and never tested with the program.
     #[serde(default)]
     pub documented_only: bool,
     /// Whether a user seems to be signed in; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sign_in: Option<SignInView>,
-    /// Nothing for a program of which nothing is known.
+    /// Absent for a program that Adjutant knows nothing about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub can: Option<CanView>,
-    /// The profile of permissions of a run that names none.
+    /// The permission profile of runs that specify none.
     #[serde(default)]
     pub permissions: Word<Permissions>,
-    /// The profiles of permissions that it cannot be run with, each with the reason.
+    /// The permission profiles that the agent does not support, each with the reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unsupported_profiles: BTreeMap<Word<Permissions>, String>,
-    /// Nothing holds it to the profile that its configuration states.
+    /// Nothing enforces the profile that the agent's configuration names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permissions_not_enforced: bool,
 }
 
-/// The oldest version that is started, and what an older one does.
+/// The oldest version that Adjutant starts, and what is wrong with older ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionMinView {
     pub version: String,
     pub why: String,
 }
 
-/// Whether what signing in leaves behind is there. Only that is looked at, never what it holds.
+/// Whether traces of a sign-in exist. Only their existence is checked; their content is never read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignInView {
     pub found: bool,
-    /// The file that is there, or the variable that is set.
+    /// The file that exists, or the variable that is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// How to sign in.
     pub how: String,
 }
 
-/// What an agent can do here.
+/// What an agent supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CanView {
-    /// It has our tools, over MCP.
+    /// Adjutant's tools, over MCP.
     pub tools: bool,
-    /// It goes on in its own session.
+    /// Resuming its own session.
     pub resume: bool,
-    /// It takes messages while it works.
+    /// Receiving messages while it runs.
     pub live: bool,
-    /// What it may not do by itself becomes an approval request.
+    /// Turning actions outside its permissions into approval requests.
     pub approvals: bool,
-    /// It tells what it uses up.
+    /// Reporting its token usage.
     pub usage: bool,
 }

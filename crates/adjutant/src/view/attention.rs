@@ -1,59 +1,60 @@
-//! What needs attention, and what owners of runs were notified of.
+//! What needs attention, and which notifications the owners of runs have received.
 
 use super::{Call, MentionView, RequestView, RunView, Waited, Word};
 use adjutant_core::attention::Need;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 
-/// Lists what needs the caller: open requests, stopped runs that nothing resumes by itself, bad ends of its
-/// own runs that it was not notified of, unread messages for it. The person also sees what needs clients.
+/// Lists what needs the caller's attention: open requests, stopped runs that do not resume by themselves, its own
+/// runs that ended badly and were not yet reported to it, and unread messages addressed to it. The person also sees
+/// what needs the attention of clients.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListAttention {
-    /// Only of this run.
+    /// Only what concerns this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Only requests after this one (`Q12`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Most of each kind.
+    /// The maximum number of items of each kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 call!(ListAttention = "attention", writes false -> AttentionList);
 
-/// What needs the caller. Reading it counts as no notification.
+/// What needs the caller's attention. Reading it does not count as being notified.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AttentionList {
     /// Open requests, oldest first.
     pub requests: Vec<RequestView>,
-    /// How many more there are, after those.
+    /// The number of further open requests.
     #[serde(default)]
     pub requests_more: u64,
-    /// Stopped runs, the longest stopped first, then runs with a bad end, the oldest first.
+    /// Stopped runs, longest stopped first, then runs that ended badly, oldest first.
     pub runs: Vec<RunView>,
     #[serde(default)]
     pub runs_more: u64,
-    /// Chats with something unread for the caller.
+    /// Chats with unread messages for the caller.
     pub mentions: Vec<MentionView>,
     #[serde(default)]
     pub mentions_more: bool,
 }
 
 impl AttentionList {
-    /// Counts all that needs the caller; of more mentions than are listed, those that are.
+    /// Returns the number of items that need attention. Mentions beyond those listed are not counted.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.requests.len() as u64 + self.requests_more + self.runs.len() as u64 + self.runs_more + self.mentions.len() as u64
     }
 }
 
-/// What kind of attention a run needs.
+/// The kind of attention that a run needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionKind {
-    /// It has to be resumed or cancelled.
+    /// The run must be resumed or cancelled.
     Stopped,
-    /// Its owner has to know how it ended.
+    /// The run ended badly, and its owner must learn of it.
     Ended,
 }
 
@@ -63,40 +64,40 @@ words!(AttentionKind { Stopped = "stopped", Ended = "ended" });
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionView {
     pub kind: Word<AttentionKind>,
-    /// The reason of the stop, or how the end was bad.
+    /// Why the run stopped, or how it ended.
     pub why: Word<Need>,
-    /// What happened, in the run's own words where it left some.
+    /// What happened, in the run's own words if it gave any.
     pub details: String,
-    /// What it needs to go on, in the same words.
+    /// What the run needs to continue, from the same source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
-    /// Its owner was not notified of it yet.
+    /// The owner has not been notified of it yet.
     #[serde(default)]
     pub is_new: bool,
 }
 
 impl AttentionView {
-    /// Tells whether the run is stopped and has to be resumed or cancelled.
+    /// Returns whether the run is stopped and must be resumed or cancelled.
     #[must_use]
     pub fn is_stop(&self) -> bool {
         self.kind == AttentionKind::Stopped
     }
 }
 
-/// Confirms that the caller was notified of how runs of its own stopped or ended. A later wait without
-/// names does not report these again.
+/// Confirms that the caller was notified of stops and ends of its own runs. A later wait that names no runs does
+/// not report them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmNotified {
     #[serde(default)]
     pub runs: Vec<NotifiedRun>,
-    /// All stops and ends up to this position: the cursor of a wait without names.
+    /// Confirms all stops and ends up to this position: the cursor of a wait that named no runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<i64>,
 }
 call!(ConfirmNotified = "notified", writes true -> Notified);
 
-/// A run as it was shown to its owner.
+/// The state of a run that its owner was shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotifiedRun {
@@ -112,7 +113,8 @@ impl From<&RunView> for NotifiedRun {
 }
 
 impl Waited {
-    /// Returns what confirms that its caller has this result; empty where it says nothing new.
+    /// Returns the call that confirms this result; it is empty if the result has nothing new. `is_named`: the wait
+    /// named its runs.
     #[must_use]
     pub fn confirmation(&self, is_named: bool) -> ConfirmNotified {
         if is_named {
@@ -125,7 +127,7 @@ impl Waited {
 }
 
 impl ConfirmNotified {
-    /// Tells whether it confirms nothing.
+    /// Returns whether the call confirms nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.until.is_none()
@@ -134,6 +136,6 @@ impl ConfirmNotified {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Notified {
-    /// Stops and ends that the caller is notified of with this call.
+    /// The number of stops and ends that this call confirmed.
     pub runs: u64,
 }

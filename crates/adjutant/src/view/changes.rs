@@ -1,71 +1,72 @@
-//! The kept states of a run's tree, and what differs between them.
+//! Snapshots of a run's tree, and the differences between them.
 
 use super::{Call, Word};
 use adjutant_core::snapshot::SnapshotCause;
 use serde::{Deserialize, Serialize};
 
-/// A kept state of a run's tree: a commit under a hidden ref of its repository.
+/// A snapshot of a run's tree: a commit under a hidden ref of its repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotView {
-    /// From 1 within its run.
+    /// The snapshot's number within its run, from 1.
     pub n: u32,
     /// `refs/adjutant/<run id>/<n>`.
     pub git_ref: String,
     pub commit: String,
-    /// Why it was taken. Absent if the commit's message does not say it.
+    /// Why the snapshot was taken. Absent if the commit's message does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Word<SnapshotCause>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     pub at: String,
-    /// Files that it leaves out, quoted, with the reason.
+    /// The files that the snapshot omits, quoted, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
-/// Shows what differs between two snapshots of a run. Of a live run, a new one is taken first.
+/// Returns the difference between two snapshots of a run. For a live run, a new snapshot is taken first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiffRun {
     pub run: String,
-    /// The older snapshot. Left out: the first one.
+    /// The older snapshot. Default: the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
-    /// The newer snapshot. Left out: the newest one.
+    /// The newer snapshot. Default: the newest one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// Only these files and directories, from the top of the repository.
+    /// Limits the difference to these files and directories, relative to the top of the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// Only which files changed, and by how many lines.
+    /// Shows only which files changed, and by how many lines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stat: bool,
-    /// Changed words within lines, instead of lines.
+    /// Shows changed words instead of changed lines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
 }
 call!(DiffRun = "diff", writes false -> DiffView);
 
-/// What differs between two snapshots of a run.
+/// The difference between two snapshots of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffView {
     pub run_id: String,
     pub run_name: String,
     pub from: SnapshotView,
     pub to: SnapshotView,
-    /// As git writes it: at most 8 MiB.
+    /// The output of `git diff`, cut at 8 MiB.
     pub text: String,
-    /// It is longer than that.
+    /// Whether `text` was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }
 
-/// Brings the tree of an ended or stopped run back to one of its snapshots, after keeping it as it is.
+/// Restores the tree of an ended or stopped run to one of its snapshots. A snapshot of the current tree is taken
+/// first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UndoRun {
     pub run: String,
-    /// The snapshot. Left out: the first one, before the run changed anything.
+    /// The snapshot to restore. Default: the first one, taken before the run changed anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
 }
@@ -76,15 +77,15 @@ call!(UndoRun = "undo", writes true -> UndoView);
 pub struct UndoView {
     pub run_id: String,
     pub run_name: String,
-    /// The tree as it was before: bringing it back to this one undoes the undo.
+    /// The snapshot taken before the undo. Restoring it reverses the undo.
     pub before: SnapshotView,
     pub to: SnapshotView,
-    /// Files that were written or removed, from the top of the repository.
+    /// The files that were written or removed, relative to the top of the repository.
     pub files: Vec<String>,
-    /// Entries that are never restored: repositories inside this one, and files that a filter makes (such as those of Git LFS).
+    /// Entries that are never restored: nested repositories, and files produced by a filter (such as Git LFS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
-    /// Files that changed meanwhile, which were left alone.
+    /// Files that another process changed during the undo. They were not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_meanwhile: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Chats in the contract.
+//! Chats: conversations between the person, clients, runs and agents.
 
 use super::{Call, Word};
 use adjutant_core::chat::{ChatKind, EntryKind, FileEntry, FileHead, FileMember, FileRevision};
@@ -12,29 +12,29 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Starts a chat. It is open to its owner and all runs of that owner, or, when private, to the
-/// participants only.
+/// Starts a chat. It is open to its owner and all of the owner's runs. A private chat is open to its participants
+/// only.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartChat {
     pub title: String,
-    /// Agents, runs, `person`, `parent`, `client:<name>`.
+    /// Agents, runs, `person`, `parent` or `client:<name>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub participants: Vec<String>,
     #[serde(default)]
     pub private: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Instructions to the agents that answer in it, besides the history.
+    /// Instructions for the agents that answer in the chat, in addition to its history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// Goes on from a point of another chat: `3` (its end) or `3.17`.
+    /// Branches from another chat: `3` (at its end) or `3.17` (after that entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_from: Option<String>,
 }
 call!(StartChat = "chat-start", writes true -> ChatView);
 
-/// Which chats a list has.
+/// Which chats to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatFilter {
     Active,
@@ -53,28 +53,28 @@ pub enum ChatStatus {
 
 words!(ChatStatus { Active = "active", Archived = "archived" });
 
-/// What a participant does in a chat at the moment.
+/// What a participant is currently doing in a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
-    /// It waits for news.
+    /// The participant waits for new entries.
     Reading,
     Answering,
-    /// Its answer is queued.
+    /// The participant's answer is queued.
     Queued,
 }
 
 words!(Activity { Reading = "reading", Answering = "answering", Queued = "queued" });
 
-/// Lists chats that the caller may see, the one with the newest entry first.
+/// Lists the chats that the caller may see, most recent entry first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListChats {
-    /// The active ones when left out.
+    /// Default: active chats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Word<ChatFilter>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Waits until something unread is for the caller.
+    /// Waits up to this long until there is an unread message for the caller.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wait_ms: u64,
 }
@@ -86,27 +86,26 @@ pub struct ChatList {
     /// There are more than were asked for.
     #[serde(default)]
     pub more: bool,
-    /// For a run: the other runs of its owner that have not finished, those at work first.
+    /// If the caller is a run: its owner's other unfinished runs, live ones first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub team: Vec<TeammateView>,
-    /// There are more of them.
+    /// There are more runs than `team` has.
     #[serde(default)]
     pub team_more: bool,
 }
 
-/// A run as its siblings see it.
+/// What a run sees of another run of the same owner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TeammateView {
     pub run_id: String,
     pub name: String,
     pub agent: String,
     pub status: Word<RunStatus>,
-    /// The beginning of its task.
+    /// The beginning of the run's task.
     pub task: String,
 }
 
-/// Lists the chats in which something that the caller has not read is for them: a message that names
-/// them, a direct message, a flag.
+/// Lists chats with unread messages for the caller: a message that mentions it, a direct message, or a flag.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListMentions {
@@ -128,34 +127,34 @@ pub struct MentionView {
     pub chat_id: i64,
     pub title: String,
     pub kind: Word<ChatKind>,
-    /// What the caller has not read of the chat, up to 1,000.
+    /// The number of unread entries in the chat, counted up to 1,000.
     pub unread: i64,
-    /// The newest one that is for them.
+    /// The newest unread message for the caller.
     pub message: ChatEntryView,
 }
 
-/// Writes a number of unread messages for a reader. Where counting ended, there may be more.
+/// Formats a number of unread entries, with a `+` if counting stopped at the maximum.
 #[must_use]
 pub fn unread_text(unread: i64) -> String {
     if unread < UNREAD_COUNTED_MAX { unread.to_string() } else { format!("{UNREAD_COUNTED_MAX}+") }
 }
 
-/// Reads a chat, waiting for something new where there is nothing. Reading moves the reader's
-/// cursor over what was shown, where nothing unread lies before it.
+/// Reads a chat, optionally waiting for new entries. The reader's cursor advances over the entries shown unless
+/// unread entries precede them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShowChat {
     pub chat_id: i64,
-    /// The oldest entries after this one. Left out: the newest ones.
+    /// Returns the oldest entries after this one. Default: the newest entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Brings along what was edited or pinned after this change, [`ChatPage::changes`] of an earlier
-    /// page. Left out: what is during the wait.
+    /// Also returns earlier entries that were edited or pinned since an earlier page: its [`ChatPage::changes`].
+    /// Default: only changes made during the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<i64>,
-    /// Without `after`: waits for an entry that the reader has not read.
+    /// Waits up to this long for a new entry: one after `after`, else one that the reader has not read.
     #[serde(default)]
     pub wait_ms: u64,
     /// Reads without moving the cursor.
@@ -172,33 +171,34 @@ pub struct ChatPage {
     /// Earlier entries that were edited or pinned, as they are now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ChatEntryView>,
-    /// Pass as `after` to go on.
+    /// Pass as `after` to read the next entries.
     pub cursor: i64,
-    /// Pass as `changes` to go on.
+    /// Pass as `changes` to read later edits and pins.
     #[serde(default)]
     pub changes: i64,
-    /// Entries after the cursor.
+    /// The number of entries after `cursor`.
     pub more: i64,
-    /// Entries before these that the reader has not read, up to 1,000. As long as there are any, what
-    /// comes behind them does not count as read.
+    /// The number of unread entries before these, counted up to 1,000. While there are any, later entries do not
+    /// count as read.
     #[serde(default)]
     pub unread_before: i64,
-    /// How far the reader had read: pass as `after` to see what is unread.
+    /// The last entry that the reader had read. Pass as `after` to see the unread ones.
     #[serde(default)]
     pub read_to: i64,
 }
 
-/// Posts a message to a chat or a participant (a direct chat), or edits or pins one.
+/// Posts a message to a chat or directly to a participant, or edits or pins a message.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Say {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
-    /// Whom it is for: agents, runs, `person`, `parent`, `client:<name>`; without a chat, exactly
-    /// one, `board` (the owner's, shared by all its runs), or `root-board` (that of the calling run's tree).
+    /// The recipients: agents, runs, `person`, `parent` or `client:<name>`. Without `chat_id` exactly one
+    /// recipient, or `board` (the owner's board, shared by all its runs) or `root-board` (the board of the calling
+    /// run's tree).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// May be left out where an entry is only pinned.
+    /// Optional if the call only pins an entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// An entry's number (`17`), or `3.17`.
@@ -206,25 +206,25 @@ pub struct Say {
     pub reply_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit_of: Option<String>,
-    /// Keeps the entry in every window; false takes it off.
+    /// Whether the entry is pinned. Agents always see pinned entries, however old.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<bool>,
-    /// A display label (`agentName` in the original protocol); it decides about nothing.
+    /// A display label (`agentName` in the original protocol). It grants nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The board's entry to set.
+    /// The key of the board entry to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The revision that the board's entry must have, 0 for none yet: the first is 1.
+    /// The revision that the board entry must have: 0 if it must not exist yet, 1 for its first revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<u32>,
-    /// Lets the configured default responder answer where nobody else does.
+    /// Lets the configured default responder answer if no other agent is addressed.
     #[serde(default)]
     pub default_responder: bool,
-    /// Where an answering run works: absolute. A run's is its own.
+    /// The working directory of an answering run, absolute. A calling run's own directory is used instead.
     #[serde(default)]
     pub cwd: String,
-    /// Variables for the answering run; a run's are not taken.
+    /// Environment variables for an answering run. A calling run's own are used instead.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
@@ -235,22 +235,22 @@ pub struct PostedMessage {
     pub chat_id: i64,
     pub title: String,
     pub message: ChatEntryView,
-    /// Agents that answer it.
+    /// The agents that will answer.
     #[serde(default)]
     pub answering: Vec<String>,
-    /// What else is to be known, for people.
+    /// Notes for people.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// Reads what agents answered to a message, waiting until all have.
+/// Reads the agents' answers to a message, optionally waiting until all have answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadAnswers {
     pub chat_id: i64,
     /// The message's number in the chat.
     pub seq: i64,
-    /// Only this one, as [`Answers`] names it; `seq` is left at 0.
+    /// Reads only the answer of this turn, from [`Answers::turn`]. `seq` is then 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<i64>,
     #[serde(default)]
@@ -258,7 +258,7 @@ pub struct ReadAnswers {
 }
 call!(ReadAnswers = "answers", writes false -> Answers);
 
-/// Ends the runs that answer a message; only who sent it does.
+/// Cancels the runs that are answering a message. Only the sender of the message may.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CancelAnswers {
@@ -269,32 +269,32 @@ call!(CancelAnswers = "answers-cancel", writes true -> Answers);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Answers {
-    /// Answers and failures, in order.
+    /// Answers and failures, oldest first.
     pub answers: Vec<ChatEntryView>,
     /// Agents that have not answered yet.
     #[serde(default)]
     pub waiting: Vec<String>,
-    /// Of a summary: what to ask for with [`ReadAnswers::turn`].
+    /// For a summary: pass as [`ReadAnswers::turn`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<i64>,
 }
 
-/// Archives a chat, or restores it. Runs cannot.
+/// Archives or restores a chat. Not available to runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveChat {
     pub chat_id: i64,
     pub archived: bool,
-    /// Where the run works that summarises it, if the configuration wants one: absolute.
+    /// The working directory of the summarising run, absolute, if the configuration asks for a summary.
     #[serde(default)]
     pub cwd: String,
-    /// Variables for that run.
+    /// Environment variables for that run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
 call!(ArchiveChat = "chat-archive", writes true -> ChatView);
 
-/// Everything about a chat but its entries.
+/// A chat without its entries.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChatView {
     pub chat_id: i64,
@@ -304,7 +304,7 @@ pub struct ChatView {
     pub private: bool,
     /// `person` or `client:<name>`.
     pub owner: String,
-    /// The root run, when a run started it.
+    /// The root run of the run that started the chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
     pub started_by: String,
@@ -313,24 +313,24 @@ pub struct ChatView {
     /// The number of the newest entry.
     pub last_seq: i64,
     pub participant_count: u64,
-    /// What the caller has not read, up to 1,000.
+    /// The number of entries that the caller has not read, counted up to 1,000.
     pub unread: i64,
-    /// Something unread names the caller.
+    /// An unread entry mentions the caller.
     pub mentioned: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// `3.17`: it goes on from there.
+    /// The entry that the chat branched from, `3.17`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_of: Option<String>,
-    /// Its entries say what a file says that they were.
+    /// The chat was imported from a file; its entries are not verified.
     #[serde(default)]
     pub imported: bool,
-    /// Chats that go on from here; where the chat is looked at alone.
+    /// Chats that branched from this one. Only in replies about a single chat.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<i64>,
-    /// Where the chat is looked at alone.
+    /// Only in replies about a single chat.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub participants: Vec<ParticipantView>,
 }
@@ -339,11 +339,11 @@ pub struct ChatView {
 pub struct ParticipantView {
     /// `person`, `client:<name>`, `run:<id>` or `agent:<name>`.
     pub who: String,
-    /// As it is shown: nobody is shown as another.
+    /// The display name. No participant is shown under another's name.
     pub name: String,
     pub messages: i64,
     pub read_to: i64,
-    /// Empty: nothing.
+    /// Empty if the participant is not active.
     pub presence: Word<Activity>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_at: Option<String>,
@@ -357,11 +357,11 @@ pub struct ChatEntryView {
     pub chat_id: i64,
     pub seq: i64,
     pub kind: Word<EntryKind>,
-    /// Who wrote it, from the connection: `person`, `client:<name>`, `run:<id>`, `agent:<name>`, `hub`.
+    /// The author, identified by its connection: `person`, `client:<name>`, `run:<id>`, `agent:<name>` or `hub`.
     pub from: String,
-    /// As it is shown: nobody is shown as another.
+    /// The display name. No participant is shown under another's name.
     pub name: String,
-    /// What the writer calls itself.
+    /// The name that the author gave itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     pub text: String,
@@ -370,7 +370,7 @@ pub struct ChatEntryView {
     pub reply_to: Option<i64>,
     #[serde(default)]
     pub pinned: bool,
-    /// How often it was edited.
+    /// The number of edits.
     #[serde(default)]
     pub revision: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -379,7 +379,7 @@ pub struct ChatEntryView {
     pub key: Option<String>,
 }
 
-/// Reads a chat with everything that is kept of it, part by part.
+/// Reads everything stored about a chat, in parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportChat {
@@ -391,7 +391,7 @@ call!(ExportChat = "chat-export", writes false -> ChatExport);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChatExport {
-    /// With the first part.
+    /// Only in the first part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<CarriedChat>,
     pub entries: Vec<CarriedEntry>,
@@ -400,28 +400,28 @@ pub struct ChatExport {
     pub next: Option<i64>,
 }
 
-/// Makes a chat of what was exported: the head first, then the entries in order. Only a person
-/// does, and the chat says that it is from a file.
+/// Creates a chat from an export: first the head, then the entries in order. Only the person may import, and the
+/// chat is marked as imported.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImportChat {
-    /// The chat that an earlier part made.
+    /// The chat that the first part created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<CarriedChat>,
     #[serde(default)]
     pub entries: Vec<CarriedEntry>,
-    /// More parts follow: the chat is there with the last one.
+    /// More parts follow. The chat becomes visible with the last one.
     #[serde(default)]
     pub more: bool,
 }
 call!(ImportChat = "chat-import", writes true -> ChatView);
 
-/// The first line of an exported chat. Times are milliseconds since 1970.
+/// The first line of an exported chat. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CarriedChat {
-    /// 1.
+    /// The version of the format: 1.
     pub format: u32,
     pub chat_id: i64,
     pub kind: String,
@@ -430,7 +430,7 @@ pub struct CarriedChat {
     pub template: Option<String>,
     pub instructions: Option<String>,
     pub window_chars: u64,
-    /// Where the window is counted in tokens.
+    /// Present if the window is measured in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_tokens: Option<u64>,
     pub turns_max: u32,
@@ -454,7 +454,7 @@ pub struct CarriedMember {
 }
 
 impl CarriedChat {
-    /// Returns what has to be checked of it.
+    /// Returns the fields that must be validated.
     #[must_use]
     pub fn parts(&self) -> FileHead<'_> {
         FileHead {
@@ -479,7 +479,7 @@ impl CarriedChat {
     }
 }
 
-/// A further line of an exported chat.
+/// Each further line of an exported chat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CarriedEntry {
     pub seq: i64,
@@ -494,12 +494,12 @@ pub struct CarriedEntry {
     pub pinned: bool,
     pub key: Option<String>,
     pub edited_at: Option<i64>,
-    /// What it said before, oldest first.
+    /// Earlier versions of the entry, oldest first.
     pub revisions: Vec<CarriedRevision>,
 }
 
 impl CarriedEntry {
-    /// Returns what has to be checked of it.
+    /// Returns the fields that must be validated.
     #[must_use]
     pub fn parts(&self) -> FileEntry<'_> {
         FileEntry {
@@ -526,7 +526,7 @@ pub struct CarriedRevision {
     pub at: i64,
 }
 
-/// Figures about a chat, or about all that there are.
+/// Returns statistics of one chat, or of all chats.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetChatStats {
@@ -541,10 +541,10 @@ pub struct ChatStats {
     pub entries: i64,
     pub messages: i64,
     pub participants: i64,
-    /// Of one chat, from its start to its newest entry; of several, the mean.
+    /// Time from a chat's start to its newest entry; the mean if there are several chats.
     pub duration_s: i64,
     pub messages_per_chat: f64,
-    /// Of the newest 10,000 messages that agents had to answer.
+    /// Counts among the newest 10,000 turns of agents.
     pub answered: i64,
     pub failed: i64,
     pub cancelled: i64,
@@ -553,26 +553,26 @@ pub struct ChatStats {
     pub answer_ms_p50: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_ms_p95: Option<i64>,
-    /// Calls about chats since the hub was started, how many of them failed by no fault of the
-    /// caller, and how many were refused.
+    /// Calls about chats since the hub started, how many of them failed through no fault of the caller, and how
+    /// many were refused.
     pub calls: u64,
     pub calls_failed: u64,
     pub calls_refused: u64,
-    /// Since the hub was started.
+    /// Seconds since the hub started.
     pub up_s: u64,
 }
 
-/// Has the configured agent (or another) summarise a chat; its words become an entry.
+/// Asks the configured agent, or another, to summarise a chat. The summary becomes an entry.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SummariseChat {
     pub chat_id: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Where its run works: absolute.
+    /// The working directory of the agent's run, absolute.
     #[serde(default)]
     pub cwd: String,
-    /// Variables for that run.
+    /// Environment variables for that run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }

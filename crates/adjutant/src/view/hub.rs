@@ -1,4 +1,4 @@
-//! The hub itself, and what only its user or its clients ask of it.
+//! The hub's state, and administrative calls that runs cannot make.
 
 use super::{Call, RunList};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Adopt {
     pub runs: Vec<String>,
-    /// The new client's name; empty: the person.
+    /// The name of the new client. Empty: the person.
     #[serde(default)]
     pub client: String,
 }
@@ -18,7 +18,7 @@ call!(Adopt = "adopt", writes true -> RunList);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clean {
-    /// Only those that ended at least this long ago.
+    /// Removes only runs that ended at least this long ago.
     pub older_than_s: u64,
     #[serde(default)]
     pub dry_run: bool,
@@ -47,13 +47,13 @@ pub struct HubView {
     pub live_runs_max: u64,
     pub pending_requests: u64,
     pub sqlite_version: String,
-    /// What is wrong at the moment, for instance a full disk.
+    /// Current problems, for instance a full disk.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The machine's clock was set lately, and by how much.
+    /// A note if the machine's clock was recently changed, and by how much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// For the person only.
+    /// Only shown to the person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookView>,
 }
@@ -69,11 +69,11 @@ pub struct WebhookList {
     pub webhooks: Vec<WebhookView>,
 }
 
-/// Retries failed deliveries of webhooks now, those that were given up included. Only for the person.
+/// Retries failed webhook deliveries now, including those that were given up. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryWebhooks {
-    /// The address of one of them, or the beginning of it; all when left out.
+    /// The address of one webhook, or a prefix of it. Default: all webhooks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -81,33 +81,33 @@ call!(RetryWebhooks = "webhooks-retry", writes true -> WebhooksRetried);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WebhooksRetried {
-    /// So many are sent again.
+    /// The number of deliveries that are retried.
     pub deliveries: u64,
 }
 
 /// The state of one webhook.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WebhookView {
-    /// The beginning of its address.
+    /// The beginning of the webhook's address.
     pub place: String,
     /// The events that it receives.
     #[serde(default)]
     pub events: Vec<String>,
     pub waiting: i64,
-    /// Failed too often, and no longer tried.
+    /// Deliveries that failed too often and are no longer retried.
     pub parked: i64,
-    /// Given up because too many waited.
+    /// Deliveries that were dropped because too many were waiting.
     pub dropped: i64,
-    /// The first of those that wait has failed, and is tried again then.
+    /// When the first waiting delivery is retried, if it has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_at: Option<String>,
-    /// What went wrong last.
+    /// The most recent problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl WebhookView {
-    /// Says how many deliveries wait, have failed, or were given up.
+    /// Returns how many deliveries wait, have failed or were dropped, as text.
     #[must_use]
     pub fn standing(&self) -> String {
         let mut shown = format!("{} waiting", self.waiting);
@@ -126,7 +126,7 @@ impl WebhookView {
 pub struct StopHub {}
 call!(StopHub = "stop", writes false -> HubView);
 
-/// Replaces the hub by another binary: it stops taking calls, releases the home and executes `exe`.
+/// Replaces the hub with another binary: the hub stops accepting calls, releases the home and executes `exe`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOver {

@@ -1,14 +1,14 @@
-//! The metadata of a run as the original protocol has it: the content of `<run-id>.meta.json`, and of what
-//! its tools return.
+//! The metadata of a run in the original protocol's format: the content of `<run-id>.meta.json` and of the results
+//! of its tools.
 
 use super::{RequestView, RunView};
 use adjutant_core::OutcomeKind;
 use serde_json::{Value, json};
 
-/// Most exchanges that the metadata carries, the newest.
+/// The maximum number of exchanges in the metadata. The newest are kept.
 pub const METADATA_MESSAGES_MAX: u32 = 500;
 
-/// Writes a run and its requests under the original protocol's names.
+/// Returns a run and its requests under the original protocol's names.
 #[must_use]
 pub fn metadata(run: &RunView, requests: &[RequestView]) -> Value {
     let messages: Vec<Value> = requests
@@ -45,7 +45,7 @@ fn error(run: &RunView) -> Option<String> {
     Some(run.reason.as_ref().map_or_else(|| outcome.to_string(), |reason| format!("{outcome}: {reason}")))
 }
 
-/// The report under the names that the original protocol has for its fields, with what was seen.
+/// Returns the report under the original protocol's field names, with its verification.
 fn completion_report(run: &RunView) -> Option<Value> {
     let mut fields = json!({"agent_id": run.run_id, "timestamp": run.updated_at});
     if let (Some(fields), Ok(Value::Object(report))) = (fields.as_object_mut(), serde_json::to_value(run.report.as_ref()?)) {

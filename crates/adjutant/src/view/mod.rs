@@ -1,21 +1,21 @@
-//! The one JSON contract: what every interface takes and gives, on the hub's socket, over HTTP, as
-//! MCP's `structuredContent` and as the CLI's `--json`.
+//! The JSON contract: the input and output of every interface, on the hub's socket, over HTTP, as MCP's
+//! `structuredContent` and as the CLI's `--json`.
 //!
-//! Each use case is one [`Call`]: `POST /api/v1/<NAME>` with the call as body, its reply or an
-//! [`ErrorView`] back. Fields are snake_case, times RFC 3339 UTC, durations carry their unit.
-//! Additive changes only.
+//! Each use case is one [`Call`]: `POST /api/v1/<NAME>` takes the call as its body and returns the reply or an
+//! [`ErrorView`]. Field names are snake_case, times are RFC 3339 in UTC, and durations have their unit in the name.
+//! Changes only add to the contract.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A use case with its arguments.
 pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Its path below `/api/v1/`.
+    /// The call's path below `/api/v1/`.
     const NAME: &'static str;
-    /// Whether it changes anything, be it only for a run: such a call takes an idempotency key (header
-    /// `adj-key`).
+    /// Whether the call can change state, even if only for some callers. Such a call takes an idempotency key
+    /// (header `adj-key`).
     const WRITES: bool;
-    /// What comes back.
+    /// The type of the reply.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 }
 
@@ -53,33 +53,33 @@ pub use search::*;
 pub use waits::*;
 pub use word::Word;
 
-/// Every failure, on every interface.
+/// An error, the same on every interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ErrorView {
-    /// A stable word, see [`codes`].
+    /// A stable word from [`codes`].
     pub code: String,
     pub message: String,
-    /// What to do about it.
+    /// How to resolve the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// The stable words for failures: one table for exit codes, HTTP statuses and MCP.
+/// The stable error codes. Exit codes, HTTP statuses and MCP errors derive from them.
 pub mod codes {
-    /// Unknown, malformed or foreign.
+    /// The object does not exist, its id is malformed, or it is not visible to the caller.
     pub const NOT_FOUND: &str = "not_found";
     pub const AMBIGUOUS: &str = "ambiguous";
     pub const NOT_ALLOWED: &str = "not_allowed";
-    /// The caller lives under a supervisor and has to go there.
+    /// The caller runs under a supervisor and must call it instead of the hub.
     pub const USE_SUPERVISOR: &str = "use_supervisor";
     pub const INVALID: &str = "invalid";
-    /// The state has moved on: answered, expired, withdrawn, finished.
+    /// The object's state no longer allows the call.
     pub const CONFLICT: &str = "conflict";
     pub const ALREADY_ANSWERED: &str = "already_answered";
-    /// That cannot be said to a request of this kind.
+    /// The answer does not fit the kind of request.
     pub const UNFITTING: &str = "unfitting";
-    /// An approval was used before it was taken back.
+    /// The approval was used before it could be revoked.
     pub const USED: &str = "used";
     pub const EXPIRED: &str = "expired";
     pub const WITHDRAWN: &str = "withdrawn";
@@ -88,17 +88,17 @@ pub mod codes {
     pub const LIMIT: &str = "limit";
     pub const AGENT_NOT_FOUND: &str = "agent_not_found";
     pub const AGENT_NOT_EXECUTABLE: &str = "agent_not_executable";
-    /// The agent cannot be held to that profile of permissions.
+    /// The agent does not support the permission profile.
     pub const UNSUPPORTED_PROFILE: &str = "unsupported_profile";
     /// The hub cannot be reached or started.
     pub const UNREACHABLE: &str = "unreachable";
-    /// This hub has closed its store: the next one takes the call. Our clients repeat it there.
+    /// The hub has closed its store. Adjutant's clients repeat the call with the next hub.
     pub const CLOSING: &str = "closing";
     /// The home's disk is full; nothing was changed.
     pub const STORAGE_FULL: &str = "storage_full";
-    /// The store failed; the outcome of the call is unknown until it is repeated with its key.
+    /// The store failed. The outcome of the call is unknown; repeat it with the same key.
     pub const STORAGE: &str = "storage";
-    /// Nobody answered within the patience of this wait.
+    /// No answer arrived within the reply timeout.
     pub const STALLED: &str = "stalled";
     pub const INTERNAL: &str = "internal";
 }

@@ -1,4 +1,4 @@
-//! Requests of runs: asking, answering, reading.
+//! Requests of runs: creating, answering and reading them.
 
 use super::{Call, MessageView, RunView, Word};
 use adjutant_core::request::MessageStatus;
@@ -6,25 +6,25 @@ use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
 use serde::{Deserialize, Serialize};
 
-/// Asks the owner of the calling run a question. Committed before it returns.
+/// Asks the owner of the calling run a question. Durable when the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
     pub question: String,
-    /// What the run itself calls it, for instance `Q1`.
+    /// The run's own name for the question, for instance `Q1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// Becomes the answer at the deadline.
+    /// The answer if none arrives before the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// The run cannot continue without the answer.
+    /// Whether the run needs the answer to continue.
     #[serde(default = "yes")]
     pub blocking: bool,
-    /// Deadline, in seconds from now. 24 hours when left out.
+    /// Deadline, in seconds from now. Default: 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,31 +32,31 @@ pub struct Ask {
 }
 call!(Ask = "ask", writes true -> RequestView);
 
-/// Asks several questions as one group: all of them or none. Committed before it returns.
+/// Asks several questions as one group. Either all are asked or none. Durable when the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskTogether {
-    /// Each without a clarification of its own.
+    /// The questions, none with its own clarification.
     pub questions: Vec<Ask>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarification: Option<ClarificationView>,
 }
 call!(AskTogether = "ask-together", writes true -> RequestList);
 
-/// What a run says along with the questions that it asks together.
+/// What a run states with a group of questions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClarificationView {
-    /// Why it asks.
+    /// Why the run asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The task, step or file where it stopped.
+    /// The task, step or file where the run stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_at: Option<String>,
-    /// What would let it go on.
+    /// What the run needs to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub can_resume_with: Option<String>,
-    /// What it had done by then.
+    /// The work done so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_state: Option<String>,
 }
@@ -65,58 +65,58 @@ fn yes() -> bool {
     true
 }
 
-/// Asks for approval of an action. Committed before it returns; [`ReadRequest`] waits for the decision.
-/// An approval covers exactly what is shown here.
+/// Asks for approval of an action. Durable when the call returns; [`ReadRequest`] waits for the decision. An
+/// approval covers exactly what this call describes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestApproval {
-    /// One line that says what would be done.
+    /// The action, in one line.
     pub action: String,
-    /// What exactly: a text, a command, a diff.
+    /// The exact content: a text, a command or a diff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
-    /// Why it is wanted.
+    /// Why the action is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Options of an approval; the chosen one is returned as the decision's `reason`.
+    /// Options to choose from. The chosen one is returned as the decision's `reason`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// `deny` is the default anyway; `approve` is refused.
+    /// The decision at the deadline: `deny`, also if absent. `approve` is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DecisionWord>,
-    /// The run cannot continue without the decision.
+    /// Whether the run needs the decision to continue.
     #[serde(default = "yes")]
     pub blocking: bool,
-    /// Deadline, in seconds from now, at least 60. 24 hours when left out.
+    /// Deadline, in seconds from now, at least 60. Default: 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
 }
 call!(RequestApproval = "request-approval", writes true -> RequestView);
 
-/// Asks to delegate a task to another agent. Committed before it returns; [`ReadRequest`] waits for the
-/// decision and, if the run waits for the task, for its end.
+/// Asks to delegate a task to another agent. Durable when the call returns; [`ReadRequest`] waits for the decision
+/// and, if the task blocks the run, for the end of the task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delegate {
-    /// The task, for an agent that sees nothing else.
+    /// The task, complete in itself: the other agent sees nothing else.
     pub task: String,
-    /// The caller's own agent when left out.
+    /// Default: the caller's own agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Below the caller's own directory unless absolute; that directory when left out.
+    /// The working directory, relative to the caller's. Default: the caller's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// `can_proceed_parallel` (when left out), `blocks_current_work` or `optional`.
+    /// `can_proceed_parallel` (the default), `blocks_current_work` or `optional`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub independence: Option<Word<Independence>>,
-    /// `P0`, `P1` (when left out) or `P2`.
+    /// `P0`, `P1` (the default) or `P2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Word<Priority>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the other agent has to know.
+    /// What the other agent must know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_required: Option<String>,
     /// How the two runs avoid conflicts.
@@ -124,13 +124,13 @@ pub struct Delegate {
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_duration: Option<String>,
-    /// Deadline of the decision, in seconds from now. 24 hours when left out.
+    /// Deadline of the decision, in seconds from now. Default: 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
 }
 call!(Delegate = "delegate", writes true -> RequestView);
 
-/// A delegation's fields besides its task, and the changes it was approved with.
+/// A delegation without its task, and the changes it was approved with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelegationView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,25 +149,25 @@ pub struct DelegationView {
     pub estimated_duration: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangesView>,
-    /// What is in use, while it is open.
+    /// The usage of the limits that apply, while the delegation is undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomView>,
 }
 
-/// What is in use of what a delegated run would take, each with its limit.
+/// The current usage of each limit that applies to a delegated run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomView {
-    /// Live runs that occupy a slot, of all owners.
+    /// Live runs of all owners that occupy a slot.
     pub live: u64,
     pub live_max: u64,
     pub queued: u64,
-    /// Where in its tree the new run would be; a root is at 1.
+    /// The depth of the new run in its tree. A root run has depth 1.
     pub depth: u64,
     pub depth_max: u64,
-    /// Delegations of the run that asks.
+    /// Delegations of the asking run.
     pub children: u64,
     pub children_max: u64,
-    /// Queued and live runs of its tree, and all runs of it.
+    /// Queued and live runs in the tree, then all runs in the tree.
     pub tree_live: u64,
     pub tree_live_max: u64,
     pub tree_total: u64,
@@ -193,8 +193,8 @@ pub enum DecisionWord {
     Deny,
 }
 
-/// Reads one request. The asker's own read of an answered one marks it retrieved; the answer stays
-/// readable. With `wait_ms` the call returns as soon as the request is settled.
+/// Reads one request. When the asking run reads an answered request, the request is marked as retrieved; the answer
+/// stays readable. With `wait_ms`, waits up to this long for the request to be settled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadRequest {
@@ -205,7 +205,7 @@ pub struct ReadRequest {
 }
 call!(ReadRequest = "request", writes true -> RequestView);
 
-/// Withdraws an open request of the calling run. It can no longer be answered.
+/// Withdraws an open request of the calling run, which can then no longer be answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WithdrawRequest {
@@ -213,12 +213,12 @@ pub struct WithdrawRequest {
 }
 call!(WithdrawRequest = "withdraw-request", writes true -> RequestView);
 
-/// Reads the calling run's own group of questions. With `wait_ms` the call returns as soon as no
-/// blocking one of them is open; no answer counts as read before it returns.
+/// Reads a group of questions of the calling run. With `wait_ms`, waits up to this long until no blocking question
+/// of the group is open. No answer counts as read before the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadTogether {
-    /// Any of them.
+    /// The id of any question in the group.
     pub message_id: String,
     #[serde(default)]
     pub wait_ms: u64,
@@ -231,7 +231,7 @@ call!(ReadTogether = "request-together", writes true -> RequestList);
 pub struct ListRequests {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Settled ones too.
+    /// Also lists settled requests.
     #[serde(default)]
     pub all: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,8 +246,8 @@ pub struct RequestList {
     pub more: u64,
 }
 
-/// Answers one or several requests, each by `message_id`, or by `run` when that run has exactly one
-/// open: a question in words, an approval or a delegation by a decision. All are answered or none.
+/// Answers one or more requests, each given by `message_id`, or by `run` if that run has exactly one open request.
+/// Either all are answered or none.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerRequests {
@@ -262,20 +262,20 @@ pub struct AnswerOne {
     pub run: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// To a question.
+    /// The answer to a question.
     #[serde(default)]
     pub answer: String,
-    /// About an approval or a delegation. A no to an approval that was approved and has not been
-    /// used yet takes the yes back.
+    /// The decision on an approval or a delegation. Denying an approval that was granted but not yet used revokes
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionWord>,
-    /// Why not; needed for a no. With a yes: a note, for instance which of the options.
+    /// The reason, required to deny. With an approval: a note, for instance the chosen option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Changes that a delegation is approved with.
+    /// Changes to a delegation that is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangesView>,
-    /// The `content_hash` of the request that was decided about: any other is refused.
+    /// The expected `content_hash` of the request. The answer is rejected if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
 }
@@ -297,7 +297,7 @@ pub struct ChangesView {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Answered {
     pub requests: Vec<RequestView>,
-    /// The runs concerned, as they are now.
+    /// The current state of the runs whose requests were answered.
     pub runs: Vec<RunView>,
 }
 
@@ -311,12 +311,12 @@ pub struct RequestView {
     pub kind: Word<RequestKind>,
     /// The question, the action to approve, or the task to delegate.
     pub question: String,
-    /// What the run itself calls a question.
+    /// The run's own name for a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// What the run said along with its questions; in a list with the first of those asked together.
+    /// What the run stated with a group of questions. In a list, only with the first of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarification: Option<ClarificationView>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -325,42 +325,42 @@ pub struct RequestView {
     pub default: Option<String>,
     pub blocking: bool,
     pub status: Word<RequestStateKind>,
-    /// In the original protocol's words.
+    /// The status in the original protocol's terms.
     pub message_status: Word<MessageStatus>,
-    /// Where several were asked together.
+    /// Present if the question belongs to a group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupView>,
-    /// Of an approval: what exactly would be done.
+    /// For an approval: the exact content of the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<DelegationView>,
-    /// The run that an approved delegation has started, and its name.
+    /// The run that the approved delegation started, then its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_name: Option<String>,
-    /// How that run ended, with its last words.
+    /// How the child run ended, with the last text of its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_result: Option<String>,
-    /// The asker waits until that run has ended.
+    /// Whether the asking run is held until the child run ends.
     #[serde(default)]
     pub held: bool,
-    /// Stands for everything that is decided about, see [`AnswerOne::content_hash`].
+    /// A hash of everything that a decision covers, see [`AnswerOne::content_hash`].
     #[serde(default)]
     pub content_hash: String,
-    /// Once decided.
+    /// Present once decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Word<DecisionKind>>,
-    /// Why not, or what was said along with a yes.
+    /// The reason for a denial, or the note with an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The answer, or the decision with its reason, as one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// `person`, `client:<name>`, `default`.
+    /// `person`, `client:<name>` or `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
     pub asked_at: String,
@@ -371,16 +371,15 @@ pub struct RequestView {
     pub retrieved_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// How long one wait of the asker for this answer may go on, in milliseconds.
+    /// The reply timeout: how long one wait of the asker for this answer may last, in milliseconds.
     pub patience_ms: u64,
-    /// Messages for the asker that came along with this read.
+    /// Messages to the asking run, delivered with this read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
 }
 
 impl RequestView {
-    /// Returns the number, from 1, of the option that the answer (or what was said along with an approval)
-    /// is.
+    /// Returns the number, from 1, of the option that the answer, or the note of an approval, equals.
     #[must_use]
     pub fn option_chosen(&self) -> Option<usize> {
         let said = if self.kind == RequestKind::Question { self.answer.as_ref() } else { self.reason.as_ref() }?;
@@ -388,10 +387,10 @@ impl RequestView {
     }
 }
 
-/// The place of a request among those that were asked together.
+/// The position of a question in its group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupView {
-    /// The number of the first of them, which stands for all.
+    /// The number of the first question, which identifies the group.
     pub first: String,
     /// From 1.
     pub place: u32,

@@ -1,4 +1,4 @@
-//! Searches in the contract.
+//! Full-text search.
 
 use super::{Call, Word};
 use adjutant_core::RequestKind;
@@ -6,19 +6,19 @@ use adjutant_core::chat::EntryKind;
 use adjutant_core::words::Words;
 use serde::{Deserialize, Serialize};
 
-/// Searches what the caller may see: messages of chats, questions (approvals, delegations) with their
-/// answers, completion reports. The text is words, all of which a hit must hold.
+/// Searches what the caller may see: chat messages, requests with their answers, and completion reports. A hit
+/// contains all words of the query.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
     pub query: String,
-    /// `chats`, `questions`, `reports`; empty: all of them.
+    /// `chats`, `questions`, `reports`. Empty: all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
     /// Only in this chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
-    /// Who wrote, asked, answered or reported: an agent, a run, `person`, `client:<name>`.
+    /// The author, asker, answerer or reporter: an agent, a run, `person` or `client:<name>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// RFC 3339.
@@ -26,10 +26,10 @@ pub struct Search {
     pub since: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Only questions, and messages with a question mark.
+    /// Only questions and messages that contain a question mark.
     #[serde(default)]
     pub has_question: bool,
-    /// The best first (of the newest 20,000 that match), instead of the newest.
+    /// Sorts by relevance (among the newest 20,000 matches) instead of by time.
     #[serde(default)]
     pub best: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,12 +40,12 @@ call!(Search = "search", writes false -> SearchHits);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SearchHits {
     pub hits: Vec<SearchHit>,
-    /// The deadline came first: there may be more.
+    /// The search reached its deadline, so hits may be missing.
     #[serde(default)]
     pub incomplete: bool,
 }
 
-/// What was found. No word means two of these.
+/// The kind of a hit. The words of the variants are distinct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HitKind {
     Entry(EntryKind),
@@ -71,25 +71,25 @@ impl Words for HitKind {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SearchHit {
     pub kind: Word<HitKind>,
-    /// Of a message: `3.17`. Of a request: its id.
+    /// For a chat message `3.17`, for a request its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Of a request: `Q12`.
+    /// For a request: `Q12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
-    /// Of a request and a report.
+    /// For a request or a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_name: Option<String>,
     /// The chat's title, or the run's name.
     pub title: String,
-    /// Who wrote, asked or reported.
+    /// The author, asker or reporter.
     pub from: String,
     pub name: String,
     pub at: String,
-    /// What matched stands between « and ».
+    /// An excerpt in which « and » enclose the matches.
     pub snippet: String,
 }

@@ -1,4 +1,4 @@
-//! Waiting for runs, their history, and waits that are kept.
+//! Waiting for runs, the event history, and stored waits.
 
 use super::{Call, RequestView, RunView, Word};
 use adjutant_core::signal::{SignalKind, Source};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitUntil {
-    /// A request is open, or a run stopped, finished or has gone silent.
+    /// A request is open, or a run has stopped, finished or become silent.
     #[default]
     Attention,
     /// Any of the runs has finished or stopped.
@@ -17,8 +17,8 @@ pub enum WaitUntil {
     All,
 }
 
-/// Waits for runs. Without `runs`: for all that the caller may see, beginning with the stops and ends of its
-/// own runs that it was not notified of (see [`super::ConfirmNotified`]; the wait itself confirms nothing).
+/// Waits for runs. Without `runs`, waits for all runs that the caller may see, and first returns the stops and ends
+/// of its own runs that it was not notified of. The wait does not confirm them; [`super::ConfirmNotified`] does.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
@@ -26,11 +26,11 @@ pub struct Wait {
     pub runs: Vec<String>,
     #[serde(default)]
     pub until: WaitUntil,
-    /// A cursor of an earlier wait. With `runs`: ends that were reported by then are not reported again.
-    /// Without: ends since then are reported, too. Open requests and stopped runs always are.
+    /// The cursor of an earlier wait. With `runs`, ends before the cursor are not reported again. Without `runs`,
+    /// ends after the cursor are reported in addition. Open requests and stopped runs are always reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
-    /// At most this long; 0 looks and returns.
+    /// The maximum time to wait. 0 returns at once.
     #[serde(default)]
     pub wait_ms: u64,
 }
@@ -39,9 +39,9 @@ call!(Wait = "wait", writes false -> Waited);
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitOutcome {
-    /// What was waited for has happened.
+    /// The awaited event has happened.
     Event,
-    /// It has not happened in time.
+    /// The event did not happen in time.
     Timeout,
     /// There is nothing to wait for.
     Idle,
@@ -54,22 +54,22 @@ pub struct Waited {
     pub outcome: Word<WaitOutcome>,
     /// Open requests of the runs, oldest first.
     pub needs: Vec<RequestView>,
-    /// Stopped runs that nothing resumes by itself, the longest stopped first: of the runs and below them.
+    /// Stopped runs, among the runs and their descendants, that do not resume by themselves. Longest stopped first.
     #[serde(default)]
     pub stopped: Vec<RunView>,
-    /// How many more there are than `stopped` carries.
+    /// The number of stopped runs beyond those in `stopped`.
     #[serde(default)]
     pub stopped_more: u64,
-    /// Runs that have finished or were paused, oldest end first: with `runs` since `after` (all of them
-    /// without it), else those of which the caller was not notified.
+    /// Runs that have finished or were paused, oldest first. With `runs`: those that ended after `after`, or all if
+    /// it is absent. Otherwise: those that the caller was not notified of.
     pub ended: Vec<RunView>,
-    /// How many more have ended than `ended` carries.
+    /// The number of ended runs beyond those in `ended`.
     #[serde(default)]
     pub ended_more: u64,
-    /// The first of those that did not succeed.
+    /// The first ended run that did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Box<RunView>>,
-    /// Runs still under way.
+    /// Runs that have not ended.
     pub working: Vec<RunView>,
     pub cursor: i64,
 }
@@ -104,19 +104,19 @@ pub struct EventView {
     pub run_name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Who did it: a principal, `hub` or `supervisor`.
+    /// Who caused the event: a principal, `hub` or `supervisor`.
     pub by: String,
     /// One line for people.
     pub text: String,
-    /// The kind of signal that it comes from. It took effect, unless `kind` is `signal.malformed`.
+    /// The kind of signal that caused the event. The signal took effect unless `kind` is `signal.malformed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<Word<SignalKind>>,
-    /// How that signal came.
+    /// How the signal was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Word<Source>>,
 }
 
-/// Keeps one wait in the store, so that an MCP client can poll it and come back to it.
+/// Stores a wait as a task that an MCP client can poll and return to.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartTask {
@@ -141,7 +141,7 @@ pub struct CancelTask {
 }
 call!(CancelTask = "task-cancel", writes true -> TaskView);
 
-/// How far a kept wait is.
+/// The status of a stored wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStatus {
     Working,
@@ -155,12 +155,12 @@ words!(TaskStatus { Working = "working", Completed = "completed", Cancelled = "c
 pub struct TaskView {
     pub task_id: String,
     pub status: Word<TaskStatus>,
-    /// One line about how far it is.
+    /// One line about the task's progress.
     pub message: String,
     pub created_at: String,
     pub updated_at: String,
     pub ttl_ms: u64,
-    /// The wait that it is.
+    /// The stored wait.
     #[serde(default)]
     pub wait: Wait,
     /// What the wait found, once completed.

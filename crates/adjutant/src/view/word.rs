@@ -1,4 +1,4 @@
-//! A stable word in the contract: one of a list that this version knows, or a later hub's.
+//! Enumerated values in the contract, which may include values of later versions.
 
 use adjutant_core::words::Words;
 use serde::de::{Error, Visitor};
@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A word that stands for a value of `T`. A word that this version does not know is kept, shown and sent on
-/// as it came.
+/// A value of `T`, serialized as its word. A word that this version does not know is preserved, displayed and
+/// serialized unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Word<T> {
     Known(T),
@@ -16,7 +16,7 @@ pub enum Word<T> {
 }
 
 impl<T: Words> Word<T> {
-    /// Returns the value, if this version knows the word.
+    /// Returns the value if this version knows the word.
     #[must_use]
     pub fn known(&self) -> Option<T> {
         match self {
@@ -25,7 +25,7 @@ impl<T: Words> Word<T> {
         }
     }
 
-    /// Returns the word as it is sent.
+    /// Returns the word as it is serialized.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -35,7 +35,7 @@ impl<T: Words> Word<T> {
     }
 }
 
-/// The empty word, as for any other text that is left out.
+/// The empty word, like any other absent text.
 impl<T> Default for Word<T> {
     fn default() -> Self {
         Self::Unknown(String::new())
@@ -49,7 +49,7 @@ impl<T> From<T> for Word<T> {
 }
 
 impl<T: Words> Word<T> {
-    /// Reads a word.
+    /// Parses a word.
     #[must_use]
     pub fn read(word: &str) -> Self {
         T::from_word(word).filter(|value| value.word() == word).map_or_else(|| Self::Unknown(word.to_owned()), Self::Known)
@@ -62,7 +62,7 @@ impl<T: Words> PartialEq<T> for Word<T> {
     }
 }
 
-/// In the order of the words, as the texts that they are in JSON.
+/// Words are ordered as strings, as in JSON.
 impl<T: Words> Ord for Word<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_str().cmp(other.as_str())
@@ -130,7 +130,7 @@ mod tests {
         assert!(serde_json::from_str::<Word<RequestKind>>("1").is_err());
     }
 
-    /// What is sent on is what came, also where two words mean the same.
+    /// A word is serialized as it was received, even if it is a synonym.
     #[test]
     fn second_spelling_is_not_rewritten() {
         assert_eq!((Claim::from_word("failed"), Word::<Claim>::read("failed").as_str()), (Some(Claim::Failed), "failed"));

@@ -1,63 +1,63 @@
-//! What a run's agent does and uses, as far as that is known.
+//! What is known about the activity and usage of a run's agent.
 
 use crate::view::Word;
 use adjutant_core::Cause;
 use serde::{Deserialize, Serialize};
 
-/// Signals that did not count.
+/// Signals that were ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoredView {
     pub count: u64,
-    /// Why the last one did not.
+    /// Why the last signal was ignored.
     pub last: String,
 }
 
-/// A sub-agent that a run's CLI has started by itself. What is not known is absent.
+/// A sub-agent that a run's CLI started by itself. Unknown fields are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SubagentView {
-    /// What kind of agent it is.
+    /// The kind of agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// What it does.
+    /// The sub-agent's task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// The CLI's word for it: `running`, `completed`, … Absent where the run ended before it.
+    /// The CLI's own word for the state, such as `running` or `completed`. Absent if the run ended first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Tokens that it has used.
+    /// Tokens used so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }
 
 impl SubagentView {
-    /// Tells whether it works, by the last that was seen.
+    /// Returns whether the sub-agent was running when its state was last seen.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.state.as_deref() == Some(adjutant_core::subagent::RUNNING)
     }
 }
 
-/// A call to its model that a run's CLI retries.
+/// A failing model call that a run's CLI retries.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetryingView {
-    /// Why the calls fail, as in `cause` of a run that failed.
+    /// Why the calls fail, in the same words as `cause` of a failed run.
     pub cause: Word<Cause>,
     /// When the first try failed.
     pub since: String,
-    /// Failed tries, counted again once a minute.
+    /// The number of failed tries, updated once a minute.
     pub tries: u32,
-    /// The CLI's own words: one line.
+    /// The CLI's own message, in one line.
     pub words: String,
 }
 
-/// What was used up.
+/// Tokens and cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageView {
     pub input_tokens: u64,
-    /// Read from a cache, beside or within those.
+    /// Tokens read from a cache. Depending on the vendor, `input_tokens` includes them.
     pub cached_tokens: u64,
     pub output_tokens: u64,
-    /// The tokens are only those of the last model call of each attempt. Stated where one run is shown.
+    /// Only the last model call of each attempt is counted. Set only in replies about a single run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_last_call: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

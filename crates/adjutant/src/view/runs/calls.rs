@@ -1,4 +1,4 @@
-//! The calls that start, show, stop, resume and end runs.
+//! Calls that start, show, stop, resume and cancel runs.
 
 use super::run::RunView;
 use crate::view::{Call, Word};
@@ -6,36 +6,36 @@ use adjutant_core::checkpoint::Choice;
 use adjutant_core::{Isolation, Permissions};
 use serde::{Deserialize, Serialize};
 
-/// Starts a run (or queues it).
+/// Starts or queues a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dispatch {
     pub agent: String,
     pub prompt: String,
-    /// Absolute. Must exist and be a directory.
+    /// The working directory: an absolute path of an existing directory.
     pub cwd: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Active time after which the attempt is stopped, in seconds.
+    /// Active time in seconds after which the attempt is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// Success criteria in words: part of the prompt, and shown beside the report.
+    /// Success criteria as text. They are part of the prompt and shown with the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criteria: Option<String>,
-    /// The acceptance command, a program and its arguments, run in the run's directory when its agent
-    /// has ended. No shell.
+    /// The acceptance command: a program and its arguments, run without a shell in the run's directory after the
+    /// agent has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
-    /// What it may do without approval. Left out: the agent's own.
+    /// What the run may do without approval. Default: the agent's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,
     /// Whether it works in a workspace of its own, made from the commit that is checked out in `cwd`. Left out: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Word<Isolation>>,
-    /// What the directory says about agents (servers, hooks, settings) is honoured.
+    /// Whether the directory's own agent configuration (servers, hooks, settings) is honoured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_repo: bool,
-    /// Variables for the agent beside the allow-list, from the dispatcher.
+    /// Environment variables for the agent, in addition to the allowed ones.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
@@ -45,7 +45,7 @@ call!(Dispatch = "dispatch", writes true -> RunView);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListRuns {
-    /// Finished ones too.
+    /// Also lists finished runs.
     #[serde(default)]
     pub all: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,28 +56,28 @@ call!(ListRuns = "runs", writes false -> RunList);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunList {
     pub runs: Vec<RunView>,
-    /// How many more there are beyond `limit`.
+    /// The number of runs beyond `limit`.
     #[serde(default)]
     pub more: u64,
-    /// The machine's clock was set lately, and by how much.
+    /// A note if the machine's clock was recently changed, and by how much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
 }
 
-/// Looks at one run; a run that looks at itself takes its messages. `run` is an id, a name, a unique prefix of either, or `@last`; a worker may
-/// leave it empty for itself.
+/// Returns one run. A run that reads itself also receives its messages. `run` is an id, a name, a unique prefix of
+/// either, or `@last`; empty means the calling run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetRun {
     #[serde(default)]
     pub run: String,
-    /// With the snapshots of its tree, which are read from its repository.
+    /// Includes the snapshots of the run's tree, which are read from its repository.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub snapshots: bool,
 }
 call!(GetRun = "run", writes true -> RunView);
 
-/// Ends a run: its attempt is stopped and everything it started with it.
+/// Cancels a run. Its attempt is stopped, with all processes of the attempt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
@@ -113,7 +113,7 @@ pub struct ResultView {
     pub is_cut: bool,
 }
 
-/// Starts a new run from an ended one; its `retry_of` names that one.
+/// Starts a new run with the task of an ended one, which the new run's `retry_of` names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -121,13 +121,13 @@ pub struct Retry {
     /// Replaces the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Where the new run finds its credentials: those of the run before are not kept.
+    /// Environment variables, including credentials, which are not kept from the earlier run.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
 call!(Retry = "retry", writes true -> RunView);
 
-/// Stops a run's attempt, to be resumed later.
+/// Stops a run's attempt. The run can be resumed later.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
@@ -135,21 +135,21 @@ pub struct Pause {
 }
 call!(Pause = "pause", writes true -> RunView);
 
-/// Starts a new attempt of a stopped run. Its prompt has the checkpoint, what was decided since, and the
-/// fields of this call.
+/// Starts a new attempt of a stopped run. Its prompt contains the checkpoint, the decisions since, and the fields
+/// of this call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
     pub run: String,
-    /// How its blocker was resolved.
+    /// How the blocker was resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
-    /// What to do about what stopped it, where its `choices` offer that.
+    /// How to proceed, one of the run's `choices`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<Word<Choice>>,
-    /// Where the next attempt finds its credentials: those of the attempts before are not kept.
+    /// Environment variables, including credentials, which are not kept from earlier attempts.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }

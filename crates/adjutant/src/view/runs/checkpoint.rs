@@ -1,4 +1,4 @@
-//! What a stopped run left behind, and how it may continue.
+//! The saved state of a stopped run, and how the run can continue.
 
 use crate::view::Word;
 use adjutant_core::checkpoint::{CheckpointAuthor, Choice};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What a later attempt needs to continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointView {
-    /// `adjutant` where the run left none and this was put together from what was known.
+    /// `adjutant` if the run saved no checkpoint and Adjutant composed this one.
     #[serde(default)]
     pub made_by: Word<CheckpointAuthor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,12 +25,12 @@ pub struct CheckpointView {
     pub error_recovery: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// What git called changed there when the attempt ended.
+    /// The files in the directory that git reported as changed when the attempt ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_files: Vec<String>,
 }
 
-/// One thing that can be chosen for a run that an error or a limit stopped.
+/// One way to proceed with a run that an error or a limit stopped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChoiceView {
     pub choice: Word<Choice>,

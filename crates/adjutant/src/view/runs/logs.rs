@@ -3,12 +3,12 @@
 use crate::view::Call;
 use serde::{Deserialize, Serialize};
 
-/// Reads a run's log: what the agent said, readable.
+/// Reads a run's log: the agent's output as readable text.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadLogs {
     pub run: String,
-    /// Byte position in the whole output; what is returned begins there. Left out: the last part.
+    /// The byte position in the whole output at which to begin. Default: the last part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -16,7 +16,7 @@ pub struct ReadLogs {
     /// Only lines that contain this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grep: Option<String>,
-    /// Wait this long for more when there is none.
+    /// Waits up to this long if there is nothing to return.
     #[serde(default)]
     pub wait_ms: u64,
 }
@@ -27,15 +27,15 @@ pub struct LogPage {
     pub run_id: String,
     pub name: String,
     pub text: String,
-    /// Where `text` begins in the whole output.
+    /// The position of `text` in the whole output.
     pub from: u64,
-    /// Pass as `after` to go on.
+    /// Pass as `after` to read what follows.
     pub next: u64,
     /// Length of the whole output so far.
     pub total: u64,
     /// Bytes within this page that were dropped because the log's cap was reached.
     pub omitted: u64,
-    /// Nothing more will ever come.
+    /// The log is complete: no more output will be added.
     pub ended: bool,
     /// The log of the newest attempt.
     pub path: String,

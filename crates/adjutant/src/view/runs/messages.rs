@@ -17,17 +17,17 @@ call!(SendToRun = "send", writes true -> MessageView);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     Queued,
-    /// To the running process.
+    /// Sent to the running process.
     Live,
-    /// With the run's next tool call.
+    /// Delivered with a tool call of the run.
     ToolResult,
-    /// With the prompt of its next attempt.
+    /// Delivered with the prompt of the run's next attempt.
     Prompt,
 }
 
 words!(Delivery { Queued = "queued", Live = "live", ToolResult = "tool_result", Prompt = "prompt" });
 
-/// A message to a run and how it reached it.
+/// A message to a run, and how it was delivered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageView {
     pub message_id: String,

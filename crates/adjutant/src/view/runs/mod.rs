@@ -1,4 +1,4 @@
-//! Runs: the calls about them, and how they are shown.
+//! Runs: the calls about them, and their representation.
 
 mod activity;
 mod calls;

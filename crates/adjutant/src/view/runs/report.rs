@@ -1,15 +1,15 @@
-//! A run's completion report and what verified it.
+//! A run's completion report and its verification.
 
 use crate::view::Word;
 use adjutant_core::report::{ReportStatus, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// A run's completion report: its claims, and beside them what was seen.
+/// A run's completion report, each claim with what was observed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportView {
-    /// As the run reported it, independent of the exit code.
+    /// The status that the run claims, independent of its exit code.
     pub status: Word<ReportStatus>,
-    /// What all of `checked` comes to.
+    /// The overall verdict of `checked`.
     pub verdict: Word<Verdict>,
     pub summary: String,
     #[serde(default)]
@@ -22,13 +22,13 @@ pub struct ReportView {
     pub recommendations: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_duration: Option<String>,
-    /// The files that the deliverables name, as they were found.
+    /// The files that the deliverables name, and what was found.
     #[serde(default)]
     pub files: Vec<DeliverableView>,
-    /// Requests of the run that nobody has settled.
+    /// The number of open requests of the run.
     #[serde(default)]
     pub open_requests: u64,
-    /// A finding for each field.
+    /// One finding for each field.
     #[serde(default)]
     pub checked: Vec<FindingView>,
 }
@@ -57,15 +57,15 @@ pub struct DeliverableView {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AcceptanceView {
     pub command: Vec<String>,
-    /// Nothing where that is not known.
+    /// Absent if unknown.
     #[serde(default)]
     pub passed: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Why it was stopped, or why nobody knows what it came to.
+    /// Why the command was stopped, or why its result is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The end of what it wrote.
+    /// The end of the command's output.
     #[serde(default)]
     pub output: String,
     #[serde(default)]
@@ -73,7 +73,7 @@ pub struct AcceptanceView {
 }
 
 impl AcceptanceView {
-    /// Says why it has not passed, with the command; `None` where it has.
+    /// Returns why the command did not pass, or `None` if it passed.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let command = self.command.join(" ");

@@ -17,43 +17,41 @@ pub struct RunView {
     pub run_id: String,
     pub name: String,
     pub agent: String,
-    /// In the original protocol's words.
+    /// The status in the original protocol's terms.
     pub status: Word<RunStatus>,
     pub state: Word<RunStateKind>,
-    /// Once finished.
+    /// Present once the run has finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Word<OutcomeKind>>,
-    /// Why it is stopping, stopped, failed or could not be started, for people.
+    /// Why the run is stopping, stopped, failed or could not be started, as text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why its agent failed, where that is known.
+    /// Why the agent failed, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Word<Cause>>,
-    /// Why it needs attention, if it does.
+    /// Present if the run needs attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionView>,
-    /// It is stopped and resumes by itself: with an answer, the end of a child run, or
-    /// at `resumes_at`.
+    /// The run is stopped and resumes by itself: when it is answered, when a child run ends, or at `resumes_at`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes_by_itself: bool,
-    /// When a run that its model's rate limit has stopped resumes.
+    /// When a run resumes that its model's rate limit stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes_at: Option<String>,
-    /// Since when a running run has neither written output nor made a call, if that exceeds its agent's
-    /// `stall`.
+    /// When a running run last wrote output or made a call, if that is longer ago than its agent's `stall`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<String>,
-    /// The CLI retries a call to its model that has failed for 10 s or longer.
+    /// Present if the CLI is retrying a model call that has failed for 10 s or longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrying: Option<RetryingView>,
-    /// Sub-agents that its CLI has started by itself, as far as its stream shows them.
+    /// Sub-agents that the run's CLI started by itself, as far as its output shows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subagents: Vec<SubagentView>,
-    /// There were so many more than those.
+    /// The number of sub-agents beyond those.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub subagents_more: u64,
-    /// What the user should know about how its newest attempt was started: what of its directory's own
-    /// agent configuration is honoured, with its hash, or could not be kept out.
+    /// A note on the start of the newest attempt: which agent configuration in the directory is honoured, with its
+    /// hash, or could not be excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,10 +62,10 @@ pub struct RunView {
     /// The directory of its own that it works in, if it is isolated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
-    /// What it may do without approval.
+    /// What the run may do without approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,
-    /// Nothing holds it to that: its agent is any program, declared by the user.
+    /// Nothing enforces `permissions`, because the agent is a program that the user declared.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permissions_not_enforced: bool,
     /// The dispatching principal: `person`, `client:<name>` or `run:<id>`.
@@ -84,7 +82,7 @@ pub struct RunView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     pub updated_at: String,
-    /// What the run said it achieved, else nothing.
+    /// The run's own summary of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Why its work ended, once it has ended or stopped.
@@ -109,94 +107,92 @@ pub struct RunView {
     pub percent: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// When it expects to be done, in its own words.
+    /// When the run expects to finish, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<String>,
-    /// What success means, in the dispatcher's words.
+    /// The dispatcher's success criteria.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criteria: Option<String>,
-    /// Its completion report, held against what was seen.
+    /// The run's completion report with its verification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<ReportView>,
     /// The result of the acceptance command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<AcceptanceView>,
-    /// The files that changed in its directory, by git, while its attempts ran.
+    /// The files in the run's directory that git reports as changed while its attempts ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_files: Option<Vec<String>>,
-    /// There are more than those.
+    /// There are more than listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed_files_more: bool,
     /// Commits that were made in its work tree while its attempts ran, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commits: Vec<String>,
-    /// What was changed before it started is not known: `changed_files` is all that differs from what is
-    /// committed.
+    /// Earlier changes are not known: `changed_files` has everything that differs from the last commit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed_before_too: bool,
-    /// Runs that worked in its directory at the same time, where a run is looked at alone: each file may be
-    /// theirs.
+    /// Runs in the same directory at the same time, which may have changed these files. Only in replies about a
+    /// single run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_beside: Vec<String>,
-    /// The kept states of its tree, the oldest first, where its directory lies in a git repository.
+    /// Snapshots of the run's tree, oldest first, if its directory is in a git repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotView>,
-    /// What can be chosen for `resume`, where an error or a limit stopped it.
+    /// The choices for `resume` if an error or a limit stopped the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<ChoiceView>,
-    /// A parent's remark.
+    /// A note by the run's parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<String>,
-    /// What looked like signals of the run and had no effect.
+    /// Apparent signals of the run that had no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_signals: Option<IgnoredView>,
     /// The checkpoint of a stopped run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointView>,
-    /// Every open request, oldest first; for a run that looks at itself also those that were
-    /// answered and not read yet.
+    /// Open requests, oldest first. If a run reads itself, also requests that were answered but not yet read.
     #[serde(default)]
     pub pending: Vec<RequestView>,
-    /// How many there are, should there be more than `pending` carries.
+    /// The number of such requests, if there are more than `pending` has.
     #[serde(default)]
     pub pending_total: u64,
-    /// The newest of its requests that are settled, oldest first, where a run is looked at alone.
+    /// The newest settled requests, oldest first. Only in replies about a single run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<RequestView>,
-    /// There are more than those.
+    /// There are more than listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub settled_more: bool,
-    /// The newest events that come from its signals, oldest first, where a run is looked at alone.
+    /// The newest events caused by the run's signals, oldest first. Only in replies about a single run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<EventView>,
-    /// How the attempt's processes are held together: `pid_namespace` or `subreaper`.
+    /// How the attempt's processes are contained: `pid_namespace` or `subreaper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<String>,
-    /// Processes that were still there when the agent's own process had ended, and were killed.
+    /// The number of processes that outlived the agent's own process and were killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swept: Option<u32>,
-    /// A descendant kept the output open after the end.
+    /// A descendant process kept the output open after the agent's end.
     #[serde(default)]
     pub output_left_open: bool,
-    /// Active time so far, without waiting.
+    /// Active time so far, excluding time spent waiting.
     #[serde(default)]
     pub active_ms: u64,
-    /// The `active_ms` at which it was to be done, by the newest estimate.
+    /// The `active_ms` at which the run should finish by its newest estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate_ms: Option<u64>,
-    /// Since when a live run works longer than that.
+    /// When a live run exceeded its estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overdue_since: Option<String>,
-    /// The vendor's session that it works in.
+    /// The id of the vendor's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What all attempts used up together, where the agent tells.
+    /// The usage of all attempts together, if the agent reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageView>,
-    /// Place in the queue, from 1.
+    /// Position in the queue, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_place: Option<u64>,
-    /// The name of the run that it was delegated by, and of those that it has delegated to.
+    /// The name of the parent run, then the names of child runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_name: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -209,23 +205,23 @@ pub struct RunView {
     /// The logs of all attempts, oldest first.
     #[serde(default)]
     pub log_paths: Vec<String>,
-    /// Position of the newest event about the run; a wait with `after` below it reports its end.
+    /// The position of the newest event of the run. A wait with a smaller `after` reports the run's end.
     #[serde(default)]
     pub cursor: i64,
-    /// Messages for the run that came along with its own look at itself.
+    /// Messages to the run, delivered when the run reads itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
 }
 
 impl RunView {
-    /// Tells whether it has finished with this outcome.
+    /// Returns whether the run has finished with this outcome.
     #[must_use]
     pub fn has_outcome(&self, outcome: OutcomeKind) -> bool {
         self.outcome.as_ref().is_some_and(|found| *found == outcome)
     }
 
-    /// Tells whether it has finished well, its acceptance command included: one that could not be run has
-    /// not passed.
+    /// Returns whether the run succeeded and its acceptance command, if any, passed. A command that could not run
+    /// has not passed.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
         self.has_outcome(OutcomeKind::Succeeded) && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed == Some(true))

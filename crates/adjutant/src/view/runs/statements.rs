@@ -1,4 +1,4 @@
-//! What a run reports about itself, and what its parent notes about it.
+//! Status reports of a run, and notes of its parent.
 
 use super::run::RunView;
 use crate::view::{Call, Word};
@@ -6,7 +6,7 @@ use adjutant_core::signal::StopCause;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 
-/// What a run reports about itself, or a parent notes about a run.
+/// The status that a run reports or its parent notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportedStatus {
     /// Progress.
@@ -27,8 +27,8 @@ words!(ReportedStatus {
     Error = "error",
 });
 
-/// By a run about itself: progress or its report. By a parent: an annotation, which never ends or
-/// revives a run.
+/// Reports a run's status. From the run itself, this is progress or its completion report. From a parent, it is an
+/// annotation, which never changes the run's state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetStatus {
@@ -40,7 +40,7 @@ pub struct SetStatus {
     pub summary: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
-    /// When it expects to be done.
+    /// When the run expects to finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -56,7 +56,7 @@ pub struct SetStatus {
 }
 call!(SetStatus = "status", writes true -> RunView);
 
-/// Stops the calling run, which cannot continue (or is done), with a checkpoint.
+/// Stops the calling run with a checkpoint, because it cannot continue or is done.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopWork {
