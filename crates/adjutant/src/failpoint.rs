@@ -1,33 +1,33 @@
-//! Places where a build with debug assertions can be made to die, so that a campaign can kill each
-//! process exactly there. A release build contains none of it.
+//! Named points at which a process of a debug build can be made to die, used by the kill campaign and by tests. A
+//! release build contains none of them.
 //!
-//! `ADJ_FAILPOINT=<name>=<file>`: the first process that comes to `name` creates `file` and dies
-//! there as by SIGKILL; later processes continue. The hub and the guard pass the variable on.
+//! `ADJ_FAILPOINT=<name>=<file>`: the first process that reaches `name` creates `file` and dies by SIGKILL; later
+//! processes continue. The hub and the guard pass the variable to the processes that they start.
 //!
-//! `ADJ_FAILPOINT=clock=<file>`: the clocks are off by what the file says at the time:
-//! `<wall ms> <boot clock ms> <boot>`.
+//! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
+//! ms> <boot>`.
 
-/// Every place, by process.
+/// Every failpoint, by process.
 pub const NAMES: &[&str] = &[
     // The home is locked, nothing is open yet.
     "hub.locked",
-    // The socket takes connections.
+    // The socket accepts connections.
     "hub.listening",
     // The batch is applied, not yet committed.
     "store.before_commit",
-    // The batch is on disk and not acknowledged yet.
+    // The batch is on disk, not yet acknowledged.
     "store.after_commit",
-    // The attempt is on record, its guard is not there.
+    // The attempt is recorded, its guard not yet started.
     "hub.before_guard",
-    // The guard is there, the hub has not noted it.
+    // The guard is started, the hub has not recorded it.
     "hub.after_guard",
-    // Facts of a supervisor have come, nothing of them is on record.
+    // Facts of a supervisor have arrived, none is recorded.
     "hub.before_facts",
-    // The guard holds its lock, the supervisor is not there.
+    // The guard holds its lock, the supervisor is not yet started.
     "guard.before_supervisor",
-    // The supervisor is there.
+    // The supervisor is started.
     "guard.after_supervisor",
-    // The supervisor is gone, what it left is not swept.
+    // The supervisor has exited, remaining processes are not yet killed.
     "guard.before_sweep",
     // The directory of the workspace is there, nothing is in it.
     "workspace.before_clone",
@@ -35,15 +35,15 @@ pub const NAMES: &[&str] = &[
     "workspace.before_rename",
     // The workspace is in its place, nobody works in it yet.
     "workspace.after_rename",
-    // The supervisor holds its lock, the marker is not there.
+    // The supervisor holds its lock, the marker does not exist yet.
     "supervisor.before_marker",
-    // The marker is there, the agent is not.
+    // The marker exists, the agent is not yet started.
     "supervisor.after_marker",
-    // The agent is there, its fact is not written.
+    // The agent is started, its fact not yet written.
     "supervisor.after_spawn",
-    // The agent has ended, its fact is not written.
+    // The agent has exited, its fact not yet written.
     "supervisor.before_ended",
-    // The last fact is on disk, the hub has not got it.
+    // The last fact is on disk, the hub has not received it.
     "supervisor.after_ended",
     // The merged commit is made, nothing of it is on record.
     "merge.before_journal",
@@ -63,19 +63,19 @@ pub const NAMES: &[&str] = &[
     "discard.before_removal",
 ];
 
-/// What a test has set the clocks to, beside what they show.
+/// The offsets of the clocks that a test has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetClock {
     pub wall_ms: i64,
     pub boot_ms: i64,
-    /// Another one is another start of the machine.
+    /// The id of the machine's boot. Another id simulates a reboot.
     pub boot: String,
 }
 
-/// The variable that arms one of them.
+/// The variable that arms a failpoint.
 pub const VARIABLE: &str = "ADJ_FAILPOINT";
 
-/// Dies here when this place is armed.
+/// Dies here if this failpoint is armed.
 macro_rules! failpoint {
     ($name:literal) => {{
         const { assert!($crate::failpoint::is_known($name), "a failpoint that is not in NAMES") }
@@ -84,7 +84,7 @@ macro_rules! failpoint {
 }
 pub(crate) use failpoint;
 
-/// Whether `name` is listed; for the macro.
+/// Returns whether `name` is listed. For the macro.
 #[must_use]
 pub const fn is_known(name: &str) -> bool {
     let mut at = 0;
@@ -111,7 +111,7 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Returns the place that is armed, and its file.
+/// Returns the name of the armed failpoint and its file.
 #[cfg(debug_assertions)]
 fn armed() -> Option<&'static (String, String)> {
     use std::sync::OnceLock;
@@ -125,7 +125,7 @@ fn armed() -> Option<&'static (String, String)> {
     armed.as_ref()
 }
 
-/// Returns what a test has set the clocks to.
+/// Returns the clock offsets that a test has set.
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn clock() -> Option<SetClock> {
@@ -135,7 +135,7 @@ pub fn clock() -> Option<SetClock> {
     Some(SetClock { wall_ms: words.next()?.parse().ok()?, boot_ms: words.next()?.parse().ok()?, boot: words.next()?.to_owned() })
 }
 
-/// Nothing sets the clocks of a release build.
+/// Clocks cannot be shifted in a release build.
 #[cfg(not(debug_assertions))]
 #[must_use]
 pub fn clock() -> Option<SetClock> {

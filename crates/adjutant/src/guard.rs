@@ -1,9 +1,8 @@
-//! `adj __guard <attempt-dir>`: the small process above everything of one attempt.
+//! `adj __guard <attempt-dir>`: the small process at the top of an attempt's process tree.
 //!
-//! It starts the supervisor, reaps orphans, and, when the supervisor ends or dies, kills until
-//! nothing of the attempt is left. It has no runtime, no threads and no pipes to serve, so there is
-//! little in it that can go wrong. It writes no facts: how an attempt ended that its supervisor did
-//! not finish is for the hub to say.
+//! It starts the supervisor, reaps orphans, and kills every remaining process of the attempt when the supervisor
+//! exits or dies. It has no runtime, no threads and no pipes to serve, so little in it can fail. It writes no
+//! facts: if the supervisor dies before the end of the attempt, the hub determines how the attempt ended.
 
 use crate::config;
 use crate::failpoint::failpoint;
@@ -40,7 +39,7 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
     lock.write_pid(rustix::process::getpid())?;
     hygiene::become_subreaper()?;
     if let Err(error) = limit::set(dir) {
-        // Without it, stragglers are still recognised by their environment.
+        // Without the limit, remaining processes are still recognised by their environment.
         complain(&error);
     }
     failpoint!("guard.before_supervisor");
@@ -54,8 +53,8 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
     Ok(code)
 }
 
-/// Starts the supervisor. The lifeline tells it, by closing, that this guard is gone. `None` when
-/// another supervisor of this attempt lives.
+/// Starts the supervisor. The lifeline closes when this guard dies, which the supervisor notices. `None`: another
+/// supervisor of this attempt is alive.
 fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
     let Some(lock) = Lock::try_take(dir.home(), &dir.supervisor_lock())? else { return Ok(None) };
     let (theirs, lifeline) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -72,12 +71,12 @@ fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
     }
     .start()?;
     lock.write_pid(child.pid)?;
-    // The order is the supervisor's alone from here on.
+    // From here on, only the supervisor can read the order.
     hygiene::drop_stdin()?;
     Ok(Some((child.pid, lifeline)))
 }
 
-/// Reaps until the supervisor has ended, and passes its exit status on.
+/// Reaps children until the supervisor exits, and returns its exit code.
 fn watch_over(supervisor: Pid) -> ExitCode {
     loop {
         match tree::reap(WaitOptions::empty()) {
@@ -91,8 +90,7 @@ fn watch_over(supervisor: Pid) -> ExitCode {
     }
 }
 
-/// The one line that a guard may have to say. Its standard error is a file in the attempt's
-/// directory; when that cannot be written there is nobody left to tell.
+/// Writes an error to standard error, a file in the attempt's directory. If that fails, no way to report is left.
 fn complain(error: &io::Error) {
     let line = format!("guard: {error}\n");
     if io::stderr().write_all(line.as_bytes()).is_err() {

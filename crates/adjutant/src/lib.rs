@@ -1,5 +1,5 @@
-//! Adjutant: hands tasks to CLI coding agents of any vendor, supervises them, and stays in contact
-//! with them. `ARCHITECTURE.md` is the map.
+//! Adjutant delegates tasks to CLI coding agents of any vendor, supervises them, and carries questions and answers.
+//! `ARCHITECTURE.md` describes the modules.
 
 pub mod cli;
 pub mod client;

@@ -1,5 +1,5 @@
-//! The one binary: processes that we start ourselves first, so that none of them pays for the
-//! command line's grammar; then the command line.
+//! The entry point. Adjutant's own processes are dispatched before the command line's grammar is built, which they
+//! do not need.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     match args.get(1).and_then(|arg| arg.to_str()) {
-        // One line for each hidden process, as its module comes:
+        // One line for each hidden process:
         Some("__guard") => adjutant::guard::main(&args[2..]),
         Some("__supervise") => adjutant::supervisor::main(&args[2..]),
         Some("__init") => adjutant::process::init::main(&args[2..]),

@@ -1,5 +1,5 @@
-//! Who calls. The connection decides: where its process lives, and what token it can show; nothing
-//! that it says about itself.
+//! Authentication. The connection identifies the caller: by where its process runs, and by the token that it
+//! presents. What the caller claims about itself does not count.
 
 use super::Hub;
 use super::connections::Line;
@@ -15,17 +15,17 @@ use axum::response::{IntoResponse, Response};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// What is known about one connection.
+/// The identity of the process at the other end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Connection(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     peer: io::Result<Peer>,
-    /// Looked up with the first call, and true for as long as the connection lives.
+    /// Determined at the first call, and valid for the life of the connection.
     place: OnceLock<Place>,
-    /// The attempt and the token that its supervisor has shown. The token is good for as long as the
-    /// supervisor lives, and so does its connection.
+    /// The attempt and the token that its supervisor has presented. Both the token and the connection last as long
+    /// as the supervisor.
     shown: OnceLock<(AttemptId, String)>,
     line: Arc<Line>,
 }
@@ -39,7 +39,7 @@ impl Connection {
         &self.0.line
     }
 
-    /// Tells whether `token` is that of the attempt.
+    /// Returns whether `token` belongs to the attempt.
     fn is_genuine(&self, hub: &Hub, attempt: AttemptId, token: &str) -> Result<bool, OpError> {
         if self.0.shown.get().is_some_and(|(of, shown)| *of == attempt && shown == token) {
             return Ok(true);
@@ -51,7 +51,7 @@ impl Connection {
         Ok(genuine)
     }
 
-    /// What cannot be determined now is examined again with the next call.
+    /// Returns where the caller runs. A failure is not cached; the next call tries again.
     fn place(&self, hub: &Hub) -> Result<Place, String> {
         if let Some(place) = self.0.place.get() {
             return Ok(place.clone());
@@ -65,11 +65,11 @@ impl Connection {
     }
 }
 
-/// Who a call comes from.
+/// The caller of a call.
 #[derive(Debug, Clone)]
 pub(super) struct Auth {
     pub(super) who: Principal,
-    /// The attempt, when the caller is its supervisor.
+    /// The attempt, if the caller is its supervisor.
     pub(super) attempt: Option<AttemptId>,
 }
 
@@ -79,13 +79,13 @@ fn refused(code: &str, message: &str, hint: Option<&str>) -> Box<Response> {
     Box::new((status, Json(view)).into_response())
 }
 
-/// What could not be looked up says nothing about the caller.
+/// Reports a failed lookup as such, not as a refusal of the caller.
 fn failed(error: &OpError) -> Box<Response> {
     let ErrorView { code, message, hint } = error.view();
     refused(&code, &message, hint.as_deref())
 }
 
-/// Finds out who calls.
+/// Identifies the caller.
 pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap) -> Result<Auth, Box<Response>> {
     let place = connection.place(hub).map_err(|message| refused(codes::NOT_ALLOWED, &message, None))?;
     let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());

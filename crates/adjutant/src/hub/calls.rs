@@ -1,4 +1,4 @@
-//! The calls that the hub serves, by their paths: arguments parsed, replies written.
+//! The table of calls that the hub serves: it parses their arguments and serializes their replies.
 
 use super::Shared;
 use super::auth::Auth;
@@ -16,15 +16,15 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
-/// Room for a usual reply, so that it need not grow.
+/// Initial capacity of a reply's buffer, enough for most replies.
 const REPLY_BYTES: usize = 2048;
 
-/// What a call comes to.
+/// The response to a call.
 pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
-/// Serves one call: from whom it comes, its headers and its body.
+/// Serves one call, given its caller, headers and body.
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
-/// The calls by their paths. What is the same for all of them exists once, not once for each.
+/// The calls by path. Handlers are boxed, so that the shared code is compiled once and not for each call.
 #[derive(Default)]
 pub(super) struct Calls(HashMap<String, Serve>);
 
@@ -54,7 +54,7 @@ where
     calls
 }
 
-/// Adds one thing that only supervisors say.
+/// Adds a call that only supervisors may make.
 pub(super) fn from_supervisors<T, F, Fut>(mut calls: Calls, path: &str, serve: F) -> Calls
 where
     T: DeserializeOwned,

@@ -1,10 +1,10 @@
-//! The connections to the hub: how many there may be, and how long one may take to say what it wants.
+//! The connections to the hub: their maximum number, and how long a connection may take to send a call.
 //!
 //! ```text
 //!  Silent ── head of a call is there ──> Busy ── reply ──> Idle ── first byte of the next ──> Silent
 //! ```
-//! A connection that is silent for too long is closed. When all places are taken, one that nobody waits on
-//! makes way for a new one; when there is none, a new one gets a refusal as the reply to its first call.
+//! A connection that is silent for too long is closed. At the maximum, a new connection replaces the one that has
+//! been unused for longest. If all are busy, the first call on the new connection is refused.
 
 use crate::sock::Stream;
 use futures::task::AtomicWaker;
@@ -20,28 +20,28 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How long a connection may take from its first byte, or from its beginning, to the end of a call's head.
+/// How long a connection may take to send the head of a call, counted from its opening or from the first byte.
 const HEAD_TAKES_MAX: Duration = Duration::from_secs(10);
 /// How many connections beyond the limit get an error; further ones are closed at once.
 const REFUSED_MAX: usize = 8;
 
-/// What a connection is at.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// A call is expected, or a part of its head is there.
+    /// Waiting for a call, or for the rest of its head.
     Silent,
-    /// Calls are being answered.
+    /// This many calls are being served.
     Busy(u32),
-    /// Everything was answered.
+    /// All calls have been answered.
     Idle,
 }
 
-/// One connection, as all sides of it see it.
+/// The shared state of one connection.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// What it is at, and since when.
+    /// The phase, and when it began.
     phase: Mutex<(Phase, Instant)>,
-    /// It has a place. If not, its first call is refused.
+    /// Whether the connection is within the limit. If not, its first call is refused.
     is_admitted: bool,
     closing: AtomicBool,
     reader: AtomicWaker,
@@ -52,7 +52,7 @@ impl Line {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whether its calls are answered: it has a place, and made way for nobody meanwhile.
+    /// Returns whether calls on this connection are served: it is within the limit and was not replaced.
     pub(super) fn has_place(&self) -> bool {
         self.is_admitted && !self.closing.load(Ordering::SeqCst)
     }
@@ -62,7 +62,7 @@ impl Line {
         self.reader.wake();
     }
 
-    /// Says that a call is being answered, for as long as what is returned lives.
+    /// Marks a call as being served until the returned guard is dropped.
     pub(super) fn call(self: &Arc<Self>) -> Answering {
         let mut phase = self.phase();
         let calls = if let (Phase::Busy(calls), _) = *phase { calls } else { 0 };
@@ -71,7 +71,7 @@ impl Line {
         Answering(Arc::clone(self))
     }
 
-    /// Says that something has come.
+    /// Records that bytes have arrived.
     fn received(&self) {
         let mut phase = self.phase();
         if phase.0 == Phase::Idle {
@@ -80,7 +80,7 @@ impl Line {
     }
 }
 
-/// A call that is being answered.
+/// A guard for a call that is being served.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Line>);
 
@@ -95,12 +95,12 @@ impl Drop for Answering {
     }
 }
 
-/// All connections that are open.
+/// All open connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     open_max: usize,
     lines: Mutex<(u64, HashMap<u64, Arc<Line>>)>,
-    /// Notified whenever the number changes.
+    /// Notified when the number of connections changes.
     changed: Notify,
     opened: Notify,
 }
@@ -118,12 +118,12 @@ impl Connections {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a connection in. `None`: there are too many even to say so.
+    /// Admits a connection. `None`: there are too many even to send a refusal.
     pub(super) fn admit(self: &Arc<Self>, stream: Stream) -> Option<Guarded> {
         let mut lines = self.lines();
         let mut is_admitted = lines.1.len() < self.open_max;
         if !is_admitted {
-            // The one that has been of no use for longest.
+            // The connection that has been unused for longest.
             let unused = |line: &&Arc<Line>| !matches!(line.phase().0, Phase::Busy(_)) && !line.closing.load(Ordering::SeqCst);
             if let Some(line) = lines.1.values().filter(unused).min_by_key(|line| line.phase().1) {
                 line.close();
@@ -155,7 +155,7 @@ impl Connections {
         self.changed.notified().await;
     }
 
-    /// Closes connections that take too long to say what they want.
+    /// Closes connections that take too long to send a call.
     pub(super) async fn close_silent(&self) {
         loop {
             let mut next: Option<Instant> = None;
@@ -171,14 +171,14 @@ impl Connections {
             }
             match next {
                 Some(next) => tokio::time::sleep_until(next).await,
-                // One that was idle and says half a call is looked at together with the next that comes.
+                // An idle connection that sends part of a call is checked when the next connection opens.
                 None => self.opened.notified().await,
             }
         }
     }
 }
 
-/// A connection that is counted, and can be closed from outside.
+/// A connection that is counted and can be closed by others.
 #[derive(Debug)]
 pub(super) struct Guarded {
     stream: Stream,
@@ -217,7 +217,7 @@ impl AsyncRead for Guarded {
             return polled;
         }
         self.line.reader.register(cx.waker());
-        // As if the other end had closed it.
+        // Reads as if the peer had closed the connection.
         if self.line.closing.load(Ordering::SeqCst) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 }

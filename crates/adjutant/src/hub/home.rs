@@ -1,5 +1,4 @@
-//! Keeping the home: a socket that was removed is made again at once, and a hub whose home is gone, or
-//! whose lock was taken away, ends.
+//! Guards the home: a removed socket is created again, and a hub whose home or lock was removed ends.
 
 use crate::config::Home;
 use crate::files;
@@ -14,19 +13,19 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
-/// What removes a home removes its files first, and itself within this time.
+/// How long the removal of a home may take from its files to the directory itself.
 const REMOVAL_TAKES: Duration = Duration::from_secs(1);
 
-/// Why a hub has to let go of its home.
+/// Why a hub lost its home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// The directory was removed: nothing that runs say can be kept any more.
+    /// The directory was removed, so nothing can be stored any more.
     Removed,
     /// The lock file was removed, replaced or moved away, so another hub may serve the home.
     Unlocked,
 }
 
-/// The hub's socket as a file, and where a new one is handed in.
+/// The hub's socket file, and the channel for the listener of a new one.
 #[derive(Debug)]
 pub(super) struct Socket {
     home: Home,
@@ -35,14 +34,15 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Opens the home's socket. Returns it, and the listeners: the first one, and those that replace it.
+    /// Opens the home's socket. Returns it with its first listener, and a channel for the listeners that replace
+    /// it.
     pub(super) fn bind(home: &Home) -> io::Result<(Self, UnixListener, mpsc::Receiver<UnixListener>)> {
         let listener = sock::bind(&home.socket())?;
         let (renewed, listeners) = mpsc::channel(1);
         Ok((Self { identity: identity(home)?, home: home.clone(), renewed }, listener, listeners))
     }
 
-    /// Tells whether the file at the socket's path is the one that was made.
+    /// Returns whether the file at the socket's path is still this socket.
     fn is_in_place(&self) -> bool {
         identity(&self.home).is_ok_and(|identity| identity == self.identity)
     }
@@ -53,7 +53,7 @@ impl Socket {
         self.renewed.send(listener).await.map_err(io::Error::other)
     }
 
-    /// Removes the socket, unless another hub has put its own there.
+    /// Removes the socket unless another hub has replaced it.
     pub(super) fn remove(&self) {
         if self.is_in_place()
             && let Err(error) = std::fs::remove_file(self.home.socket())
@@ -67,10 +67,10 @@ fn identity(home: &Home) -> io::Result<(u64, u64)> {
     home.socket().symlink_metadata().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Keeps the socket in place. Returns when the hub has to let go of its home.
+/// Keeps the socket in place. Returns when the hub loses its home.
 ///
-/// A socket that was removed is made again when a command misses it, which opens the start lock: not
-/// before, since what removes the whole home would find it not empty.
+/// A removed socket is created again only when a command looks for it, which opens the start lock. Created earlier,
+/// it would make the removal of the whole home fail, because the directory would not be empty.
 pub(super) async fn keep(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost {
     let watch = EntryWatch::new(&home.dir);
     let start_lock = home.start_lock();
@@ -82,8 +82,8 @@ pub(super) async fn keep(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost 
         }
         if is_missed && !socket.is_in_place() {
             match socket.renew().await {
-                Ok(()) => tracing::warn!("the socket was removed: it is made again"),
-                Err(error) => tracing::error!(%error, "the socket was removed, and cannot be made again"),
+                Ok(()) => tracing::warn!("the socket was removed and has been created again"),
+                Err(error) => tracing::error!(%error, "the socket was removed and cannot be created again"),
             }
         }
         is_missed = watch.changed(name).await;
@@ -92,7 +92,7 @@ pub(super) async fn keep(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost 
 
 async fn lost(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    // A home that was moved away takes its lock along.
+    // A home that was moved took its lock file with it.
     if rustix::fs::fstat(lock).is_ok_and(|stat| stat.st_nlink > 0) {
         return Lost::Unlocked;
     }
@@ -102,7 +102,7 @@ async fn lost(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
         }
     };
     if tokio::time::timeout(REMOVAL_TAKES, removed).await.is_err() {
-        tracing::debug!("the lock was removed, and its home is still there");
+        tracing::debug!("the lock was removed, but its home still exists");
     }
     if is_there(&home.dir) { Lost::Unlocked } else { Lost::Removed }
 }

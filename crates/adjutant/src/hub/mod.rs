@@ -1,5 +1,5 @@
-//! The hub: the one process that opens the store. It schedules runs, keeps deadlines, takes facts
-//! in and wakes the waiters. It never touches an agent's pipe, so its death disturbs no run.
+//! The hub: the only process that opens the store. It schedules runs, enforces deadlines, receives facts and wakes
+//! waiters. It never touches an agent's pipes, so runs survive its death.
 
 mod auth;
 mod calls;
@@ -31,33 +31,33 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// How long a hub that is on its way out may keep the home from its successor.
+/// How long a hub waits for its predecessor to release the home.
 const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
-/// By then all work of the start has been done.
+/// The hub's startup work has finished after this time.
 const STARTED_AFTER: Duration = Duration::from_secs(1);
-/// How long calls in progress may take after the hub was asked to stop.
+/// How long calls in progress may take once the hub is ending.
 const LAST_CALLS: Duration = Duration::from_millis(300);
-/// How long threads may go on then that start a guard or write a copy.
+/// How long blocking tasks (starting a guard, writing a copy) may take after that.
 const LAST_THREADS: Duration = Duration::from_secs(1);
-/// How long runs may take to end whose home was removed.
+/// How long runs may take to end after their home was removed.
 const HOMELESS_MAX: Duration = Duration::from_secs(3);
-/// Why a hub ends that nobody told to.
+/// The reason for a hub to end when it has nothing to do.
 const IDLE: &str = "idle";
 /// A hub log larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Fewest descriptors that a hub works with, one run and the person beside it.
+/// The minimum number of descriptors: enough for the hub, one run and the person.
 const DESCRIPTORS_MIN: u64 = 96;
-/// What it has open without any run or connection, with some to spare.
+/// Descriptors that the hub itself uses, with some to spare.
 const DESCRIPTORS_OF_HUB: u64 = 64;
-/// What it has open for a live run, the connections of its supervisor left aside.
+/// Descriptors for a live run, without the connections of its supervisor.
 const DESCRIPTORS_OF_RUN: u64 = 8;
-/// What it has open for a connection: the socket and its peer.
+/// Descriptors for a connection: the socket and its peer.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
-/// Most connections, however many descriptors there are.
+/// The maximum number of connections, however many descriptors are available.
 const CONNECTIONS_MAX: u64 = 4096;
 
-/// What the limit of open descriptors has room for.
+/// How many runs and connections the limit on descriptors allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Room {
     live_runs_max: u64,
@@ -77,28 +77,28 @@ impl Room {
     }
 }
 
-/// The hub, as its calls share it.
+/// A shared handle of the hub.
 type Shared = Arc<Hub>;
 
-/// What the router and the loops share.
+/// The state that the router and the background loops share.
 pub(crate) struct Hub {
     ops: Ops,
     version: String,
     started_at: Time,
     connections: Arc<Connections>,
     versions: versions::Versions,
-    /// Told once when the hub is to end.
+    /// Notified once when the hub must end.
     stop: Notify,
-    /// Another version takes over the home.
+    /// Another version is taking over the home.
     handed_over: AtomicBool,
 }
 
-/// How a hub was asked to run.
+/// The hub's command line options.
 #[derive(Debug, Default)]
 struct Options {
-    /// Stays in the foreground and says so on stderr.
+    /// Stays in the foreground and prints a greeting to stderr.
     foreground: bool,
-    /// Says that it is of this version, for trying out how versions meet.
+    /// Reports this version instead of its own, for tests of how versions interact.
     as_version: Option<String>,
 }
 
@@ -115,8 +115,7 @@ fn options(args: &[OsString]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs the hub of the environment's home until it is asked to end, or has had nothing to do for
-/// long enough.
+/// Runs the hub of the environment's home until it is asked to end, or has been idle for long enough.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     let ready = ReadyPipe::inherited();
@@ -138,7 +137,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         runtime.shutdown_timeout(LAST_THREADS);
         served
     };
-    // Declared outside so that the pipe reports how the start ended.
+    // Stored outside `run`, so that a failed start can still be reported on the pipe.
     READY.with(|cell| cell.replace(ready));
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -151,20 +150,20 @@ pub fn main(args: &[OsString]) -> ExitCode {
 }
 
 thread_local! {
-    /// The starter's pipe, until something was said on it.
+    /// The starter's pipe, until the result was written to it.
     static READY: std::cell::RefCell<Option<ReadyPipe>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Tells the starter once. Returns whether there is one.
+/// Reports to the starter once. Returns whether there was a starter to report to.
 fn say(message: &str) -> bool {
     let Some(pipe) = READY.with(|cell| cell.borrow_mut().take()) else { return false };
     if let Err(error) = pipe.say(message) {
-        tracing::debug!(%error, "the starter has gone");
+        tracing::debug!(%error, "the starter has exited");
     }
     true
 }
 
-/// Takes the home's lock, waiting for a predecessor on its way out. `None`: another hub answers.
+/// Takes the home's lock, waiting for a predecessor that is ending. `None`: another hub serves the home.
 async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
     let path = home.hub_lock();
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -176,7 +175,7 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
         let released = tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&home.dir, &path));
         let released = tokio::select! {
             released = released => released,
-            // Its socket was removed when it was called, and is there again.
+            // The other hub's socket had been removed and is back.
             () = wait_until_served(home) => return Ok(None),
         };
         match released {
@@ -209,11 +208,11 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
 
-    // On the heap, here and in supervisors: then there is one kind of task, not one for each loop.
+    // Boxed, here and in supervisors, so that the task code is compiled once and not for each loop.
     let mut loops = JoinSet::new();
-    // Before anybody can call: runs of the hub before us are watched, so none is taken for lost.
+    // Before the first call: the predecessor's runs are watched, so that none is taken for lost.
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
-    // And the webhooks are known, so that the events of the first call are delivered, too.
+    // The webhooks are loaded too, so that they receive the events of the first call.
     if let Err(error) = hub.ops.set_webhooks().await {
         tracing::warn!(%error, "the webhooks stay as they were");
     }
@@ -242,14 +241,14 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs go on" };
         let greeting = format!("serving {} (pid {})\nCtrl-C ends {runs}\n", home.dir.display(), std::process::id());
         if let Err(error) = std::io::stderr().write_all(greeting.as_bytes()) {
-            tracing::debug!(%error, "nobody reads the greeting");
+            tracing::debug!(%error, "the greeting could not be written");
         }
     }
     say("ready");
     loops.spawn(async {
         tokio::time::sleep(STARTED_AFTER).await;
         if let Err(error) = hygiene::forget_code() {
-            tracing::debug!(%error, "the code that starts a hub stays in memory");
+            tracing::debug!(%error, "the memory of the startup code cannot be released");
         }
     });
 
@@ -272,8 +271,8 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         }
     };
     if lost == Some(Lost::Removed) {
-        // Nothing that its runs say can be kept, and no other hub will ever find them. Their supervisors cannot
-        // say that they have ended, so that is not waited for.
+        // Without the home, no facts can be stored and no later hub can find these runs. Their supervisors cannot
+        // report their end, so it is not awaited.
         tokio::select! {
             _ = &mut server => {}
             () = work::end_all(&hub) => {}
@@ -295,7 +294,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         tracing::debug!("waits were cut off; their callers continue with the next hub");
     }
     loops.shutdown().await;
-    // A call may have been taken between the decision to end and the end of listening.
+    // A call may have arrived between the decision to end and the closing of the listener.
     let is_needed = reason == IDLE && work::is_busy(&hub);
     store.close();
     if !is_needed
@@ -307,13 +306,13 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     }
     drop(lock);
     if is_needed {
-        tracing::info!("and another one begins: there is work after all");
+        tracing::info!("a successor is started, because work arrived meanwhile");
         ensure_hub(&home).await.map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
-/// A home in memory goes with its hub, unless another version takes the hub over.
+/// Returns whether the home ends with this hub: it is in memory, and no other version is taking over.
 fn is_last_of_its_home(hub: &Hub, home: &Home) -> bool {
     home.is_ephemeral() && !hub.handed_over.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! The one router: every call of the contract, and what supervisors say.
+//! The router: every call of the contract, and the calls of supervisors.
 
 use super::auth::{Connection, authenticate};
 use super::calls::{Calls, bad, failed, from_supervisors, on, reply};
@@ -31,14 +31,14 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, mpsc};
 
-/// Largest body of a call, in bytes: a prompt of the longest kind, written in JSON.
+/// Largest body of a call, in bytes: enough for the longest prompt in JSON.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
 const BODY_TAKES_MAX: Duration = Duration::from_secs(30);
 /// Longest description of a configuration problem, in characters.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
-/// The hub's socket, and those that replace it when it was removed.
+/// The listener of the hub's socket, and those that replace it after a removal.
 struct HubListener {
     connections: Arc<Connections>,
     listener: UnixListener,
@@ -56,7 +56,7 @@ impl Listener for HubListener {
                 Some(listener) = self.renewed.recv() => self.listener = listener,
                 stream = sock::accept(&mut self.listener) => match self.connections.admit(stream) {
                     Some(admitted) => return (admitted, ()),
-                    None => tracing::debug!("a connection too many was closed"),
+                    None => tracing::debug!("a connection beyond the limit was closed"),
                 },
             }
         }
@@ -73,7 +73,7 @@ impl Connected<IncomingStream<'_, HubListener>> for Connection {
     }
 }
 
-/// Serves the socket until told to close; calls that are being answered then end by themselves.
+/// Serves the socket until `closing` is notified. Calls in progress are then completed.
 pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, renewed: mpsc::Receiver<UnixListener>, closing: Arc<Notify>) -> io::Result<()> {
     let listener = HubListener { connections: Arc::clone(&hub.connections), listener, renewed };
     let service = router(hub).into_make_service_with_connect_info::<Connection>();
@@ -135,7 +135,7 @@ fn router(hub: Shared) -> Router {
         Ok(view)
     });
     router = on(router, |hub, caller, call: HandOver| async move {
-        // Any parent may bring a newer version along; it starts its own hub when this one has gone.
+        // Any parent may bring a newer version, which starts its own hub once this one has ended.
         if matches!(caller.who, Principal::Run(_)) {
             manage(&caller.who)?;
         }
@@ -176,7 +176,7 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
     stamped(&hub, response)
 }
 
-/// Reads a call's body, for as long as one may take.
+/// Reads a call's body within the time limit.
 async fn received(body: axum::body::Body) -> Result<Bytes, ()> {
     match tokio::time::timeout(BODY_TAKES_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Ok(bytes),
@@ -193,7 +193,7 @@ fn too_many(hub: &Hub) -> Response {
     response
 }
 
-/// Puts on a response to the person that the configuration is not usable: nobody else can correct it.
+/// Adds the configuration's problem to a response for the person, who alone can correct it.
 fn with_problem(hub: &Hub, mut response: Response) -> Response {
     let problem = hub.ops.config_problem().map(|problem| problem.chars().take(PROBLEM_CHARS_MAX).collect::<String>());
     if let Some(value) = problem.and_then(|problem| HeaderValue::from_str(&crate::client::encode_name(&problem)).ok()) {
@@ -202,7 +202,7 @@ fn with_problem(hub: &Hub, mut response: Response) -> Response {
     response
 }
 
-/// Puts our version on a response, so that a newer client can take over.
+/// Adds the hub's version to a response, so that a newer client can take over.
 fn stamped(hub: &Hub, mut response: Response) -> Response {
     if let Ok(version) = HeaderValue::from_str(&hub.version) {
         response.headers_mut().insert(headers::VERSION, version);

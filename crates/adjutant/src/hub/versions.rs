@@ -1,7 +1,7 @@
-//! What programs say that their versions are. They are asked once: what they said holds for as long
-//! as the program's file stays the same, also for the next hub (a file of the home keeps it). A list of
-//! agents says what is known and waits for nothing: [`ask_unknown`] asks for the rest. A program
-//! that its preset holds to a version is not started before that is known, or cannot be found out.
+//! The versions that programs report. Each program is asked once: its reply is valid as long as the program's file
+//! is unchanged, and is kept in a file of the home for later hubs. Listing agents never waits; [`ask_unknown`] asks
+//! for the missing versions in the background. If its preset demands a version, a program starts only once its
+//! version is known or cannot be determined.
 
 use super::Shared;
 use crate::config::{Home, Stamp};
@@ -21,37 +21,37 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// How long a program may take to say its version: some need seconds to start.
+/// How long a program may take to report its version. Some need seconds to start.
 const ASKED_LIMIT: Duration = Duration::from_secs(10);
-/// How many are asked at a time.
+/// The number of programs that are asked at the same time.
 const ASKED_AT_ONCE: usize = 4;
-/// How much of what it says is looked at.
+/// How much of a program's output is examined.
 const SAID_BYTES_MAX: usize = 4 * 1024;
-/// Most programs whose versions are kept.
+/// The maximum number of programs whose versions are kept.
 const KEPT_MAX: usize = 200;
-/// Largest file of them that is read, in bytes.
+/// Maximum size of the stored file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct KnownVersion {
     stamp: Stamp,
-    /// `None`: it was asked and did not say; only its start takes that for an answer.
+    /// `None`: the program was asked and gave no version. Only its start accepts that as a final reply.
     said: Option<String>,
-    /// Why it did not say.
+    /// Why the program gave no version.
     #[serde(skip)]
     problem: Option<String>,
 }
 
-/// The versions that are known.
+/// The known versions of programs.
 #[derive(Debug)]
 pub(super) struct Versions {
     path: PathBuf,
-    /// `None`: not read yet. A lock without an owner, since a start of a known program must not wait
-    /// for programs that are being asked.
+    /// `None`: not loaded yet. A lock instead of an owner task, so that starting a known program never waits for
+    /// programs that are being asked.
     known: Mutex<Option<BTreeMap<PathBuf, KnownVersion>>>,
     /// Held while programs are asked, so that each is asked once.
     asking: tokio::sync::Mutex<()>,
-    /// Programs that are to be asked when there is time; at most [`KEPT_MAX`].
+    /// Programs to ask in the background, at most [`KEPT_MAX`].
     wanted: Mutex<BTreeMap<PathBuf, VersionQuery>>,
     is_wanted: Notify,
 }
@@ -67,9 +67,9 @@ impl Versions {
         }
     }
 
-    /// Says why an attempt's program must not be started: it is older than its preset allows. Asks it
-    /// only if nothing is known of it, and before it is refused: a script that starts another program
-    /// stays the same when that is updated.
+    /// Returns why an attempt's program must not start: it is older than its preset allows. The program is asked if
+    /// its version is unknown, and again before it is refused, because a wrapper script stays unchanged when the
+    /// program that it starts is updated.
     pub(super) async fn too_old(&self, order: &Order) -> Option<String> {
         let asking = crate::ops::version_query(order)?;
         let program = asking.program.clone();
@@ -84,14 +84,15 @@ impl Versions {
         crate::ops::too_old(order, &said.ok()?)
     }
 
-    /// Says what is known of these programs, and has the others asked. `None`: it is being asked.
+    /// Returns the known versions of these programs, and queues the others to be asked. `None`: the program is
+    /// being asked.
     fn known_or_wanted(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, Option<VersionReply>> {
         let mut found = BTreeMap::new();
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         for asking in asking {
             let program = asking.program.clone();
             let known = self.known_of(&program).map(|KnownVersion { said, problem, .. }| said.ok_or_else(|| problem.unwrap_or_default()));
-            // Who did not say it may say it now.
+            // A program that gave no version before may give one now.
             if !matches!(known, Some(Ok(_))) && wanted.len() < KEPT_MAX {
                 wanted.insert(program.clone(), asking);
             }
@@ -103,7 +104,7 @@ impl Versions {
         found
     }
 
-    /// Finds out what each of these programs says, asking those side by side that have not said it.
+    /// Returns the versions of these programs, asking the unknown ones concurrently.
     async fn of(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, VersionReply> {
         let mut found = BTreeMap::new();
         let unknown = self.take_known(asking, &mut found);
@@ -111,7 +112,7 @@ impl Versions {
             return found;
         }
         let _asking = self.asking.lock().await;
-        // Another task may have asked them meanwhile.
+        // Another task may have asked them in the meantime.
         let mut unknown = self.take_known(unknown, &mut found).into_iter();
         let mut news = Vec::new();
         let mut asked = JoinSet::new();
@@ -119,13 +120,13 @@ impl Versions {
             while asked.len() < ASKED_AT_ONCE
                 && let Some(asking) = unknown.next()
             {
-                // A thread, since that goes on when our caller does not: what was started is ended in any case.
+                // On a thread, which is not cancelled with the caller: a started program is always cleaned up.
                 let runtime = Handle::current();
                 asked.spawn_blocking(move || runtime.block_on(ask(asking)));
             }
             let Some(done) = asked.join_next().await else { break };
             let Ok((program, stamp, said)) = done else { continue };
-            // Of a file that was changed meanwhile nobody knows which of the two has spoken.
+            // If the file changed meanwhile, it is unknown which of the two programs replied.
             if let Some(stamp) = stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)) {
                 news.push((program.clone(), KnownVersion { stamp, said: said.as_ref().ok().cloned(), problem: said.as_ref().err().cloned() }));
             }
@@ -135,7 +136,7 @@ impl Versions {
         found
     }
 
-    /// Moves what is known into `found`. Returns the rest.
+    /// Moves known versions into `found`. Returns the queries that are left.
     fn take_known(&self, asking: Vec<VersionQuery>, found: &mut BTreeMap<PathBuf, VersionReply>) -> Vec<VersionQuery> {
         let mut unknown = Vec::new();
         for asking in asking {
@@ -175,13 +176,13 @@ impl Versions {
     }
 
     fn with_known<T>(&self, work: impl FnOnce(&mut BTreeMap<PathBuf, KnownVersion>) -> T) -> T {
-        // A task that panicked has left a whole map behind.
+        // Updates of the map are atomic, so it is valid even after a panic.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         work(known.get_or_insert_with(|| read(&self.path)))
     }
 }
 
-/// Asks programs for their versions whenever a list has shown some without.
+/// Asks programs for their versions whenever a list has found some without.
 pub(super) async fn ask_unknown(hub: Shared) {
     loop {
         hub.versions.is_wanted.notified().await;
@@ -224,14 +225,14 @@ fn read(path: &Path) -> BTreeMap<PathBuf, KnownVersion> {
         files::read(path.parent().unwrap_or(path), path, FILE_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
     read.unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
-            tracing::info!(%error, path = %path.display(), "the programs are asked for their versions again");
+            tracing::info!(%error, path = %path.display(), "the stored versions cannot be read; the programs are asked again");
         }
         BTreeMap::new()
     })
 }
 
 fn write(path: &Path, known: &BTreeMap<PathBuf, KnownVersion>) -> io::Result<()> {
-    // What did not say it now may say it to the next hub.
+    // Programs without a version are not saved: the next hub asks them again.
     let said: BTreeMap<&PathBuf, &KnownVersion> = known.iter().filter(|(_, known)| known.said.is_some()).collect();
     files::write_atomically(path.parent().unwrap_or(path), path, &serde_json::to_vec(&said)?)
 }

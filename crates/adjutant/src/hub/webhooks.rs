@@ -1,8 +1,8 @@
-//! Delivering what the outbox holds: for each webhook one after the other, in the order in which it
-//! happened; one that is slow or gone holds up no other.
+//! Delivers the entries of the outbox: in order for each webhook, and independently for different webhooks, so that
+//! a slow receiver delays no other.
 //!
-//! A delivery is taken out of the outbox after it was accepted. A hub that dies in between delivers it
-//! again, under the same id.
+//! An entry is removed after the receiver has accepted it. If the hub dies in between, the entry is delivered again
+//! with the same id.
 
 use super::Hub;
 use crate::clock;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How often the configuration is looked at for other webhooks.
+/// How often the configuration is checked for changed webhooks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// What cannot be read or recorded is tried again after this long.
+/// The delay before a failed read or write of the outbox is retried.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// Delivers to the webhooks of the configuration, as it is at the time.
+/// Delivers to the currently configured webhooks.
 pub(super) async fn deliver(hub: Arc<Hub>) {
     let mut known: Vec<Webhook> = Vec::new();
     let mut deliveries = JoinSet::new();
@@ -49,13 +49,13 @@ async fn deliver_to(hub: Arc<Hub>, hook: Webhook) {
     loop {
         match next(&hub, &hook).await {
             Ok(Next::Done) => {}
-            // It may be notified before that.
+            // A notification may arrive earlier.
             Ok(Next::Wait(time)) => {
                 tokio::time::timeout(time.min(LOOK_EVERY), subscription.wait()).await.ok();
             }
             Ok(Next::Nothing) => subscription.wait().await,
             Err(error) => {
-                tracing::error!(%error, "the outbox cannot be seen to yet");
+                tracing::error!(%error, "the outbox cannot be processed yet");
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
         }

@@ -17,36 +17,34 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// The wall clock may jump, so no deadline is slept for longer than this at once.
+/// Longest sleep at a time, because the wall clock may jump.
 const NAP_MAX: Duration = Duration::from_secs(60);
-/// How often old things are looked for.
+/// The interval of the cleanup.
 const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
-/// What could not be watched (no descriptor is left) or recorded (the disk is full) is tried again
-/// after this long.
+/// The delay before retrying what could not be watched (no descriptor left) or recorded (disk full).
 const SETTLE_AGAIN: Duration = Duration::from_secs(5);
-/// The first call is answered at the latest this long after the start, even if more is to be recovered.
+/// The hub answers its first call at the latest this long after its start, even if recovery is not complete.
 const SETTLE_FIRST: Duration = Duration::from_secs(3);
-/// A run's rendered copy is written at most this often, and less often when that takes long: copies
-/// get a small part of the hub's time.
+/// The minimum interval between rendered copies. It grows with the time that rendering takes, so that copies use
+/// only a small part of the hub's time.
 const RENDER_EVERY: Duration = Duration::from_secs(1);
 const RENDER_SHARE: u32 = 50;
-/// However long it takes, copies are no older than this and the time to write them.
+/// The maximum of that interval.
 const RENDER_LATEST: Duration = Duration::from_secs(30);
-/// How long runs may take to end whose home goes with the hub.
+/// How long runs may take to end when their home ends with the hub.
 const END_ALL_MS: u64 = 20_000;
 const END_ALL_MAX: u32 = 1_000;
 /// How long guards and supervisors may take to end after their runs.
 const LEAVE_MAX: Duration = Duration::from_secs(3);
-/// What was said is indexed this long after it, and a part at a time that is small beside the rest of
-/// what the store does.
+/// Entries are indexed this long after they were written, in batches that use a small part of the store's time.
 const INDEX_AFTER: Duration = Duration::from_secs(1);
 const INDEX_EVERY: Duration = Duration::from_millis(100);
 const INDEX_SHARE: u32 = 20;
-/// How far back a new hub looks for copies that the one before it may not have rendered.
+/// How many events back a new hub looks for copies that its predecessor may not have rendered.
 const RENDER_BACK: i64 = 1_000;
 
-/// Watches the attempts that were alive under the hub before this one. What ended meanwhile is on record
-/// when it returns, unless that takes long.
+/// Watches the attempts that were live under the previous hub. Attempts that have ended meanwhile are recorded
+/// before this returns, unless that takes too long.
 pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), OpError> {
     let mut settled = Vec::new();
     for id in hub.ops.live_attempts()? {
@@ -54,17 +52,17 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
         loops.spawn(adopt_attempt(Arc::clone(hub), id, settling).boxed());
         settled.push(done);
     }
-    // A sender that is dropped has said all that it has to.
+    // Dropping the sender completes the receiver; nothing is ever sent.
     if tokio::time::timeout(SETTLE_FIRST, futures::future::join_all(settled)).await.is_err() {
         tracing::warn!("calls are answered before all attempts that ended without a hub are settled");
     }
     Ok(())
 }
 
-/// Watches an attempt. `settling` is dropped when it is settled, or found alive.
+/// Watches an attempt. `settling` is dropped when the attempt is settled or found to be live.
 async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<()>) {
     let is_over = watch::is_over(&hub.ops.attempt_dir(id)).unwrap_or_else(|error| {
-        tracing::error!(attempt = %id, %error, "it cannot be determined whether an attempt lives");
+        tracing::error!(attempt = %id, %error, "it cannot be determined whether an attempt is live");
         false
     });
     let settling = is_over.then_some(settling);
@@ -72,7 +70,7 @@ async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<(
     drop(settling);
 }
 
-/// Starts queued runs whenever a place is free, and watches them.
+/// Starts queued runs when a slot is free, and watches them.
 pub(super) async fn schedule(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Queue]);
     let mut watched = JoinSet::new();
@@ -95,7 +93,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
         }
         while let Some(ended) = watched.try_join_next() {
             if let Err(error) = ended {
-                tracing::error!(%error, "an attempt's watch broke off");
+                tracing::error!(%error, "the watch of an attempt panicked");
             }
         }
     }
@@ -105,7 +103,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
     let Launch { id, dir, order } = launch;
     if let Some(problem) = hub.versions.too_old(&order).await {
         while let Err(error) = hub.ops.refused_as_too_old(id, problem.clone()).await {
-            tracing::error!(attempt = %id, %error, "that its agent is too old cannot be recorded yet");
+            tracing::error!(attempt = %id, %error, "the refusal of an outdated agent cannot be recorded yet");
             tokio::time::sleep(SETTLE_AGAIN).await;
         }
         return;
@@ -117,9 +115,9 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         let spawned = tokio::task::spawn_blocking(move || spawn_guard(&dir, &order)).await;
         failpoint!("hub.after_guard");
         match spawned.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
-            // Nothing runs then, and it is no fault of the run's: it waits, unless it is to end.
+            // No process was started, and the run is not at fault: it waits, unless it is being stopped.
             Err(error) if files::is_shortage(&error) => {
-                tracing::error!(attempt = %id, %error, "no guard yet");
+                tracing::error!(attempt = %id, %error, "the guard cannot be started yet");
                 tokio::time::sleep(SETTLE_AGAIN).await;
                 if !hub.ops.is_starting(id) {
                     return watch_attempt(hub, id).await;
@@ -139,10 +137,10 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => watch_attempt(hub, id).await,
         Err(error) => {
-            tracing::error!(attempt = %id, %error, "no guard");
+            tracing::error!(attempt = %id, %error, "the guard cannot be started");
             let message = format!("its guard could not be started: {error}");
             while let Err(error) = hub.ops.not_spawned(id, message.clone()).await {
-                tracing::error!(attempt = %id, %error, "and that cannot be recorded yet");
+                tracing::error!(attempt = %id, %error, "the failed start cannot be recorded yet");
                 tokio::time::sleep(SETTLE_AGAIN).await;
             }
         }
@@ -166,17 +164,17 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
     if hub.ops.is_settled(id)? {
         return Ok(());
     }
-    // Guard and supervisor are both gone without a last word here: what they held may still be there, and
-    // is ended before anything that it could have replaced is read.
+    // Guard and supervisor have ended without settling the attempt. Remaining processes are killed before any file
+    // is read that they could have replaced.
     let (dir, run, n) = (hub.ops.attempt_dir(id), id.run.to_string(), id.n.0);
     let killed = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &run, n)).await.map_err(|error| OpError::Io(error.to_string()))?;
     if killed > 0 {
-        tracing::warn!(attempt = %id, killed, "what its guard and supervisor left behind was killed");
+        tracing::warn!(attempt = %id, killed, "killed processes that outlived guard and supervisor");
     }
     hub.ops.recover_attempt(id).await
 }
 
-/// Settles what is due, when it is due.
+/// Settles requests and runs when their deadlines pass.
 pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     let wake_ups = hub.ops.store().wake_ups();
     let subscription = wake_ups.subscribe(vec![Topic::Deadline]);
@@ -185,7 +183,7 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
         let nap = match hub.ops.settle_due().await {
             Ok(next) => next.map_or(NAP_MAX, clock::until).min(NAP_MAX),
             Err(error) => {
-                tracing::error!(%error, "deadlines cannot be kept");
+                tracing::error!(%error, "deadlines cannot be processed");
                 NAP_MAX
             }
         };
@@ -197,12 +195,12 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     }
 }
 
-/// Forgets what is old, beginning with what became old while there was no hub.
+/// Removes what has passed its retention period, first of all what expired while no hub was running.
 pub(super) async fn forget(hub: Arc<Hub>) {
     loop {
         match hub.ops.forget_old().await {
-            Ok(()) => tracing::debug!("old things were looked for"),
-            Err(error) => tracing::error!(%error, "old things cannot be removed"),
+            Ok(()) => tracing::debug!("the cleanup ran"),
+            Err(error) => tracing::error!(%error, "the cleanup failed"),
         }
         tokio::time::sleep(FORGET_EVERY).await;
     }
@@ -213,7 +211,7 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
         if let Err(error) = hub.ops.store().sweep_credentials().await {
-            tracing::error!(%error, "credentials that nothing needs cannot be removed yet");
+            tracing::error!(%error, "unused credentials cannot be removed yet");
             tokio::time::sleep(SETTLE_AGAIN).await;
             continue;
         }
@@ -221,7 +219,7 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     }
 }
 
-/// Lets agents answer in chats: posts what their runs came to and starts those that are next.
+/// Runs the agents' turns in chats: posts the answers of ended runs and starts the next turns.
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
@@ -234,7 +232,7 @@ pub(super) async fn answer_chats(hub: Arc<Hub>) {
     }
 }
 
-/// Keeps up the index of what is searched, when there is time: a search does not wait for it.
+/// Updates the search index in the background.
 pub(super) async fn index(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::All]);
     let mut after = 0;
@@ -246,7 +244,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
                 more
             }
             Err(error) => {
-                tracing::error!(%error, "the index of what is searched cannot be kept up yet");
+                tracing::error!(%error, "the search index cannot be updated yet");
                 tokio::time::sleep(SETTLE_AGAIN).await;
                 continue;
             }
@@ -259,7 +257,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
     }
 }
 
-/// Renders the copies of runs that have changed.
+/// Renders copies of the runs that have changed.
 pub(super) async fn render(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::All]);
     let mut cursor = match hub.ops.store().read(last_seq) {
@@ -289,17 +287,17 @@ pub(super) async fn render(hub: Arc<Hub>) {
     }
 }
 
-/// Tells whether a hub is needed even when nobody calls.
+/// Returns whether the hub has work even without callers.
 pub(super) fn is_busy(hub: &Hub) -> bool {
     hub.ops.store().read(is_work_ahead).unwrap_or(true) || hub.ops.has_deliveries().unwrap_or(true)
 }
 
-/// Ends every run and waits until nothing of them is left, for as long as that may take.
+/// Cancels every run and waits, within a limit, until none of their processes is left.
 pub(super) async fn end_all(hub: &Hub) {
     let person = || Caller { who: Principal::Person, key: None };
     let runs = match hub.ops.list_runs(&Principal::Person, &ListRuns { all: false, limit: Some(END_ALL_MAX) }) {
         Ok(list) => list.runs,
-        Err(error) => return tracing::error!(%error, "what runs cannot be listed"),
+        Err(error) => return tracing::error!(%error, "the runs cannot be listed"),
     };
     for run in &runs {
         let cancel = Cancel { run: run.run_id.clone(), reason: Some("its home goes with its hub".to_owned()) };
@@ -312,9 +310,9 @@ pub(super) async fn end_all(hub: &Hub) {
     }
     let wait = Wait { runs: runs.iter().map(|run| run.run_id.clone()).collect(), until: WaitUntil::All, after: None, wait_ms: END_ALL_MS };
     if let Err(error) = hub.ops.wait(&Principal::Person, &wait).await {
-        tracing::error!(%error, "the ends of the runs cannot be waited for");
+        tracing::error!(%error, "waiting for the end of the runs failed");
     }
-    // A run has ended when its supervisor says so; guard and supervisor themselves end a moment later.
+    // A run ends when its supervisor reports it. Guard and supervisor exit shortly after.
     let dirs = runs.iter().filter(|run| run.attempt > 0).map(|run| AttemptDir::new(&hub.ops.home().dir, &run.run_id, run.attempt));
     let over = async {
         for dir in dirs {
@@ -342,10 +340,10 @@ pub(super) async fn kill_all(hub: &Hub) {
     }
 }
 
-/// Returns when the hub has had nothing to do for as long as the configuration says.
+/// Returns when the hub has been idle for the configured time.
 pub(super) async fn idle(hub: &Hub) {
     loop {
-        // A broken configuration is reported where it is loaded; the hub stays meanwhile.
+        // An invalid configuration is reported where it is loaded. Until it is fixed, the hub does not exit.
         let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
         let nap = idle_exit_ms.map_or(NAP_MAX * 60, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
         tokio::select! {

@@ -57,11 +57,11 @@ impl Machine {
     /// Starts a hub that finds the clocks like this, and returns when it has removed what it thinks is old.
     fn restart(&self, wall_ms: i64, boot_ms: i64, boot: &str) {
         self.home.ok(&["stop"]);
-        let looked = || std::fs::read_to_string(self.home.home.hub_log()).unwrap_or_default().matches("old things were looked for").count();
+        let looked = || std::fs::read_to_string(self.home.home.hub_log()).unwrap_or_default().matches("the cleanup ran").count();
         let before = looked();
         self.set(wall_ms, boot_ms, boot);
         assert_eq!(self.adj(&["ps"]).code, 0);
-        self.home.until("the new hub has looked for old things", || (looked() > before).then_some(()));
+        self.home.until("the new hub runs the cleanup", || (looked() > before).then_some(()));
     }
 
     fn state_of(&self, question: &str) -> Value {
