@@ -1,7 +1,7 @@
-//! Runs that need attention, and what their owners were notified of.
+//! Runs that need attention, and notifications of their owners.
 //!
-//! What counts as a stop or an end is decided by [`adjutant_core::attention`]; the conditions here are made
-//! of it.
+//! [`adjutant_core::attention`] decides what counts as a stop or an end. The SQL conditions here are generated from
+//! it.
 
 use super::runs::list;
 use super::{Page, Run, StoreError, Tx};
@@ -10,22 +10,22 @@ use adjutant_core::{EventSeq, Principal, RunId, RunState, SteadyTime, StopReason
 use rusqlite::{Connection, params};
 use std::sync::LazyLock;
 
-/// Written for a run whose owner is notified of its end in another way.
+/// The notified position of a run whose owner learns of its end in another way.
 const NOTIFIED_ELSEWHERE: i64 = i64::MAX;
 
-/// The reasons of stops after which a run stands so, as an SQL list.
+/// Returns the stop reasons whose phase is `wanted`, as an SQL list.
 fn reasons(wanted: impl Fn(RunPhase) -> bool) -> String {
     let stands = |reason: &StopReason| wanted(run_phase(RunState::Stopped { reason: *reason, until: SteadyTime(0) }, false));
     let words: Vec<String> = StopReason::ALL.iter().filter(|reason| stands(reason)).map(|reason| format!("'{}'", reason.word())).collect();
     words.join(", ")
 }
 
-/// Stopped, and nothing resumes it by itself. A stop without `end_seq` awaits the run's requests.
+/// The run is stopped and does not resume by itself. A stop without `end_seq` awaits the run's requests.
 static NEEDS_RESUME: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| matches!(phase, RunPhase::Stopped(_)));
     format!("state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons})")
 });
-/// Over for its waiters: finished, or paused on purpose.
+/// The run is over for its waiters: finished, or paused on purpose.
 static IS_OVER: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Paused);
     format!("(state = 'finished' OR state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons}))")
@@ -34,17 +34,17 @@ static IS_UNDERWAY: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Underway);
     format!("(state NOT IN ('stopped', 'finished') OR state = 'stopped' AND (end_seq IS NULL OR stop_reason IN ({reasons})))")
 });
-/// Ended otherwise than its owner wanted.
+/// The run did not end as its owner wanted.
 static IS_BAD_END: &str = "state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IS NOT NULL)";
-/// Did not succeed, as exit codes have it.
+/// The run did not succeed, by the same rule as exit codes.
 static HAS_FAILED: LazyLock<String> = LazyLock::new(|| {
     let words: Vec<String> = Shortfall::ALL.iter().filter(|shortfall| shortfall.fails()).map(|shortfall| format!("'{}'", shortfall.word())).collect();
     format!("state = 'finished' AND (outcome <> 'succeeded' OR shortfall IN ({}))", words.join(", "))
 });
 
-/// Returns the condition on the owner of what a caller sees, the caller being `?1`: the person sees all runs.
+/// Returns the condition for runs that the caller `?1` may see. The person sees all runs.
 fn is_seen_by(who: &Principal) -> &'static str {
-    // A parameter that is not used would be refused.
+    // SQLite rejects a bound parameter that the statement does not use.
     if *who == Principal::Person { "?1 = ?1" } else { "owner = ?1" }
 }
 
@@ -54,7 +54,7 @@ fn count(connection: &Connection, condition: &str, values: impl rusqlite::Params
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Reads up to `limit` stopped runs that nothing resumes by itself, the longest stopped first.
+/// Reads up to `limit` stopped runs that do not resume by themselves, longest stopped first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -66,7 +66,7 @@ pub fn stopped_runs(connection: &Connection, who: &Principal, limit: u32) -> Res
     Ok(Page { runs, more })
 }
 
-/// Reads the stopped runs below a run that nothing resumes by itself, the longest stopped first.
+/// Reads the stopped runs below a run that do not resume by themselves, longest stopped first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -81,7 +81,7 @@ pub fn stopped_below(connection: &Connection, run: RunId, limit: u32) -> Result<
     list(connection, &format!("WHERE {} AND id IN ({below}) ORDER BY end_seq LIMIT ?2", *NEEDS_RESUME), params![run.to_string(), limit])
 }
 
-/// Reads up to `limit` of the caller's own runs whose bad end it was not notified of, oldest first.
+/// Reads up to `limit` of the caller's own runs that ended badly without the caller being notified, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -93,8 +93,8 @@ pub fn unnotified_bad_ends(connection: &Connection, who: &Principal, limit: u32)
     Ok(Page { runs, more })
 }
 
-/// Reads up to `limit` runs that are over and of which the caller does not know: its own of which it was
-/// not notified, and those in its scope that ended after `after`. Oldest end first.
+/// Reads up to `limit` ended runs that are new to the caller: its own runs that it was not notified of, and visible
+/// runs that ended after `after`. Oldest end first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -110,7 +110,7 @@ pub fn unknown_ends(connection: &Connection, who: &Principal, after: EventSeq, l
     Ok(found)
 }
 
-/// Counts what [`unknown_ends`] would read beyond a position, and finds the first of them that has failed.
+/// Counts the runs that [`unknown_ends`] would read beyond a position, and returns the first of them that failed.
 ///
 /// # Errors
 /// A failure of the store.
@@ -126,7 +126,7 @@ pub fn unknown_ends_beyond(connection: &Connection, who: &Principal, after: Even
     Ok((more, failed))
 }
 
-/// Reads up to `limit` runs that are under way, newest first.
+/// Reads up to `limit` runs that are in progress, newest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -137,8 +137,8 @@ pub fn underway_runs(connection: &Connection, who: &Principal, limit: u32) -> Re
 }
 
 impl Tx<'_> {
-    /// Records that the owner of runs was notified of how these stopped or ended, each up to a position.
-    /// Runs of others stay as they are. Returns how many there were.
+    /// Records that the owner of these runs was notified of their stops and ends, each up to a position. Runs of
+    /// other owners are ignored. Returns how many runs changed.
     ///
     /// # Errors
     /// A failure of the store.
@@ -152,7 +152,7 @@ impl Tx<'_> {
         Ok(changed as u64)
     }
 
-    /// Records that an owner was notified of all stops and ends up to a position. Returns how many there were.
+    /// Records that an owner was notified of all stops and ends up to a position. Returns how many runs changed.
     ///
     /// # Errors
     /// A failure of the store.
@@ -165,7 +165,7 @@ impl Tx<'_> {
         Ok(changed as u64)
     }
 
-    /// Records that the owner of a run is notified of its end in another way than by lists and waits.
+    /// Records that the owner learns of a run's end by other means than lists and waits.
     ///
     /// # Errors
     /// A failure of the store.
@@ -174,7 +174,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records how a run that succeeded fell short.
+    /// Records in which way a run that succeeded fell short of its dispatcher's wishes.
     ///
     /// # Errors
     /// A failure of the store.

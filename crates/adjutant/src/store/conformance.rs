@@ -1,5 +1,4 @@
-//! What any backend of the store has to do, told as stories. Each gets a fresh store; none looks at
-//! tables.
+//! Conformance tests of the store. Each uses a fresh store and none looks at tables.
 
 use super::*;
 use crate::client::random_hex;
@@ -367,7 +366,7 @@ fn no(reason: &str) -> RequestEvent {
     decide(Decision::Denied { reason: reason.to_owned() })
 }
 
-/// An earlier version kept a default for approvals.
+/// An earlier version stored a default for approvals.
 #[tokio::test]
 async fn stored_default_of_an_approval_does_not_count() {
     let fixture = fixture();
@@ -557,7 +556,7 @@ async fn wake_up_carries_the_settled_answer() {
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
     let waits = fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]);
-    // Neither a refusal nor another event gives the call an answer.
+    // Neither a refusal nor another event passes an answer to the waiting call.
     let id = asked.id;
     let refused = fixture.store.write(move |tx| {
         let request = request_by_id(tx.connection(), id)?.expect("a request");
@@ -572,7 +571,7 @@ async fn wake_up_carries_the_settled_answer() {
     let stored = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
     assert_eq!(handed.state, settled.state);
     assert_eq!(format!("{handed:?}"), format!("{stored:?}"), "nothing that a second read would show is missing");
-    // A call that begins now finds it in the store.
+    // A later call reads the answer from the store.
     assert!(fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]).settled().is_none());
 }
 
@@ -586,10 +585,10 @@ async fn answer_with_queued_messages_has_to_be_read() {
     fixture.store.write(move |tx| tx.send_message(&run, &Principal::Person, id, "go left")).await.expect("sent");
     fixture.settle_and_retrieve(asked.id, answer("b")).await.expect("answered");
     waits.wait().await;
-    assert!(waits.settled().is_none(), "the message would stay behind");
+    assert!(waits.settled().is_none(), "the message would not be delivered");
 }
 
-/// Calls on many threads at once: each is answered once with what it did, whichever thread commits it.
+/// Concurrent calls each get their own result exactly once, whichever thread commits them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_call_is_committed_once_by_any_thread() {
     let fixture = fixture();
@@ -697,7 +696,7 @@ async fn kept_wait_ends_once() {
     assert_eq!((stored.status.as_str(), stored.result.as_deref()), ("completed", Some("{}")));
 }
 
-/// Opening a foreign file, or one of a newer version.
+/// Opens foreign files, and files of a newer version.
 #[tokio::test]
 async fn foreign_or_newer_file_is_refused_unchanged() {
     static ROUND: AtomicU8 = AtomicU8::new(0);
@@ -727,7 +726,7 @@ async fn closed_store_refuses_reads_and_waits() {
                     closed.wait();
                     Ok(())
                 });
-                read.expect("what had begun goes on");
+                read.expect("a read in progress completes");
             });
         }
         reading.wait();

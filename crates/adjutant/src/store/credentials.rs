@@ -1,10 +1,9 @@
-//! Credentials of a dispatcher's environment: vendors' keys, tokens and everything else that only some agents get.
-//! They are not in the database,
-//! where they would stay in freed pages and in its log, but in files of their own, 0600, that are removed as soon
-//! as no run and no turn of a chat that resumes by itself needs them.
+//! Credentials in a dispatcher's environment: vendors' keys, tokens and everything else that only some agents
+//! receive. They are not in the database, whose free pages and log would retain them, but in separate files with
+//! mode 0600. A file is removed as soon as no run or chat turn needs it.
 //!
-//! A file is there, and durable, before the transaction that refers to it. One that nothing refers to is removed
-//! by the next sweep: at the end of an attempt, and at a hub's start.
+//! A file is durable before the transaction that refers to it. A file without a reference is removed by the next
+//! sweep, at the end of an attempt or at the start of a hub.
 
 use super::StoreError;
 use crate::config::{Home, is_credential, is_kept_apart};
@@ -16,15 +15,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Larger than any environment that is taken, in bytes.
+/// Maximum size of a file in bytes, larger than any accepted environment.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a run gets of its dispatcher's environment. Never holds a credential itself.
+/// What a run receives of its dispatcher's environment. Contains no credentials, only a reference to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DispatchEnv {
     #[serde(flatten)]
     variables: BTreeMap<String, String>,
-    /// The file that holds the credentials. A dispatcher's variables cannot begin with `ADJ_`.
+    /// The name of the file with the credentials. The serialized name cannot collide, because a dispatcher's
+    /// variables never begin with `ADJ_`.
     #[serde(rename = "ADJ_CREDENTIALS", default, skip_serializing_if = "Option::is_none")]
     credentials: Option<String>,
 }
@@ -35,7 +35,7 @@ impl DispatchEnv {
         Self { variables, credentials }
     }
 
-    /// Returns the variables that are no credentials.
+    /// Returns the variables that are not credentials.
     #[must_use]
     pub fn variables(&self) -> &BTreeMap<String, String> {
         &self.variables
@@ -48,7 +48,8 @@ impl DispatchEnv {
     }
 }
 
-/// Credentials on their way into a transaction: kept until this is dropped, whether anything refers to them or not.
+/// Credentials for a transaction in progress. Sweeps spare their file until this is dropped, even without a
+/// reference.
 #[derive(Debug)]
 pub struct KeptCredentials {
     pub env: DispatchEnv,
@@ -57,7 +58,7 @@ pub struct KeptCredentials {
 }
 
 impl KeptCredentials {
-    /// Returns the name under which the credentials are kept. `None`: there are none.
+    /// Returns the name of the file. `None`: there are no credentials.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.env.credentials.as_deref()
@@ -65,7 +66,7 @@ impl KeptCredentials {
 }
 
 impl KeptCredentials {
-    /// Makes them durable. Blocks.
+    /// Makes the file durable. Blocks.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if let Some(id) = self.id().filter(|_| !self.is_durable) {
             self.credential_files.on_file(id, |path| files::open(self.credential_files.base(), path)?.sync_all())?;
@@ -75,7 +76,7 @@ impl KeptCredentials {
         Ok(())
     }
 
-    /// Removes them. Blocks.
+    /// Removes the file. Blocks.
     pub(super) fn remove(self) -> io::Result<()> {
         let Some(id) = self.id() else { return Ok(()) };
         self.credential_files.on_file(id, |path| std::fs::remove_file(path))
@@ -90,7 +91,7 @@ impl Drop for KeptCredentials {
     }
 }
 
-/// The files.
+/// The directory of credential files.
 #[derive(Debug)]
 pub(super) struct CredentialFiles {
     dir: PathBuf,
@@ -102,7 +103,7 @@ impl CredentialFiles {
         Arc::new(Self { dir: home.credentials_dir(), in_flight: Mutex::default() })
     }
 
-    /// Splits an environment: its credentials go into a file, if there are any. Blocks.
+    /// Splits an environment and writes its credentials, if any, to a file. Blocks.
     pub(super) fn keep(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
         let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_kept_apart(name));
         if secret.is_empty() {
@@ -123,7 +124,7 @@ impl CredentialFiles {
         })
     }
 
-    /// The home, below which no link is followed.
+    /// Returns the home, below which no symbolic link is followed.
     fn base(&self) -> &Path {
         self.dir.parent().unwrap_or(&self.dir)
     }
@@ -141,7 +142,7 @@ impl CredentialFiles {
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// Removes the files that nothing needs. Blocks.
+    /// Removes unused files. Blocks.
     pub(super) fn sweep(&self, used: impl FnOnce() -> Result<BTreeSet<String>, StoreError>) -> Result<(), StoreError> {
         let there: Vec<String> = match std::fs::read_dir(&self.dir) {
             Ok(entries) => {
@@ -154,7 +155,8 @@ impl CredentialFiles {
         if there.is_empty() {
             return Ok(());
         }
-        // In this order: what is no longer on its way is in the store by now, or will never be.
+        // The order matters: credentials that are no longer in flight are either in the store by now or will never
+        // be.
         let in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let used = used()?;
         for id in there.iter().filter(|id| !in_flight.contains(*id) && !used.contains(*id)) {
@@ -173,8 +175,9 @@ fn new_id() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A run needs them while an attempt is queued or live, while it resumes by itself, and while a delegation of it is
-/// open, whose child gets them too. One that waits to be resumed gets them from the caller that resumes it.
+/// A run needs its credentials while an attempt is queued or live, while it can resume by itself, and while it has
+/// an open delegation, whose child receives them too. A run that must be resumed gets them from the caller that
+/// resumes it.
 const IN_USE: &str = "
   WITH needed (run) AS (
     SELECT id FROM runs WHERE state IN ('starting', 'running', 'stopping')
@@ -185,14 +188,14 @@ const IN_USE: &str = "
   SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM needed n JOIN run_inputs i ON i.run = n.run
   UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')";
 
-/// Reads which credentials are still needed.
+/// Reads the names of the credentials that are still needed.
 pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {
     let sql = format!("SELECT id FROM ({IN_USE}) WHERE id IS NOT NULL");
     Ok(connection.prepare_cached(&sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
-/// Takes the credentials out of a database that was written before they had files of their own: those that are
-/// still needed get one. The caller is within a transaction.
+/// Removes the credentials from a database of an older version, which stored them in rows. Those that are still
+/// needed are moved to files. The caller has opened a transaction.
 pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), StoreError> {
     let credential_files = CredentialFiles::new(home);
     let needed = "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited') OR r.holding > 0
@@ -262,7 +265,7 @@ mod tests {
         assert_eq!(read.values().map(String::as_str).collect::<Vec<_>>(), ["canary-1", "canary-2"]);
 
         credential_files.sweep(|| Ok(BTreeSet::new())).expect("swept");
-        assert!(credential_files.read(&again).is_ok(), "it is on its way into the store");
+        assert!(credential_files.read(&again).is_ok(), "the credentials are in flight");
         drop(kept);
         let id = again.credentials.clone().expect("a name");
         credential_files.sweep(|| Ok(BTreeSet::from([id]))).expect("swept");

@@ -1,4 +1,4 @@
-//! Delegations: the run that an approved one starts, and what its end means for the requester.
+//! Delegations: starting the child run, and informing the requester of its end.
 
 use super::handover::settled_text;
 use super::ids::run_id;
@@ -10,9 +10,9 @@ use adjutant_core::tree::TreeSize;
 use adjutant_core::{EventKind, Principal, RunEvent, RunId, StopReason, Subject};
 use rusqlite::{Connection, params};
 
-/// Longest word of a child that its requester is handed, in bytes; the whole of it is in the log.
+/// Maximum size of a child's result as its requester receives it, in bytes. The child's log has all of it.
 const RESULT_BYTES_MAX: usize = 16 * 1024;
-/// Most generations that are walked; a tree's depth has a limit, configuration or not.
+/// Maximum number of generations that are traversed, whatever the configuration allows.
 const GENERATIONS_MAX: usize = 1_000;
 
 /// Measures the tree around a run.
@@ -50,7 +50,7 @@ pub fn children_of(connection: &Connection, run: RunId) -> Result<Vec<RunId>, St
     ids.iter().map(|id| run_id(id)).collect()
 }
 
-/// Reads the ids of the runs that answer in a root's chats, asked by nobody under it.
+/// Reads the ids of runs that answer in the chats of a root and that no run of its tree asked.
 fn answering_beside(connection: &Connection, root: RunId) -> Result<Vec<RunId>, StoreError> {
     let sql = "SELECT r.id FROM runs r JOIN chat_turns t ON t.run = r.id AND t.state = 'running'
          WHERE r.root = ?1 AND r.id <> ?1 AND r.parent IS NULL";
@@ -69,8 +69,8 @@ pub fn open_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec
 }
 
 impl Tx<'_> {
-    /// Notes that a run is about to be held by what it delegates, before its request is settled:
-    /// else a stopped run would resume at once.
+    /// Records that a run will be held by its delegation. Called before the request is settled, because a stopped
+    /// run would otherwise resume at once.
     ///
     /// # Errors
     /// A failure of the store.
@@ -82,11 +82,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Starts the run of an approved delegation. `held`: the requester waits for it (see
-    /// [`Tx::hold`]). Returns the request as it is then.
+    /// Starts the child run of an approved delegation. `held`: the requester waits for it (see [`Tx::hold`]).
+    /// Returns the updated request.
     ///
-    /// # Errors
-    /// The new run is refused.
+    /// # Errors The new run is rejected.
     pub fn start_delegated(&mut self, request: &Request, new: &NewRun, held: bool) -> Result<Request, StoreError> {
         let child = self.dispatch(new)?;
         self.prepare("UPDATE requests SET child = ?2, child_name = ?3, held = ?4 WHERE id = ?1")?.execute(params![
@@ -98,7 +97,7 @@ impl Tx<'_> {
         Ok(Request { child: Some((child.id, child.name)), held, ..request.clone() })
     }
 
-    /// Tells the requester of a delegated run that it has ended.
+    /// Informs the requester of a delegated run of its end.
     pub(super) fn child_ended(&mut self, child: &Run, retention: Retention) -> Result<(), StoreError> {
         let Some(request) = request_by_child(self.connection(), child.id)? else { return Ok(()) };
         let (report, _) = report_of(self.connection(), child.id)?;
@@ -142,7 +141,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Cancels everything that was delegated below a run, however deep.
+    /// Cancels all descendants of a run.
     ///
     /// # Errors
     /// A failure of the store.

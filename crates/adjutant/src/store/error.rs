@@ -1,19 +1,19 @@
-//! What can go wrong with the store.
+//! Errors of the store.
 
 use adjutant_core::Denied;
 use rusqlite::ErrorCode;
 use std::path::PathBuf;
 
-/// Why a transaction did not happen, or may not have.
+/// Why a transaction was not, or may not have been, committed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The rules say no; nothing has changed.
+    /// The core rejected the operation; nothing has changed.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// No room; nothing has changed.
+    /// The disk is full; nothing has changed.
     #[error("the disk that holds the store is full")]
     Full,
-    /// The commit failed: it may or may not be in the store. Repeat it with its key.
+    /// The commit failed, and its outcome is unknown. Repeat the call with its key.
     #[error("the store failed while committing: {0}")]
     Unknown(String),
     /// A statement failed; nothing has changed.
@@ -24,12 +24,12 @@ pub enum StoreError {
     Corrupt(String),
     #[error("{path} was written by a newer version of adj (schema {found}, this one knows {known}): use that version, or another ADJ_HOME")]
     Newer { path: PathBuf, found: i64, known: i64 },
-    /// A file of the store is none of Adjutant.
+    /// A file in the home was not created by Adjutant or cannot be used.
     #[error("{0}: remove it, or use another ADJ_HOME")]
     Unusable(String),
     #[error("{path} is not a store of adj")]
     NotAStore { path: PathBuf },
-    /// A read went on beyond its deadline.
+    /// A read exceeded its deadline.
     #[error("the search took too long")]
     Interrupted,
     #[error("the store is closed")]
@@ -47,7 +47,7 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl StoreError {
-    /// Returns `None` for what the rules refuse, such as a name that nothing has. Other failures stay errors.
+    /// Converts [`StoreError::Denied`], such as an unknown name, to `None`. Other errors remain.
     ///
     /// # Errors
     /// A failure of the store.
@@ -59,7 +59,7 @@ impl StoreError {
         }
     }
 
-    /// A file beside the database could not be read or written.
+    /// Converts the error of reading or writing a file beside the database.
     pub(super) fn from_io(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
@@ -68,7 +68,7 @@ impl StoreError {
     }
 }
 
-/// Tells whether an error means that there is no room on the disk.
+/// Returns whether an error means that the disk is full.
 pub(super) fn is_full(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
 }

@@ -1,4 +1,4 @@
-//! The append-only history.
+//! The append-only event history.
 
 use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 /// Longest text of an event and of a run's task, in characters.
 const LINE_CHARS_MAX: usize = 200;
 
-/// One entry of the history.
+/// One event.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub seq: EventSeq,
@@ -19,7 +19,7 @@ pub struct Event {
     pub request: Option<RequestId>,
     pub by: String,
     pub text: String,
-    /// The type of the signal that it comes from, and `tool` or `block`.
+    /// The type of the signal that caused the event, and how it was sent: `tool` or `block`.
     pub signal: Option<String>,
     pub source: Option<String>,
 }
@@ -89,7 +89,7 @@ pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>
     rows.into_iter().collect()
 }
 
-/// Reads the newest `limit` events that come from a run's signals, oldest first.
+/// Reads the newest `limit` events caused by a run's signals, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -123,7 +123,7 @@ fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
     })())
 }
 
-/// Returns why a run stopped the last time, as far as that stands alone in the history.
+/// Returns why a run stopped last, if the event's text is a plain stop reason.
 ///
 /// # Errors
 /// A failure of the store.
@@ -140,7 +140,7 @@ pub fn last_stop(connection: &Connection, run: RunId) -> Result<Option<StopReaso
 /// # Errors
 /// A failure of the store.
 pub fn last_seq(connection: &Connection) -> Result<EventSeq, StoreError> {
-    // The sequence table keeps the position also when the newest events were cleaned away.
+    // The sequence table keeps the position even after the newest events were removed.
     let seq: Option<i64> =
         connection.prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
     Ok(EventSeq(seq.unwrap_or(0)))
@@ -159,7 +159,7 @@ pub fn changed_runs(connection: &Connection, after: EventSeq) -> Result<(Vec<Run
     Ok((runs.iter().map(|run| run_id(run)).collect::<Result<_, _>>()?, last))
 }
 
-/// Returns the first line of a text with something in it, shortened, without control characters.
+/// Returns the first line of a text that is not blank, shortened and without control characters.
 pub(super) fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
     let mut out: String = line.chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect();

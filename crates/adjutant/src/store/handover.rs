@@ -1,4 +1,4 @@
-//! Delivering the outcome of a request to its run, where no call of the run waits for it.
+//! Delivers the outcome of a request to its run if no call of the run waits for it.
 
 use super::{Request, StoreError, Tx};
 use adjutant_core::resume::{OpenRequest, OpenRequestState, QuestionOutcome, SettledApproval, SettledDelegation, SettledQuestion, SettledRequest};
@@ -7,7 +7,7 @@ use adjutant_core::{
     Answer, AnsweredBy, Decision, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Subject, Time,
 };
 
-/// Returns the text about a settled request for its run.
+/// Describes a settled request for its run.
 #[must_use]
 pub fn settled_request(request: &Request) -> SettledRequest {
     let number = request.no.to_string();
@@ -40,7 +40,7 @@ pub fn settled_request(request: &Request) -> SettledRequest {
     }
 }
 
-/// Returns what a prompt says about a request without an outcome.
+/// Describes a request without an outcome for a prompt.
 #[must_use]
 pub fn open_request(request: &Request) -> OpenRequest {
     let (text, state) = match (&request.subject, &request.child, request.state.answer().map(|answer| &answer.decision)) {
@@ -64,16 +64,16 @@ pub(super) fn settled_text(request: &Request) -> String {
     settled_request(request).to_text()
 }
 
-/// Draws the id of a message.
+/// Generates the id of a message.
 pub(super) fn message_id(now: Time) -> RequestId {
     let mut bytes = [0; 10];
-    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    getrandom::fill(&mut bytes).expect("the kernel provides random bytes");
     RequestId::new(now, bytes)
 }
 
 impl Tx<'_> {
-    /// Delivers the outcome of a request that a block made to its run: onto the input of a process
-    /// that takes one; otherwise a waiting process is stopped, and restarted with it.
+    /// Delivers the outcome of a request that was made by a signal block: on the process's input if it accepts
+    /// messages; otherwise a waiting process is stopped and its run resumes with the outcome.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,14 +1,14 @@
-//! Ids as rows have them.
+//! Ids as stored in rows.
 
 use super::StoreError;
 use adjutant_core::{RequestId, RunId};
 
-/// Reads the id of a run.
+/// Parses the id of a run.
 pub(super) fn run_id(text: &str) -> Result<RunId, StoreError> {
     RunId::parse(text).map_err(|_| StoreError::Corrupt(format!("run {text}")))
 }
 
-/// Reads the id of a request.
+/// Parses the id of a request.
 pub(super) fn request_id(text: &str) -> Result<RequestId, StoreError> {
     RequestId::parse(text).map_err(|_| StoreError::Corrupt(format!("request {text}")))
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 /// How long a key is remembered, in milliseconds: 7 days.
 pub const KEYS_KEPT_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 
-/// A call's key, with what it is about: the same key with another body is refused.
+/// The idempotency key of a call, with a hash of the call. The same key with another body is refused.
 #[derive(Debug, Clone)]
 pub struct Key {
     key: String,
@@ -19,7 +19,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Makes the key of one call: `name` and `body` are what it asks for.
+    /// Creates the key of the call `name` with `body`.
     #[must_use]
     pub fn new(key: &str, name: &str, body: &[u8]) -> Self {
         let mut hash = Sha256::new();
@@ -29,15 +29,15 @@ impl Key {
         Self { key: key.to_owned(), body_hash: hash.finalize().into() }
     }
 
-    /// Makes the key of what goes along with a call's reply. The call's body has no part in it: how
-    /// long it waits differs when it is repeated.
+    /// Creates the key of what a reply carries in addition. It does not depend on the call's body, because a
+    /// repeated call may have another wait time.
     #[must_use]
     pub fn beside(&self, what: &str) -> Self {
         Self::new(&format!("{}/{what}", self.key), what, &[])
     }
 }
 
-/// Tells whether this principal has used the key.
+/// Returns whether this principal has used the key.
 ///
 /// # Errors
 /// A failure of the store.
@@ -46,10 +46,9 @@ pub fn is_key_used(connection: &Connection, who: &Principal, key: &Key) -> Resul
 }
 
 impl Tx<'_> {
-    /// Runs `work` once for this principal and key; later calls get the first one's reply.
+    /// Runs `work` once for this principal and key. Later calls return the first call's reply.
     ///
-    /// # Errors
-    /// `KeyReused` for another body under the key; what `work` refuses is not remembered.
+    /// # Errors `KeyReused` if the key was used with another body. Errors of `work` are not remembered.
     pub fn once<T>(&mut self, who: &Principal, key: Option<&Key>, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError>
     where
         T: Serialize + DeserializeOwned,
@@ -64,11 +63,10 @@ impl Tx<'_> {
         Ok(value)
     }
 
-    /// Runs `work` once for this principal and key, and keeps only a receipt of its result:
-    /// later calls get what `again` makes of the receipt, which has to be the same.
+    /// Runs `work` once for this principal and key, and stores only a receipt. Later calls return the result that
+    /// `again` rebuilds from the receipt, which must be the same.
     ///
-    /// # Errors
-    /// `KeyReused` for another body under the key; what `work` refuses is not remembered.
+    /// # Errors `KeyReused` if the key was used with another body. Errors of `work` are not remembered.
     pub fn once_with_receipt<T, R>(
         &mut self,
         who: &Principal,
@@ -90,7 +88,7 @@ impl Tx<'_> {
         Ok(value)
     }
 
-    /// Returns what is kept under a key.
+    /// Returns what is stored under a key.
     fn earlier<R: DeserializeOwned>(&self, who: &str, key: &Key) -> Result<Option<R>, StoreError> {
         let kept: Option<([u8; 32], String)> = self
             .prepare("SELECT body_hash, reply FROM keys WHERE key = ?1 AND principal = ?2")?
@@ -99,7 +97,7 @@ impl Tx<'_> {
         match kept {
             None => Ok(None),
             Some((body_hash, _)) if body_hash != key.body_hash => Err(Denied::KeyReused.into()),
-            // As bytes, like the calls: to read the same types from a `str` as well would double their code.
+            // From bytes, as elsewhere: parsing the same types from a `str` too would compile their code twice.
             Some((_, reply)) => serde_json::from_slice(reply.as_bytes()).map(Some).map_err(|error| StoreError::Corrupt(error.to_string())),
         }
     }
@@ -116,12 +114,12 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets keys that were used before `before`.
+    /// Removes keys that were used before `before`.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn forget_keys(&mut self, before: SteadyTime) -> Result<(), StoreError> {
-        // Up to the first that is kept: rows are in the order of time.
+        // Rows are in order of time, so everything before the first one to keep is removed.
         self.prepare("DELETE FROM keys WHERE no < coalesce((SELECT no FROM keys WHERE at >= ?1 ORDER BY no LIMIT 1), ?2)")?
             .execute([before.0, i64::MAX])?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Messages to a run, kept until it has them.
+//! Messages to a run, queued until they are delivered.
 
 use super::{Run, StoreError, Tx, append_event, entry_by_id};
 use adjutant_core::chat::{ChatId, Participant};
@@ -30,7 +30,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Message, StoreError>> {
         .map_err(|_| StoreError::Corrupt(format!("message of run {run}"))))
 }
 
-/// Reads a run's messages that it has not got yet, oldest first.
+/// Reads a run's queued messages, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -43,7 +43,7 @@ pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Messag
         .collect()
 }
 
-/// Tells whether a run has messages that it has not got yet.
+/// Returns whether a run has queued messages.
 ///
 /// # Errors
 /// A failure of the store.
@@ -51,7 +51,7 @@ pub fn has_queued_messages(connection: &Connection, run: RunId) -> Result<bool, 
     Ok(connection.prepare_cached("SELECT 1 FROM messages WHERE run = ?1 AND delivery = 'queued'")?.exists([run.to_string()])?)
 }
 
-/// Reads the newest `limit` messages that a run has got, oldest first.
+/// Reads the newest `limit` messages that were delivered to a run, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -76,7 +76,7 @@ pub fn messages_by_id(connection: &Connection, ids: &[String]) -> Result<Vec<Mes
 }
 
 impl Tx<'_> {
-    /// Keeps a message for a run.
+    /// Queues a message for a run.
     ///
     /// # Errors
     /// A failure of the store.
@@ -103,7 +103,7 @@ impl Tx<'_> {
         Ok(message)
     }
 
-    /// Keeps a message for a run that carries an entry of a chat.
+    /// Queues a message for a run that carries a chat entry.
     ///
     /// # Errors
     /// A failure of the store.
@@ -115,7 +115,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Marks a run's messages as delivered whose entries it has read in their chat.
+    /// Marks messages as delivered if the run has read their entries in the chat.
     ///
     /// # Errors
     /// A failure of the store.
@@ -134,8 +134,8 @@ impl Tx<'_> {
         self.deliver_messages(&run, &ids, "tool_result")
     }
 
-    /// Marks messages as delivered that were not yet; repeating it is harmless. An entry of a chat that was
-    /// delivered is read.
+    /// Marks queued messages as delivered; repeating the call has no effect. A chat entry that a message carries
+    /// then counts as read.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,8 +1,8 @@
-//! The durable state, in the domain's verbs. Only the hub's process opens it.
+//! The durable state, as operations of the domain. Only the hub's process opens it.
 //!
-//! All writes go through one thread, which puts all waiting calls into one transaction (a
-//! savepoint each) and acknowledges after the commit is on the disk: group commit. Reads have
-//! connections of their own. Waiters subscribe, and are notified after the commit.
+//! All writes go through one thread, which commits waiting calls as a group: one transaction with a savepoint for
+//! each call, acknowledged once the commit is on disk. Reads use separate connections. Waiters subscribe and are
+//! notified after the commit.
 
 mod attention;
 mod chats;
@@ -69,11 +69,11 @@ pub use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most connections that serve reads at once. Each keeps the schema and its pages, so all but the
-/// first are opened when they are needed.
+/// Maximum number of connections that serve reads. Each caches the schema and pages, so all but the first are
+/// opened on demand.
 const READERS_MAX: usize = 2;
 
-/// How many steps of a statement lie between two looks at its deadline.
+/// How many virtual machine steps a statement runs between two checks of its deadline.
 const DEADLINE_LOOKS_OPS: i32 = 2_000;
 
 /// The store. Cheap to clone.
@@ -91,14 +91,14 @@ struct Inner {
 }
 
 struct Readers {
-    /// Those that nobody reads with.
+    /// Connections that are not in use.
     idle: Vec<Connection>,
-    /// With those that a caller does.
+    /// The number of open connections, including those in use.
     open: usize,
 }
 
 impl Readers {
-    /// Takes one that is idle, or opens another. `None`: one has to be waited for.
+    /// Takes an idle connection or opens another. `None`: the caller must wait for one.
     fn take(&mut self, home: &Home) -> Option<Connection> {
         if self.idle.is_empty() && self.open < READERS_MAX {
             match open::read_only(home) {
@@ -106,7 +106,7 @@ impl Readers {
                     self.open += 1;
                     return Some(connection);
                 }
-                Err(error) => tracing::warn!(%error, "reads share the connections that there are"),
+                Err(error) => tracing::warn!(%error, "cannot open another connection for reads; they share the open ones"),
             }
         }
         self.idle.pop()
@@ -120,10 +120,10 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the home's store, making or migrating it. The caller holds the home's lock.
+    /// Opens the home's store, creating or migrating it. The caller holds the home's lock.
     ///
-    /// # Errors
-    /// The disk is full beyond help, the file is newer than this binary, or is no store.
+    /// # Errors The disk is full even after releasing the reserved space, the file is newer than this binary, or it
+    /// is not a store.
     pub fn open(home: &Home) -> Result<Self, StoreError> {
         let wake_ups = Arc::new(WakeUps::default());
         let connection = open::writable(home)?;
@@ -134,11 +134,9 @@ impl Store {
         Ok(Self(Arc::new(Inner { home: home.clone(), writer, readers, free, wake_ups, credential_files })))
     }
 
-    /// Runs one transaction and returns when it is durable. What `work` returns as an error leaves
-    /// no trace.
+    /// Runs one transaction and returns when it is durable. If `work` returns an error, nothing is changed.
     ///
-    /// # Errors
-    /// What `work` refused, or a failure of the disk.
+    /// # Errors The error of `work`, or a failure of the disk.
     pub async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -147,11 +145,10 @@ impl Store {
         self.0.writer.run(true, work).await
     }
 
-    /// The same for work that refuses before it writes anything, or calls [`Tx::may_refuse_late`]
-    /// first: it is cheaper. Should it break that promise, all calls that share its transaction fail too.
+    /// Like [`Store::write`] but cheaper, for work that fails only before its first write, or calls
+    /// [`Tx::may_refuse_late`] first. If the work breaks this promise, all calls in the same transaction fail.
     ///
-    /// # Errors
-    /// What `work` refused, or a failure of the disk.
+    /// # Errors The error of `work`, or a failure of the disk.
     pub async fn write_checked<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -160,11 +157,10 @@ impl Store {
         self.0.writer.run(false, work).await
     }
 
-    /// Runs one transaction like [`Store::write`], also when the disk is full: it then has the room
-    /// that was kept free, once. For what ends the use of the disk.
+    /// Runs one transaction like [`Store::write`]. If the disk is full, the reserved space is released and the
+    /// transaction retried once. For calls that stop a run.
     ///
-    /// # Errors
-    /// What `work` refused, or a failure of the disk.
+    /// # Errors The error of `work`, or a failure of the disk.
     pub async fn write_using_reserved_space<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -176,8 +172,8 @@ impl Store {
                 let home = self.0.home.clone();
                 let given_up = tokio::task::spawn_blocking(move || open::release_reserved_space(&home)).await.map_err(|_| StoreError::Closed)?;
                 if let Err(error) = given_up {
-                    // Another call may have done it.
-                    tracing::warn!(%error, "no room was made");
+                    // Another call may already have released it.
+                    tracing::warn!(%error, "the reserved space could not be released");
                 }
                 self.write(work).await
             }
@@ -185,13 +181,13 @@ impl Store {
         }
     }
 
-    /// Keeps room free again that was used (see [`Store::write_using_reserved_space`]), if there is some.
+    /// Reserves space again after [`Store::write_using_reserved_space`] has used it, if the disk has room.
     pub fn reserve_space(&self) {
         open::reserve_space(&self.0.home);
     }
 
-    /// Hands in a transaction that nobody waits for and that may be lost: for what is only a
-    /// convenience, such as how far a participant has read.
+    /// Queues a transaction that is not awaited and may be lost. For mere conveniences, such as how far a
+    /// participant has read.
     pub fn write_later<F>(&self, work: F)
     where
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
@@ -199,19 +195,17 @@ impl Store {
         self.0.writer.run_later(work);
     }
 
-    /// Runs reads on a connection of their own, on what was committed when it began.
+    /// Runs reads on a separate connection, on a snapshot of what was committed when they began.
     ///
-    /// # Errors
-    /// What `work` refused, a failure of the store, or that it is closed.
+    /// # Errors The error of `work`, a failure of the store, or the store is closed.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.lend()?.read(work)
     }
 
-    /// Runs reads that are broken off at a deadline: a statement under way then fails, and `work`
-    /// sees it as [`StoreError::Interrupted`]. Blocks its thread.
+    /// Runs reads with a deadline, at which the running statement fails with [`StoreError::Interrupted`]. Blocks
+    /// the thread.
     ///
-    /// # Errors
-    /// What `work` refused, or a failure of the store.
+    /// # Errors The error of `work`, or a failure of the store.
     pub fn read_until<T>(&self, deadline: std::time::Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut lent = self.lend()?;
         lent.limit(Some(deadline))?;
@@ -231,25 +225,24 @@ impl Store {
         Ok(PooledConnection { store: &self.0, connection: Some(connection) })
     }
 
-    /// Takes the credentials out of an environment and keeps them beside the store, for a transaction that will
-    /// refer to them. Durable when it returns.
+    /// Moves the credentials of an environment into a file beside the store, for a transaction that will refer to
+    /// them. Durable when it returns.
     ///
-    /// # Errors
-    /// Their file cannot be written.
+    /// # Errors The file cannot be written.
     pub async fn keep_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
         let credential_files = Arc::clone(&self.0.credential_files);
         Self::blocking(move || credential_files.keep(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
     }
 
-    /// The same for what may not be referred to: durable once [`Store::settle_credentials`] has found that it is.
+    /// Like [`Store::keep_credentials`], for credentials that may remain unused: they become durable with
+    /// [`Store::settle_credentials`].
     ///
-    /// # Errors
-    /// Their file cannot be written.
+    /// # Errors The file cannot be written.
     pub fn hold_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
         Arc::clone(&self.0.credential_files).keep(env).map_err(StoreError::from_io)
     }
 
-    /// Makes kept credentials durable when the store refers to them, and removes them otherwise.
+    /// Makes kept credentials durable if the store refers to them, and removes them otherwise.
     ///
     /// # Errors
     /// A failure of the store or of the disk.
@@ -265,14 +258,13 @@ impl Store {
 
     /// Reads the credentials that an environment refers to.
     ///
-    /// # Errors
-    /// Their file is gone, or cannot be read.
+    /// # Errors The file is missing or cannot be read.
     pub async fn credentials(&self, env: &DispatchEnv) -> Result<BTreeMap<String, String>, StoreError> {
         let (credential_files, env) = (Arc::clone(&self.0.credential_files), env.clone());
         Self::blocking(move || credential_files.read(&env).map_err(StoreError::from_io)).await
     }
 
-    /// Removes the credentials that no run needs to resume by itself.
+    /// Removes credentials that no run or turn needs any more.
     ///
     /// # Errors
     /// A failure of the store, or a file cannot be removed.
@@ -291,7 +283,7 @@ impl Store {
         &self.0.wake_ups
     }
 
-    /// Takes no more writes, finishes those that wait and closes the files.
+    /// Rejects new writes, completes the queued ones and closes the files.
     pub fn close(&self) {
         self.0.writer.stop();
         drop(self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -299,7 +291,7 @@ impl Store {
     }
 }
 
-/// Gives a connection back however the read ends.
+/// A guard that returns a connection to the pool, even if the read panics.
 struct PooledConnection<'a> {
     store: &'a Inner,
     connection: Option<Connection>,
@@ -317,13 +309,13 @@ impl PooledConnection<'_> {
         self.connection.as_ref().expect("lent until dropped")
     }
 
-    /// Apart from [`Self::read`], of which there is one for each use.
+    /// Not part of [`Self::read`], which is generic and compiled for each use.
     fn run(&self, sql: &str) -> Result<(), StoreError> {
         self.connection().prepare_cached(sql)?.execute([])?;
         Ok(())
     }
 
-    /// Breaks statements off from an instant on.
+    /// Sets or clears the deadline at which statements are interrupted.
     fn limit(&mut self, deadline: Option<std::time::Instant>) -> Result<(), StoreError> {
         let connection = self.connection.as_mut().expect("lent until dropped");
         let handler = deadline.map(|deadline| move || std::time::Instant::now() >= deadline);
@@ -334,7 +326,7 @@ impl PooledConnection<'_> {
 impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            // A read that panicked has left its snapshot open.
+            // A read that panicked leaves its snapshot open.
             if !connection.is_autocommit()
                 && let Err(error) = connection.execute_batch("ROLLBACK")
             {
@@ -348,7 +340,7 @@ impl Drop for PooledConnection<'_> {
     }
 }
 
-/// Returns the version of the SQLite in this binary.
+/// Returns the version of the bundled SQLite.
 #[must_use]
 pub fn sqlite_version() -> &'static str {
     rusqlite::version()

@@ -1,4 +1,4 @@
-//! Opening the database: versions, pragmas, migrations, and a disk that is full.
+//! Opening the database: versions, pragmas, migrations, and the reserved space for a full disk.
 
 use super::StoreError;
 use crate::config::Home;
@@ -9,9 +9,9 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-/// `adjt`, so that a file of something else is never taken for ours.
+/// `adjt`, which identifies a database of Adjutant.
 const APPLICATION_ID: i64 = 0x6164_6a74;
-/// One entry for each schema version, the oldest first. Entries are never changed, only added.
+/// One entry for each schema version, oldest first. Entries are never changed, only added.
 const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
@@ -23,23 +23,23 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0008.sql"),
     include_str!("migrations/0009.sql"),
 ];
-/// Before this version the store held the credentials of runs.
+/// The schema version that removed credentials from the database.
 const CREDENTIALS_TAKEN_OUT: usize = 5;
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// So many pages in the log of the database are brought into the database itself.
+/// A checkpoint runs when the write-ahead log has this many pages.
 const CHECKPOINT_PAGES: u64 = 1000;
-/// What the log has room for: as many pages as a checkpoint waits for, and those of the commit that
-/// reaches them.
+/// The preallocated size of the write-ahead log: the pages before a checkpoint, plus those of the commit that
+/// triggers it.
 const LOG_BYTES: u64 = 32 + (CHECKPOINT_PAGES + 100) * (24 + 4096);
-/// Set free when the disk is so full that not even the wal-index can grow, or that nothing can be
-/// stopped any more.
+/// The reserved space. It is released when the disk is so full that the wal-index cannot grow or a run cannot be
+/// stopped.
 const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
-/// Of it the log of the database gets so much at once, before another writer fills the disk.
+/// How much of the reserved space is given to the write-ahead log at once, before another writer fills the disk.
 #[cfg(target_os = "linux")]
 const LOG_ROOM_BYTES: u64 = 1024 * 1024;
 
-/// Opens the one connection that writes, bringing the schema up to date.
+/// Opens the only writable connection and migrates the schema.
 pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
     assert!(rusqlite::version_number() >= SQLITE_VERSION_MIN, "the SQLite in this binary is too old to be safe");
     match open(home) {
@@ -61,12 +61,12 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
 
 fn open(home: &Home) -> Result<Connection, StoreError> {
     let path = home.database();
-    // A file that another party has prepared is not used.
+    // A file that another user may have prepared is rejected.
     for file in [home.database(), home.database_log(), home.dir.join("adj.db-shm"), home.dir.join("adj.db-journal")] {
         files::make_private(&home.dir, &file).map_err(|error| StoreError::Unusable(error.to_string()))?;
     }
-    // Made by us first, so that nobody else can read it for a moment. One that is there is not opened:
-    // closing any descriptor of it would give up the locks that SQLite holds on it.
+    // Created here with private permissions, before SQLite opens it. An existing file is not opened, because
+    // closing any descriptor of it would release SQLite's locks.
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     if let Err(error) = made.map(drop)
         && error.kind() != std::io::ErrorKind::AlreadyExists
@@ -113,21 +113,21 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Rewrites a database from which something was taken that must not stay in its free pages or its log. Where there
-/// is no room for that, it is done when it is opened next.
+/// Rewrites the database after a migration removed secrets, so that its free pages and log do not retain them. If
+/// the disk is too full, the next opening retries.
 fn wipe(connection: &Connection) -> Result<(), StoreError> {
     let is_due: bool = connection.query_row("SELECT EXISTS (SELECT 1 FROM wipes)", [], |row| row.get(0)).map_err(opening)?;
     if !is_due {
         return Ok(());
     }
     match connection.execute_batch("VACUUM; DELETE FROM wipes; PRAGMA wal_checkpoint(TRUNCATE);") {
-        Err(error) => tracing::warn!(%error, "keys that an earlier version kept stay in free pages of the database for now"),
-        Ok(()) => tracing::info!("keys that an earlier version kept were removed from the database"),
+        Err(error) => tracing::warn!(%error, "keys stored by an earlier version cannot be wiped from free pages of the database yet"),
+        Ok(()) => tracing::info!("keys stored by an earlier version were wiped from the database"),
     }
     Ok(())
 }
 
-/// Opens a connection that can only read.
+/// Opens a read-only connection.
 pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
     let connection =
         Connection::open_with_flags(home.database(), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(opening)?;
@@ -138,15 +138,15 @@ pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Keeps prepared statements, and keeps them good: without the planner's stability guarantee SQLite
-/// prepares a statement again whenever a bound value could matter to a partial index.
+/// Configures the cache of prepared statements. With the planner's stability guarantee, SQLite does not prepare a
+/// statement again when a bound value could matter to a partial index.
 fn prepare_once(connection: &Connection, statements_max: usize) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(statements_max);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(opening)?;
     Ok(())
 }
 
-/// While opening, an I/O error of the wal-index is what a full disk looks like.
+/// Converts an error of opening. An I/O error of the wal-index then means a full disk.
 fn opening(error: rusqlite::Error) -> StoreError {
     let full = super::error::is_full(&error)
         || error.sqlite_error().is_some_and(|e| {
@@ -155,24 +155,24 @@ fn opening(error: rusqlite::Error) -> StoreError {
     if full { StoreError::Full } else { StoreError::Sql(error.to_string()) }
 }
 
-/// Reserves space where it is missing and the disk has room for it.
+/// Reserves space if it is missing and the disk has room.
 pub(super) fn reserve_space(home: &Home) {
     if let Err(error) = allocate_reserved_space(home) {
-        tracing::warn!(%error, "no space can be reserved");
+        tracing::warn!(%error, "space cannot be reserved");
     }
 }
 
-/// Releases the reserved space to the log of the database: its next pages get their room before another
-/// else can take it. Should we die in between, there is room, or a file that has more than it shows,
-/// and the next hub reserves the space again.
+/// Releases the reserved space to the write-ahead log, which allocates it before another process can. After a crash
+/// in between, either the space is free or the log has blocks beyond its end; the next hub reserves the space
+/// again.
 pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
-    // Opened first, so that nothing lies between the two steps. SQLite's locks are on other files.
+    // Opened first, so that the space is allocated right after the removal. SQLite's locks are on other files.
     let log = files::open_writable(&home.dir, &home.database_log());
     std::fs::remove_file(home.reserved_space())?;
     keep_room(&log?)
 }
 
-/// Gives a file room behind its end.
+/// Allocates blocks beyond the end of a file.
 #[cfg(target_os = "linux")]
 fn keep_room(file: &std::fs::File) -> std::io::Result<()> {
     let end = file.metadata()?.len();
@@ -184,12 +184,11 @@ fn keep_room(_file: &std::fs::File) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gives the log of the database the size that it has between two checkpoints: a commit then overwrites
-/// what is there, where a file that grows has its new size written too. For SQLite the zeros behind the
-/// last frame are no frame.
+/// Extends the write-ahead log to its full size, so that a commit overwrites existing blocks and the file system
+/// need not record a new size. SQLite ignores the zeros after the last frame.
 fn lay_log(home: &Home) {
     if let Err(error) = lengthen_log(home) {
-        tracing::warn!(%error, "the log of the database grows as it is written");
+        tracing::warn!(%error, "the write-ahead log cannot be preallocated");
     }
 }
 
@@ -221,8 +220,8 @@ mod tests {
     use adjutant_core::chat::{Scope, Viewer};
     use adjutant_core::{Decision, Principal, RequestEvent, RequestNo, RequestState};
 
-    /// A home whose database is of the first schema: a live run with one question that is open, one
-    /// that was answered, and one that was read.
+    /// A home with a database of schema 1: a live run with an open question, an answered one, and one whose answer
+    /// was read.
     fn first_schema() -> (tempfile::TempDir, Home) {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(&dir.path().join("home")).expect("a home");
@@ -254,7 +253,7 @@ mod tests {
         let connection = writable(&home).expect("it opens");
         let word =
             |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, rusqlite::types::Value>(0)).expect("a value");
-        // 2 is FULL: what is acknowledged survives a power cut.
+        // 2 is FULL: acknowledged writes survive a power failure.
         assert_eq!(word("synchronous"), rusqlite::types::Value::Integer(2));
         assert_eq!(word("journal_mode"), rusqlite::types::Value::Text("wal".to_owned()));
     }
@@ -287,12 +286,12 @@ mod tests {
             })
             .expect("the run");
         assert_eq!(left, (0, 0, 1, 5));
-        // What was read before it was settled settles nothing again.
+        // A request read before it was settled cannot be settled again.
         let mut tx = Tx::new(&connection, crate::clock::moment(), true);
         let again = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text("yes".to_owned()) };
         assert!(tx.settle(&unsettled, again).expect_err("refused").to_string().contains("changed within its transaction"));
         assert_eq!(read(1).state, taken.state);
-        // Opened again, it is as it was.
+        // Opening it again changes nothing.
         drop(connection);
         drop(writable(&home).expect("it opens again"));
     }
@@ -312,7 +311,7 @@ mod tests {
         assert!(run.is_owner_notified && run.need().is_none(), "{run:?}");
     }
 
-    /// Before, the store held the keys that a run was given.
+    /// Schema 1 stored the keys of a run.
     #[test]
     fn migrating_schema_1_removes_stored_keys() {
         let (dir, home) = first_schema();
@@ -358,7 +357,7 @@ mod tests {
         assert!(dir.path().is_dir());
     }
 
-    /// Before, words within text that is written without blanks were not in the index.
+    /// Schema 2 did not index words within text written without spaces.
     #[test]
     fn store_of_schema_2_finds_words_in_unspaced_text() {
         let (_dir, home) = first_schema();
@@ -392,7 +391,7 @@ mod tests {
         assert_eq!(found("migrate"), ["|migrate| it"]);
     }
 
-    /// Before, what was written in decomposed characters was indexed so.
+    /// Schema 4 indexed decomposed characters as they were.
     #[test]
     fn store_of_schema_4_finds_nfc_and_nfd_words() {
         use unicode_normalization::UnicodeNormalization;
@@ -476,7 +475,7 @@ mod tests {
         assert_eq!(log(), LOG_BYTES);
         connection.execute("UPDATE runs SET task = 'renamed'", []).expect("a commit");
         assert_eq!(log(), LOG_BYTES);
-        // As it is found after a kill, the zeros included.
+        // The files as a kill leaves them, including the zeros.
         let copy = Home { dir: dir.path().join("copy") };
         copy.ensure().expect("a home");
         for (from, to) in [(home.database(), copy.database()), (home.database_log(), copy.database_log())] {
@@ -485,12 +484,12 @@ mod tests {
         let found = writable(&copy).expect("it opens");
         let task: String = found.query_row("SELECT task FROM runs", [], |row| row.get(0)).expect("the run");
         assert_eq!(task, "renamed");
-        found.execute("UPDATE runs SET task = 'again'", []).expect("it goes on");
+        found.execute("UPDATE runs SET task = 'again'", []).expect("it can be written");
         let intact: String = found.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
         assert_eq!(intact, "ok");
     }
 
-    /// Without SQLite's lock another program would take the database for abandoned, and its log with it.
+    /// Without SQLite's lock, another program would consider the database abandoned and delete its log.
     #[cfg(target_os = "linux")]
     #[test]
     fn database_stays_locked_for_other_programs() {
@@ -502,7 +501,7 @@ mod tests {
             store.read(|_| Ok(())).expect("reads");
             let inode = format!(":{} ", std::fs::metadata(home.database()).expect("is there").ino());
             let pid = format!(" {} ", std::process::id());
-            let locks = std::fs::read_to_string("/proc/locks").expect("the kernel tells");
+            let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list of locks");
             assert!(locks.lines().any(|lock| lock.contains("POSIX") && lock.contains(&pid) && lock.contains(&inode)), "{inode}: {locks}");
             store.close();
         }

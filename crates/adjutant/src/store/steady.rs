@@ -1,4 +1,4 @@
-//! The steady clock as it is stored: one row, written along with other writes, once a minute at most.
+//! The stored steady clock: one row, written together with other writes, at most once a minute.
 
 use super::StoreError;
 use crate::clock;
@@ -6,10 +6,11 @@ use adjutant_core::steady::{Away, Jump, Reading, SteadyClock};
 use adjutant_core::{SteadyTime, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// A machine that loses its power loses so much of the time that deadlines have counted, in milliseconds.
+/// The interval between saves, in milliseconds. After a power failure, at most this much of the counted time is
+/// lost.
 const SAVE_EVERY_MS: i64 = 60 * 1000;
 
-/// Has deadlines count by the clock of a store that was just opened.
+/// Starts the steady clock from the value in a store that was just opened.
 pub(super) fn begin(connection: &Connection) -> Result<(), StoreError> {
     let reading = clock::reading();
     let stored = load(connection)?;
@@ -30,18 +31,17 @@ pub(super) fn begin(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Notes for the log that the wall clock was set.
+/// Logs that the wall clock was changed.
 fn report(jump: Jump) {
     tracing::warn!(by_ms = jump.by_ms, "the machine's clock was set {}; deadlines do not follow it", clock::jump_text(jump));
 }
 
-/// How far the stored clock is behind, for the one thread that writes.
+/// The clock as last stored. Owned by the writer thread.
 #[derive(Debug, Default)]
 pub(super) struct Saved(Option<SteadyClock>);
 
 impl Saved {
-    /// Takes the clocks' readings in, and stores them where it is time to: within the transaction that counts by
-    /// them.
+    /// Advances the clock and stores it if the interval has passed, within the transaction that uses the new time.
     pub(super) fn advance(&mut self, connection: &Connection) -> Result<(), StoreError> {
         let Some((clock, jump)) = clock::advance() else { return Ok(()) };
         if let Some(jump) = jump {
@@ -56,13 +56,13 @@ impl Saved {
         Ok(())
     }
 
-    /// Forgets what a transaction stored that was rolled back.
+    /// Forgets the stored value after a rollback.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
 }
 
-/// The time of the newest event, as a store tells it that has counted by the wall clock so far.
+/// Returns the time of the newest event, the starting point for a store that has used only the wall clock so far.
 fn last_written(connection: &Connection) -> Result<Option<Time>, StoreError> {
     Ok(connection.query_row("SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0)).optional()?.map(Time))
 }

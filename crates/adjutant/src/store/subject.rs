@@ -1,10 +1,10 @@
-//! What a request asks for and what was changed about it, as they are written down.
+//! Serialized forms of a request's subject, and of the changes to a delegation.
 
 use adjutant_core::signal::{Clarification, Delegation, Independence, Priority};
 use adjutant_core::{Changes, Decision, Subject};
 use serde::{Deserialize, Serialize};
 
-/// How a request's matter is written down; a question's is in the columns.
+/// The serialized subject of a request. A question has none; its text is in the columns.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum SubjectRow {
@@ -24,7 +24,7 @@ enum SubjectRow {
     },
 }
 
-/// Writes a matter down; nothing for a question.
+/// Serializes a subject. `None` for a question.
 pub(super) fn write(subject: &Subject) -> Result<Option<String>, serde_json::Error> {
     let row = match subject.clone() {
         Subject::Question => return Ok(None),
@@ -38,7 +38,7 @@ pub(super) fn write(subject: &Subject) -> Result<Option<String>, serde_json::Err
     serde_json::to_string(&row).map(Some)
 }
 
-/// Reads a matter back. `text` is what names the request.
+/// Parses a subject. `text` is the request's question, action or task.
 pub(super) fn read(text: &str, written: Option<&str>) -> Option<Subject> {
     let Some(written) = written else { return Some(Subject::Question) };
     Some(match serde_json::from_str(written).ok()? {
@@ -51,7 +51,7 @@ pub(super) fn read(text: &str, written: Option<&str>) -> Option<Subject> {
     })
 }
 
-/// How what a run said along with its questions is written down.
+/// A serialized clarification.
 #[derive(Serialize, Deserialize)]
 struct ClarificationRow {
     reason: Option<String>,
@@ -60,19 +60,19 @@ struct ClarificationRow {
     current_state: Option<String>,
 }
 
-/// Writes a clarification down.
+/// Serializes a clarification.
 pub(super) fn write_clarification(said: &Clarification) -> Result<String, serde_json::Error> {
     let Clarification { reason, blocked_at, resume_with, state } = said.clone();
     serde_json::to_string(&ClarificationRow { reason, blocked_at, can_resume_with: resume_with, current_state: state })
 }
 
-/// Reads a clarification back.
+/// Parses a clarification.
 pub(super) fn read_clarification(written: &str) -> Option<Clarification> {
     let ClarificationRow { reason, blocked_at, can_resume_with, current_state } = serde_json::from_str(written).ok()?;
     Some(Clarification { reason, blocked_at, resume_with: can_resume_with, state: current_state })
 }
 
-/// How the changes to a delegation are written down.
+/// The serialized changes to a delegation.
 #[derive(Serialize, Deserialize)]
 struct ChangesRow {
     prompt: Option<String>,
@@ -81,7 +81,7 @@ struct ChangesRow {
     priority: Option<String>,
 }
 
-/// A decision in the columns `answer`, `verdict` and `changes`.
+/// A decision as the columns `answer`, `verdict` and `changes`.
 #[derive(Debug, Default)]
 pub(super) struct DecisionRow {
     pub answer: String,
@@ -151,11 +151,11 @@ mod tests {
         };
         let approval = Subject::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
         for subject in [Subject::Question, approval, Subject::Delegation(delegation)] {
-            let written = write(&subject).expect("it can be written");
+            let written = write(&subject).expect("it can be serialized");
             assert_eq!(read("Refactor", written.as_deref()), Some(subject));
         }
         let said = Clarification { reason: Some("why".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() };
-        assert_eq!(read_clarification(&write_clarification(&said).expect("it can be written")), Some(said));
+        assert_eq!(read_clarification(&write_clarification(&said).expect("it can be serialized")), Some(said));
         let changes = Changes { prompt: Some("other".to_owned()), priority: Some(Priority::P2), ..Changes::default() };
         let all = [
             Decision::Text(String::new()),
@@ -164,7 +164,7 @@ mod tests {
             Decision::Denied { reason: "no".to_owned() },
         ];
         for decision in all {
-            assert_eq!(DecisionRow::of(&decision).expect("it can be written").decode(), Some(decision));
+            assert_eq!(DecisionRow::of(&decision).expect("it can be serialized").decode(), Some(decision));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Waits that an MCP client polls and comes back to.
+//! Stored waits that an MCP client polls and returns to.
 
 use super::{StoreError, Tx};
 use adjutant_core::{SteadyTime, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// One kept wait. `wait` and `result` are JSON of the interface's own shapes.
+/// One stored wait. `wait` and `result` are JSON of the contract's types.
 #[derive(Debug, Clone)]
 pub struct Task {
     pub id: String,
@@ -15,7 +15,7 @@ pub struct Task {
     pub created_at: Time,
     pub updated_at: Time,
     pub ttl_ms: i64,
-    /// It is kept until then.
+    /// When the task expires and is removed.
     pub due_at: SteadyTime,
 }
 
@@ -43,7 +43,7 @@ pub fn task_by_id(connection: &Connection, id: &str) -> Result<Option<Task>, Sto
 }
 
 impl Tx<'_> {
-    /// Keeps a new wait.
+    /// Stores a new wait.
     ///
     /// # Errors
     /// A failure of the store.
@@ -55,7 +55,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Ends a wait that is still working; the first end counts. Returns whether this one did.
+    /// Ends a wait that is still in progress. Returns whether this call ended it; only the first end counts.
     ///
     /// # Errors
     /// A failure of the store.
@@ -66,7 +66,7 @@ impl Tx<'_> {
         Ok(changed == 1)
     }
 
-    /// Removes waits whose time to live is over.
+    /// Removes expired waits.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,10 +1,10 @@
-//! Directories' own agent configuration that the person has trusted.
+//! Agent configuration in directories that the person has trusted.
 
 use super::{StoreError, Tx};
 use adjutant_core::Principal;
 use rusqlite::{Connection, params};
 
-/// Tells whether the person has trusted a directory with this content.
+/// Returns whether the person has trusted a directory with this content.
 ///
 /// # Errors
 /// A failure of the store.

@@ -1,4 +1,4 @@
-//! One transaction: the connection, the time, and which subscriptions to notify once it is durable.
+//! One transaction: the connection, the time, and the subscriptions to notify after the commit.
 
 use super::{Request, StoreError, Topic};
 use adjutant_core::signal::{SignalKind, Source};
@@ -6,30 +6,30 @@ use adjutant_core::{Moment, SteadyTime, Time};
 use rusqlite::{CachedStatement, Connection};
 use std::sync::Arc;
 
-/// What a durable transaction means for those who wait.
+/// The wake-ups of a committed transaction.
 pub(super) struct News {
     pub topics: Vec<Topic>,
     pub settled: Vec<Arc<Request>>,
-    /// The earliest deadline that it sets.
+    /// The earliest deadline that the transaction sets.
     pub due: Option<SteadyTime>,
 }
 
-/// A transaction under way. Everything in it has the same time.
+/// A transaction in progress. All its operations have the same time.
 pub struct Tx<'a> {
     connection: &'a Connection,
     now: Moment,
     topics: Vec<Topic>,
-    /// Requests that were answered and retrieved for calls that wait for them.
+    /// Requests that were answered and retrieved for waiting calls.
     settled: Vec<Arc<Request>>,
-    /// The earliest deadline that it sets.
+    /// The earliest deadline that the transaction sets.
     due: Option<SteadyTime>,
-    /// It is the only call of its transaction.
+    /// Whether this call is the only one of the database transaction.
     alone: bool,
-    /// It can be undone without the others of its transaction.
+    /// Whether this call can be rolled back without the others.
     has_savepoint: bool,
-    /// When what is being recorded happened, if that was before `now`.
+    /// When the recorded event happened, if before `now`.
     happened_at: Option<Time>,
-    /// The signal whose effects are being recorded.
+    /// The signal whose effects are recorded.
     signal: Option<(&'static str, &'static str)>,
 }
 
@@ -38,8 +38,8 @@ impl<'a> Tx<'a> {
         Self { connection, now, topics: Vec::new(), settled: Vec::new(), due: None, alone, has_savepoint: false, happened_at: None, signal: None }
     }
 
-    /// Makes it possible to refuse after something was written. To be called before that, by work
-    /// that [`super::Store::write_checked`] runs.
+    /// Allows work run by [`super::Store::write_checked`] to fail after it has written. Must be called before the
+    /// first write.
     ///
     /// # Errors
     /// A failure of the store.
@@ -59,19 +59,19 @@ impl<'a> Tx<'a> {
         self.has_savepoint
     }
 
-    /// Returns the connection, for the reads that are shared with those outside transactions.
+    /// Returns the connection, for read functions that are also used outside transactions.
     #[must_use]
     pub fn connection(&self) -> &'a Connection {
         self.connection
     }
 
-    /// Returns the wall-clock time: for what is shown.
+    /// Returns the wall-clock time, for display.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now.wall
     }
 
-    /// Returns the time by which deadlines count.
+    /// Returns the steady time, by which deadlines are measured.
     #[must_use]
     pub fn steady(&self) -> SteadyTime {
         self.now.steady
@@ -83,16 +83,15 @@ impl<'a> Tx<'a> {
         self.now
     }
 
-    /// Returns the deadline that is meant by a time of the wall clock.
+    /// Converts a wall-clock time to a deadline.
     #[must_use]
     pub fn steady_at(&self, wall: Time) -> SteadyTime {
         self.now.steady.plus_ms(wall.0.saturating_sub(self.now.wall.0))
     }
 
-    /// Dates what `work` records: it happened at `at`, before the hub learned of it.
+    /// Runs `work` with `at` as the time of what it records, because the hub learned of it later.
     ///
-    /// # Errors
-    /// What `work` returns.
+    /// # Errors The error of `work`.
     pub fn dated<T>(&mut self, at: Time, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let before = self.happened_at.replace(at.min(self.now.wall));
         let done = work(self);
@@ -100,7 +99,7 @@ impl<'a> Tx<'a> {
         done
     }
 
-    /// Returns when what is being recorded happened: now, except within [`Tx::dated`].
+    /// Returns when the recorded event happened: now, except within [`Tx::dated`].
     #[must_use]
     pub fn happened_at(&self) -> Time {
         self.happened_at.unwrap_or(self.now.wall)
@@ -111,15 +110,14 @@ impl<'a> Tx<'a> {
         self.topics.push(topic);
     }
 
-    /// Wakes the keeper of deadlines by then.
+    /// Ensures that deadlines are checked at this time at the latest.
     pub(super) fn wake_by(&mut self, due: SteadyTime) {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
     }
 
-    /// Marks the events that `work` appends as effects of a signal, and by what it came.
+    /// Marks the events that `work` appends as effects of a signal, with its source.
     ///
-    /// # Errors
-    /// What `work` returns.
+    /// # Errors The error of `work`.
     pub fn as_signal<T>(
         &mut self,
         kind: Option<SignalKind>,
@@ -136,12 +134,12 @@ impl<'a> Tx<'a> {
         self.signal
     }
 
-    /// Passes the answer to a request to the call that waits for it, once it is durable.
+    /// Passes a settled request to the call that waits for it, after the commit.
     pub(super) fn deliver_settled(&mut self, request: &Request) {
         self.settled.push(Arc::new(request.clone()));
     }
 
-    /// Returns what is to be done once the transaction is durable.
+    /// Returns the wake-ups to perform after the commit.
     pub(super) fn into_news(self) -> News {
         News { topics: self.topics, settled: self.settled, due: self.due }
     }

@@ -1,5 +1,5 @@
-//! Wake-ups: how a commit wakes its waiters. A waiter that is woken reads again; only a request that was
-//! settled for good may come along with it. A waiter subscribes before it reads, so it misses no commit.
+//! Wake-ups: how a commit wakes its waiters. A waiter subscribes before it reads, so it misses no commit, and reads
+//! again when it is woken. A wake-up carries no data except a settled request, which never changes again.
 
 use super::Request;
 use adjutant_core::chat::ChatId;
@@ -9,39 +9,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// What a subscription is about.
+/// The topic of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// Anything about one run.
+    /// Any change of one run.
     Run(RunId),
-    /// What is wanted of one run's attempt may have changed, beyond whether its clock runs.
+    /// The orders for one run's attempt may have changed, other than whether its clock runs.
     Orders(RunId),
-    /// One request was settled.
+    /// A request was settled.
     Request(RequestId),
-    /// The same, for the run that asked: while it is subscribed, it waits for the answer.
+    /// A request was settled, for the run that asked. While this subscription exists, the run waits for the answer.
     Answer(RunId, RequestId),
-    /// Anything about runs of one owner (a principal, written down).
+    /// Any change of an owner's runs. The owner is a serialized principal.
     Owner(String),
-    /// Anything at all.
+    /// Any change.
     All,
-    /// A place may have come free, or a run was queued.
+    /// A slot may have become free, or a run was queued.
     Queue,
-    /// A deadline was set before the next look at them.
+    /// A deadline was set that is earlier than the next check.
     Deadline,
-    /// Anything about one chat.
+    /// Any change of one chat.
     Chat(ChatId),
-    /// An entry names a participant (written down).
+    /// An entry mentions a participant, given in serialized form.
     Mention(String),
-    /// A webhook may have a delivery.
+    /// A webhook may have something to deliver.
     Outbox,
-    /// An agent has to answer in a chat, or a run that does has ended.
+    /// An agent must answer in a chat, or an answering run has ended.
     Turns,
 }
 
 #[derive(Debug, Default)]
 pub struct WakeUps {
     subscriptions: Mutex<Subscriptions>,
-    /// When the deadlines will be checked anyway. `None`: they were not checked yet.
+    /// When the deadlines are checked next. `None`: a check is due or in progress.
     next_check: Mutex<Option<Instant>>,
 }
 
@@ -72,19 +72,19 @@ impl WakeUps {
         Subscription { wake_ups: Arc::clone(self), topics, id, waiter }
     }
 
-    /// Tells whether a topic has a subscriber.
+    /// Returns whether a topic has a subscriber.
     #[must_use]
     pub fn has_subscriber(&self, topic: &Topic) -> bool {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
     }
 
-    /// Sets when the deadlines will be checked anyway; `None`: now, so that a deadline set from
-    /// here on is news.
+    /// Sets when the deadlines are checked next. `None`: a check begins now, so any deadline committed from here on
+    /// triggers another check.
     pub fn set_next_check(&self, after: Option<Duration>) {
         *self.next_check.lock().unwrap_or_else(PoisonError::into_inner) = after.map(|after| Instant::now() + after);
     }
 
-    /// Notifies of a deadline that was committed, unless the next check sees it in time.
+    /// Notifies of a committed deadline unless the next check is early enough.
     pub(super) fn notify_deadline(&self, due: Duration) {
         let next_check = *self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
         if next_check.is_none_or(|next_check| Instant::now() + due < next_check) {
@@ -102,8 +102,7 @@ impl WakeUps {
         }
     }
 
-    /// Gives a request whose answer was retrieved for its asker to the calls that wait for it. They are to be woken
-    /// after that.
+    /// Passes an answered and retrieved request to the calls that wait for it. They must be woken afterwards.
     pub(super) fn deliver_settled(&self, request: &Arc<Request>) {
         let subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
         for waiter in subscriptions.by_topic.get(&Topic::Answer(request.run, request.id)).into_iter().flat_map(HashMap::values) {
@@ -112,7 +111,7 @@ impl WakeUps {
     }
 }
 
-/// A subscription, until it is dropped.
+/// A subscription, which ends when dropped.
 #[derive(Debug)]
 pub struct Subscription {
     wake_ups: Arc<WakeUps>,
@@ -122,12 +121,12 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Waits for the next notification, or returns at once when there was one since the last call.
+    /// Waits for the next notification. Returns at once if there was one since the last call.
     pub async fn wait(&self) {
         self.waiter.notify.notified().await;
     }
 
-    /// Returns the request that came with the wake-up, answered and retrieved: it never changes again.
+    /// Returns the answered and retrieved request that the wake-up carried.
     #[must_use]
     pub fn settled(&self) -> Option<Arc<Request>> {
         self.waiter.settled.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -165,6 +164,6 @@ mod tests {
         wake_ups.set_next_check(Some(Duration::from_secs(500)));
         assert!(notifies(400) && !notifies(600));
         wake_ups.set_next_check(None);
-        assert!(notifies(600), "the check under way may miss it");
+        assert!(notifies(600), "the check in progress may miss it");
     }
 }

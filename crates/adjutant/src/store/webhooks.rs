@@ -1,5 +1,5 @@
-//! The outbox of webhooks: what is delivered to whom, and how often that was tried. It is filled in
-//! the transaction of the event.
+//! The outbox of webhooks: pending deliveries for each receiver, and their failed tries. The transaction of an
+//! event fills it.
 
 use super::ids::{request_id, run_id};
 use super::{StoreError, Topic, Tx};
@@ -7,8 +7,7 @@ use adjutant_core::webhook::{Fate, after_failure};
 use adjutant_core::{EventKind, EventSeq, RequestId, RunId, SteadyTime, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// Most deliveries that wait for one receiver, and most that are kept of those that failed: beyond,
-/// the oldest are given up.
+/// Maximum number of waiting and of parked deliveries for each receiver. Beyond it, the oldest are dropped.
 const WAITING_MAX: i64 = 10_000;
 const PARKED_MAX: i64 = 1_000;
 
@@ -21,28 +20,28 @@ pub struct Delivery {
     pub at: Time,
     pub run: Option<RunId>,
     pub request: Option<RequestId>,
-    /// An entry of a chat.
+    /// The chat entry to deliver, instead of an event.
     pub entry: Option<i64>,
     pub by: String,
     pub text: String,
-    /// Not before.
+    /// The earliest time for the next try.
     pub next_at: SteadyTime,
 }
 
-/// How things stand with one receiver.
+/// The state of one receiver's deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxState {
     pub url: String,
     pub waiting: i64,
     pub parked: i64,
     pub dropped: i64,
-    /// The first that waits is not tried before.
+    /// When the first waiting delivery is tried next.
     pub next_at: Option<SteadyTime>,
-    /// What went wrong last with something that is still there.
+    /// The most recent problem of a delivery that is still in the outbox.
     pub problem: Option<String>,
 }
 
-/// Returns what is next for a receiver, in the order in which it happened.
+/// Returns a receiver's next delivery, in order of the events.
 ///
 /// # Errors
 /// A failure of the store.
@@ -73,7 +72,7 @@ pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delive
     Ok(Some(Delivery { run, request, ..delivery }))
 }
 
-/// Reads how things stand with every receiver.
+/// Reads the state of every receiver.
 ///
 /// # Errors
 /// A failure of the store.
@@ -93,7 +92,7 @@ pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
         .collect::<Result<_, _>>()?)
 }
 
-/// Tells whether anything waits to be delivered.
+/// Returns whether any delivery is waiting.
 ///
 /// # Errors
 /// A failure of the store.
@@ -102,7 +101,7 @@ pub fn has_deliveries(connection: &Connection) -> Result<bool, StoreError> {
 }
 
 impl Tx<'_> {
-    /// Makes these the receivers, each with the events that it wants. What waits for others is given up.
+    /// Replaces the receivers and the events that each wants. Deliveries to other receivers are dropped.
     ///
     /// # Errors
     /// A failure of the store.
@@ -121,7 +120,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Puts an event into the outbox for every receiver that wants its kind.
+    /// Adds an event to the outbox for every receiver that wants its kind.
     pub(super) fn tell_webhooks(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
@@ -132,7 +131,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Puts a new entry of a chat into the outbox for every receiver that wants those.
+    /// Adds a chat entry to the outbox for every receiver that wants entries.
     pub(super) fn tell_webhooks_of_entry(&self, entry: i64) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, entry, by, text)
@@ -144,7 +143,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes out what was delivered.
+    /// Removes a delivery that was accepted.
     ///
     /// # Errors
     /// A failure of the store.
@@ -153,7 +152,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that a delivery failed: it is tried again later, or parked after too many times.
+    /// Records a failed delivery. It is retried later, or parked after too many tries.
     ///
     /// # Errors
     /// A failure of the store.
@@ -168,15 +167,14 @@ impl Tx<'_> {
                 self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().plus_ms(after_ms).0])?;
             }
             Fate::Parked => {
-                // From now on it is the time since which it is parked.
+                // For a parked delivery, this is the time when it was parked.
                 self.prepare("UPDATE outbox SET state = 'parked', next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().0])?;
             }
         }
         Ok(())
     }
 
-    /// Retries a receiver's failed deliveries at once, parked ones included. Returns
-    /// how many deliveries that are.
+    /// Schedules a receiver's failed deliveries, including parked ones, for a retry now. Returns their number.
     ///
     /// # Errors
     /// A failure of the store.
@@ -188,7 +186,7 @@ impl Tx<'_> {
         Ok(u64::try_from(again).unwrap_or(u64::MAX))
     }
 
-    /// Forgets what has failed for good before an instant.
+    /// Removes deliveries that were parked before a time.
     ///
     /// # Errors
     /// A failure of the store.
@@ -197,7 +195,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Keeps one receiver's part of the outbox within its bounds, giving up the oldest.
+    /// Drops the oldest deliveries of a receiver beyond the limits.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,4 +1,4 @@
-//! The one thread that writes: group commit.
+//! The writer thread, which commits calls in groups.
 
 use super::error::is_full;
 use super::steady::Saved;
@@ -14,18 +14,18 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// Most calls that share one commit.
+/// Maximum number of calls in one commit.
 const BATCH_MAX: usize = 128;
-/// Most calls that wait for the writer; beyond it callers wait for a place.
+/// Maximum number of queued calls. Beyond it, callers wait for space in the queue.
 const QUEUE_MAX: usize = 4096;
 
-/// One call that waits for the writer.
+/// One queued call.
 trait Job: Send {
-    /// Tells whether it may refuse after it has written, without saying so by itself.
+    /// Returns whether the call may fail after it has written, without announcing it.
     fn may_refuse_late(&self) -> bool;
-    /// Runs within the transaction and says how to reply once the commit's fate is known.
+    /// Runs within the transaction. Returns how to reply once the result of the commit is known.
     fn run(self: Box<Self>, tx: &mut Tx<'_>) -> Done;
-    /// Replies that nothing was done.
+    /// Replies with an error; nothing was done.
     fn refuse(self: Box<Self>, error: StoreError);
 }
 
@@ -49,7 +49,7 @@ where
         match std::panic::catch_unwind(AssertUnwindSafe(|| work(tx))) {
             Ok(Ok(value)) => Done::Keep(Box::new(move |fate| answer(reply, fate.map(|()| value)))),
             Ok(Err(error)) => Done::Undo(refusal(reply, error)),
-            Err(_) => Done::Undo(refusal(reply, StoreError::Sql("a bug in adj broke this transaction off".to_owned()))),
+            Err(_) => Done::Undo(refusal(reply, StoreError::Sql("a bug in adj aborted this transaction".to_owned()))),
         }
     }
 
@@ -58,18 +58,17 @@ where
     }
 }
 
-/// Sends a caller the result of its call.
+/// Sends the result of a call to its caller.
 type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 enum Done {
-    /// To be committed; the reply follows the commit.
+    /// Commit. The reply follows the commit.
     Keep(Reply),
-    /// To be rolled back. What it was refused for may be an earlier call of the same batch, so this
-    /// reply follows the commit too.
+    /// Roll back. The refusal may rest on an earlier call of the same batch, so this reply also follows the commit.
     Undo(Reply),
 }
 
-/// Makes the reply to a call that was refused, if what it saw is committed.
+/// Creates the reply to a refused call, sent if the state that it saw is committed.
 fn refusal<T: Send + 'static>(reply: oneshot::Sender<Result<T, StoreError>>, error: StoreError) -> Reply {
     Box::new(move |fate| answer(reply, fate.and(Err(error))))
 }
@@ -107,7 +106,7 @@ impl Writer {
         replied.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Queues a call that nobody waits for. It is dropped when the queue is full.
+    /// Queues a call without a waiting caller. It is dropped if the queue is full.
     pub(super) fn run_later<F>(&self, work: F)
     where
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
@@ -116,7 +115,7 @@ impl Writer {
         let job: Box<dyn Job> = Box::new(Call { work, may_refuse_late: true, reply });
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if jobs.is_none_or(|jobs| jobs.try_send(job).is_err()) {
-            tracing::debug!("a write that nobody waits for was dropped");
+            tracing::debug!("the queue is full: a write without a waiting caller was dropped");
         }
     }
 
@@ -130,11 +129,10 @@ impl Writer {
     }
 }
 
-/// Replies to a caller. One that stopped waiting needs no reply: the call is durable or undone all
-/// the same.
+/// Replies to a caller. If it no longer waits, the call is still committed or rolled back.
 fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     if reply.send(value).is_err() {
-        tracing::debug!("a caller went away before its reply");
+        tracing::debug!("a caller stopped waiting before its reply");
     }
 }
 
@@ -153,7 +151,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
         if connection.is_none() {
             match open::writable(home) {
                 Ok(reopened) => connection = Some(reopened),
-                Err(error) => tracing::error!(%error, "the store cannot be opened again"),
+                Err(error) => tracing::error!(%error, "the store cannot be reopened"),
             }
         }
         let healthy = match &connection {
@@ -167,24 +165,24 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
         };
         if !healthy {
             saved.forget();
-            // After a failed commit nothing about this connection can be relied on.
+            // After a failed commit, the connection's state is unknown.
             connection = None;
         }
     }
 }
 
-/// Runs a batch in one transaction. Returns whether the connection is still to be trusted.
+/// Runs a batch in one transaction. Returns whether the connection can be used further.
 fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> bool {
     if let Err(error) = step(connection, "BEGIN IMMEDIATE") {
         let full = is_full(&error);
-        tracing::error!(%error, "no transaction");
+        tracing::error!(%error, "a transaction cannot be opened");
         for job in batch.drain(..) {
             job.refuse(error_of(&error));
         }
         return full;
     }
     if let Err(error) = saved.advance(connection) {
-        // The time that deadlines count is kept in memory meanwhile.
+        // Until it can be stored, the clock is kept in memory.
         tracing::error!(%error, "the clock cannot be stored");
     }
     let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
@@ -192,7 +190,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     let mut settled: Vec<Arc<Request>> = Vec::new();
     let mut due: Option<SteadyTime> = None;
     let mut broken: Option<rusqlite::Error> = None;
-    // A call that has the transaction for itself is undone with it.
+    // A call that is alone in the transaction is rolled back with it.
     let alone = batch.len() == 1;
     for job in batch.drain(..) {
         if let Some(error) = &broken {
@@ -222,7 +220,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
             Done::Undo(reply) => {
                 replies.push(reply);
                 broken = match connection.is_autocommit() {
-                    // A full disk makes SQLite roll the whole transaction back by itself.
+                    // If the disk is full, SQLite rolls back the whole transaction by itself.
                     true => Some(disk_full()),
                     false if has_savepoint => step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
                     false if connection.total_changes() == changes => None,
@@ -233,7 +231,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         }
     }
     if let Some(error) = broken {
-        tracing::error!(%error, "transaction broken off");
+        tracing::error!(%error, "transaction aborted");
         for reply in replies {
             reply(Err(error_of(&error)));
         }
@@ -282,13 +280,13 @@ fn disk_full() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None)
 }
 
-/// What was promised not to happen; a defect.
+/// The error for a call that broke its promise not to fail late: a defect.
 fn refused_late() -> rusqlite::Error {
     let told = "a call refused after it had written, and could not be undone alone".to_owned();
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT), Some(told))
 }
 
-/// Rolls the transaction of one call back and tells it so. Returns whether that worked.
+/// Rolls back the transaction of one call and replies. Returns whether the rollback worked.
 fn undo(connection: &Connection, replies: Vec<Reply>) -> bool {
     let undone = roll_back(connection);
     for reply in replies {
@@ -297,7 +295,7 @@ fn undo(connection: &Connection, replies: Vec<Reply>) -> bool {
     undone
 }
 
-/// Leaves the transaction. Returns whether that worked.
+/// Rolls back the transaction, if any. Returns whether that worked.
 fn roll_back(connection: &Connection) -> bool {
     if connection.is_autocommit() {
         return true;
@@ -305,7 +303,7 @@ fn roll_back(connection: &Connection) -> bool {
     match connection.execute_batch("ROLLBACK") {
         Ok(()) => true,
         Err(error) => {
-            tracing::error!(%error, "no rollback");
+            tracing::error!(%error, "rollback failed");
             false
         }
     }
@@ -323,7 +321,7 @@ mod tests {
         (Box::new(Call { work, may_refuse_late: true, reply }), replied)
     }
 
-    /// A call that promises to refuse before it writes.
+    /// A call that promises to fail only before it writes.
     fn checked<T: Send + 'static>(
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
@@ -349,7 +347,7 @@ mod tests {
         let connection = Connection::open_in_memory().expect("a database");
         connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
         let wake_ups = WakeUps::default();
-        // Alone: the transaction is the call's.
+        // Alone in the transaction.
         for (job, mut reply) in [
             call(insert_and_refuse(1)),
             checked(insert_and_refuse(2)),
@@ -362,7 +360,7 @@ mod tests {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
-        // Among others: with a savepoint, with one of its own, and before it wrote.
+        // Among others: with a savepoint, with a savepoint that it requested, and refused before it wrote.
         let (first, mut first_reply) = checked(insert(4));
         let (late, mut late_reply) = call(insert_and_refuse(5));
         let (own, mut own_reply) = checked(|tx| {
@@ -404,7 +402,7 @@ mod tests {
                       CREATE TABLE b (a INTEGER REFERENCES a (id) DEFERRABLE INITIALLY DEFERRED)";
         connection.execute_batch(tables).expect("tables");
         let wake_ups = WakeUps::default();
-        // A reference to nothing is found out by the commit.
+        // A deferred foreign key violation is detected at the commit.
         let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
         let (second, mut second_reply) = call(refused);
         assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second], &wake_ups));

@@ -1,14 +1,14 @@
-//! Chats of a tree of runs that gets another owner.
+//! Moves the chats of a tree of runs to another owner.
 //!
-//! A chat that was started in the tree goes with it, with its past, unless a run of another tree takes part.
-//! The new owner takes the place of the old one in it. The runs of the tree leave all other chats.
+//! A chat that was started in the tree moves with its history, unless a run of another tree participates. In it,
+//! the new owner replaces the old one. The runs of the tree leave all other chats.
 
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::ChatId;
 use adjutant_core::{Principal, RunId};
 use rusqlite::params;
 
-/// Names what finds a chat of a kind that exists once, as it is under another owner.
+/// Returns the pair key of a unique chat (a board or direct chat) under another owner.
 fn moved_pair(pair: &str, from: &str, to: &str) -> Option<String> {
     if let Some(root) = pair.strip_prefix("board|").and_then(|rest| rest.strip_prefix(from)) {
         return Some(format!("board|{to}{root}"));
@@ -23,7 +23,7 @@ fn moved_pair(pair: &str, from: &str, to: &str) -> Option<String> {
 }
 
 impl Tx<'_> {
-    /// Gives the chats of a tree of runs to another owner, who is shown as `name`.
+    /// Moves the chats of a tree of runs to another owner with the display name `name`.
     ///
     /// # Errors
     /// A failure of the store.

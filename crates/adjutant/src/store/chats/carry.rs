@@ -1,4 +1,4 @@
-//! Carrying chats out of a home and into another, nothing lost.
+//! Lossless export and import of chats.
 
 use super::{Chat, ChatEntry, Member, Revision, chat_by_id, entries_after, members, revisions_of};
 use crate::store::{StoreError, Topic, Tx};
@@ -6,27 +6,27 @@ use adjutant_core::chat::ChatId;
 use adjutant_core::{Denied, SteadyTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// Entries of an import that nobody ended which are removed in one transaction, so that nobody waits long
-/// behind it.
+/// Maximum number of entries of an abandoned import that one transaction removes, so that other writers do not wait
+/// long.
 const REMOVED_MAX: usize = 1_000;
 
-/// A part of a chat as it is carried.
+/// A part of an exported chat.
 #[derive(Debug)]
 pub struct Export {
     pub chat: Chat,
-    /// With the first part.
+    /// Only in the first part.
     pub members: Vec<Member>,
     pub entries: Vec<(ChatEntry, Vec<Revision>)>,
 }
 
-/// One entry of a file.
+/// One entry to import.
 #[derive(Debug, Clone)]
 pub struct Imported {
     pub entry: ChatEntry,
     pub revisions: Vec<Revision>,
 }
 
-/// Reads a chat, or the part of it behind an entry.
+/// Reads a part of a chat: the entries after `after`.
 ///
 /// # Errors
 /// A failure of the store.
@@ -39,8 +39,7 @@ pub fn export_of(connection: &Connection, id: ChatId, after: i64, limit: u32) ->
 }
 
 impl Tx<'_> {
-    /// Marks a chat that was just started as one from a file, with what the file says of it. Nobody sees it
-    /// before [`Tx::end_import`].
+    /// Marks a new chat as imported, with the properties from the file. It is hidden until [`Tx::end_import`].
     ///
     /// # Errors
     /// A failure of the store.
@@ -66,10 +65,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds an entry of a file to a chat from a file: as it is there.
+    /// Adds an entry to an imported chat, unchanged.
     ///
-    /// # Errors
-    /// It is not the next one.
+    /// # Errors The entry is not the next one.
     pub fn import_entry(&mut self, chat: ChatId, imported: &Imported) -> Result<(), StoreError> {
         let Imported { entry, revisions } = imported;
         let ChatEntry { id: _, chat: _, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key } = entry;
@@ -111,7 +109,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that a part of a file is in.
+    /// Records that another part of a file was imported.
     ///
     /// # Errors
     /// A failure of the store.
@@ -120,7 +118,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that the last part is: from now on the chat is there.
+    /// Records that the import is complete, which makes the chat visible.
     ///
     /// # Errors
     /// A failure of the store.
@@ -130,8 +128,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes some of what imports left behind of which nothing has come since an instant. Tells whether
-    /// there may be more.
+    /// Removes some entries of an abandoned import, one without progress since `before`. Returns whether there may
+    /// be more to remove.
     ///
     /// # Errors
     /// A failure of the store.
@@ -149,7 +147,7 @@ impl Tx<'_> {
             self.prepare("DELETE FROM chat_messages WHERE id = ?1")?.execute([id])?;
         }
         match newest.last() {
-            // So that nobody goes on behind what is gone.
+            // The import cannot continue after the removed entries.
             Some((_, seq)) => self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?.execute(params![chat, seq - 1])?,
             None => {
                 self.prepare("DELETE FROM chat_members WHERE chat = ?1")?.execute([chat])?;

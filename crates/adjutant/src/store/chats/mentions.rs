@@ -1,4 +1,4 @@
-//! What is addressed to a participant and unread: entries that name them, direct messages, flags.
+//! Unread entries addressed to a participant: mentions, direct messages and flags.
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::StoreError;
@@ -10,11 +10,11 @@ use rusqlite::{Connection, params};
 pub struct Mention {
     pub chat: Chat,
     pub entry: ChatEntry,
-    /// How far they have read.
+    /// The last entry that the participant has read.
     pub read_seq: i64,
 }
 
-/// Returns the id of the newest entry that names a participant, 0 for none.
+/// Returns the id of the newest entry that mentions a participant, or 0.
 ///
 /// # Errors
 /// A failure of the store.
@@ -23,7 +23,7 @@ pub fn newest_mention(connection: &Connection, who: &str) -> Result<i64, StoreEr
     Ok(connection.prepare_cached(sql)?.query_row([who], |row| row.get(0))?)
 }
 
-/// Reads what is addressed to a participant and unread, one entry for each chat, the newest chat first.
+/// Reads the newest unread entry for a participant in each chat, newest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -36,7 +36,7 @@ pub fn mentions_of(connection: &Connection, who: &str, limit: u32) -> Result<Vec
     for (chat, seq, read_seq) in found {
         let id = ChatId(chat);
         let chat = chat_by_id(connection, id)?.ok_or_else(|| StoreError::Corrupt(format!("a participant of chat {chat}, which is not there")))?;
-        // A file may say of a participant what its entries do not bear out.
+        // The member data of an imported chat may refer to an entry that does not exist.
         let Some(entry) = entry_by_seq(connection, id, seq)? else { continue };
         mentions.push(Mention { chat, entry, read_seq });
     }

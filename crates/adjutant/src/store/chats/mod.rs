@@ -1,4 +1,4 @@
-//! Chats: entries in one total order for each chat, who takes part, how far each has read.
+//! Chats: entries in one total order for each chat, participants, and how far each has read.
 
 mod adopt;
 mod carry;
@@ -40,26 +40,26 @@ pub struct Chat {
     pub instructions: Option<String>,
     pub window: Budget,
     pub turns_max: u32,
-    /// The chat that this one branches off, and the last entry that both have.
+    /// The chat that this one branched from, and the last entry that both share.
     pub branch_of: Option<(ChatId, i64)>,
-    /// How much of the conversation it took over from there.
+    /// The number of conversation entries inherited from that chat.
     pub branch_said: i64,
     pub archived: bool,
-    /// Its entries say what a file says that they were.
+    /// The chat was imported from a file; its entries are not verified.
     pub imported: bool,
-    /// Not all of that file is in yet, so nobody sees it.
+    /// The import is not complete, so the chat is hidden.
     pub importing: bool,
     pub started_by: Participant,
     pub started_name: String,
     pub started_at: Time,
     pub last_at: Time,
     pub last_seq: i64,
-    /// Entries that are part of the conversation.
+    /// The number of entries that are part of the conversation.
     pub said: i64,
 }
 
 impl Chat {
-    /// Returns to whom it is open.
+    /// Returns to whom the chat is open.
     #[must_use]
     pub fn audience(&self) -> Audience {
         Audience::of(self.kind, &self.scope, self.private)
@@ -71,7 +71,7 @@ impl Chat {
 pub struct Member {
     pub who: Participant,
     pub name: String,
-    /// `None`: has only read.
+    /// `None`: the participant has only read.
     pub joined_at: Option<Time>,
     pub read_seq: i64,
     pub mention_seq: i64,
@@ -99,7 +99,7 @@ pub struct ChatEntry {
     pub key: Option<String>,
 }
 
-/// What an entry said before an edit.
+/// An earlier version of an entry.
 #[derive(Debug, Clone)]
 pub struct Revision {
     pub revision: u32,

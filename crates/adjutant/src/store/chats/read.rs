@@ -1,4 +1,4 @@
-//! Reading chats. Nothing here scans a whole chat.
+//! Reading chats. No query here scans a whole chat.
 
 use super::{Chat, ChatEntry, Member, Revision};
 use crate::store::StoreError;
@@ -89,7 +89,7 @@ pub fn chat_by_id(connection: &Connection, id: ChatId) -> Result<Option<Chat>, S
     Ok(chats(connection, "WHERE id = ?1", [id.0])?.pop())
 }
 
-/// Finds the one chat that goes by a pair's key.
+/// Finds the chat with a pair key.
 ///
 /// # Errors
 /// A failure of the store.
@@ -97,8 +97,8 @@ pub fn chat_by_pair(connection: &Connection, pair: &str) -> Result<Option<Chat>,
     Ok(chats(connection, "WHERE pair = ?1", [pair])?.pop())
 }
 
-/// Reads up to `limit` chats that a participant may see, the one with the newest entry first. `archived`:
-/// only those, only the others, or (`None`) all.
+/// Reads up to `limit` chats that a participant may see, newest entry first. `archived` selects archived chats,
+/// active chats, or (`None`) all.
 ///
 /// # Errors
 /// A failure of the store.
@@ -124,7 +124,7 @@ pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<b
     }
 }
 
-/// Names the newest chats of other owners in which a principal takes part.
+/// Returns the newest chats of other owners in which a principal participates.
 ///
 /// # Errors
 /// A failure of the store.
@@ -138,7 +138,7 @@ pub fn chats_of_others(connection: &Connection, who: &Principal, limit: u32) -> 
         .collect::<Result<_, _>>()?)
 }
 
-/// Reads the chats that branch off one.
+/// Reads the chats that branched from one.
 ///
 /// # Errors
 /// A failure of the store.
@@ -154,7 +154,7 @@ pub fn entries_after(connection: &Connection, chat: ChatId, after: i64, limit: u
     entries(connection, "WHERE chat = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3", params![chat.0, after, limit])
 }
 
-/// Reads the newest entries before a position, the newest first.
+/// Reads the newest entries before a position, newest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -172,8 +172,8 @@ pub fn entries_last(connection: &Connection, chat: ChatId, limit: u32) -> Result
     Ok(newest)
 }
 
-/// Reads the entries that were changed after a change, in the order of their changes, and the number of
-/// the newest change that this takes in.
+/// Reads the entries that were changed after change number `after`, in the order of their changes, and the number
+/// of the last change included.
 ///
 /// # Errors
 /// A failure of the store.
@@ -187,7 +187,7 @@ pub fn entries_changed(connection: &Connection, chat: ChatId, after: i64, limit:
     Ok((entries.into_iter().flatten().collect(), last))
 }
 
-/// Returns the number of a chat's newest change.
+/// Returns the number of the newest change of a chat's entries.
 ///
 /// # Errors
 /// A failure of the store.
@@ -211,7 +211,7 @@ pub fn entry_by_id(connection: &Connection, id: i64) -> Result<Option<ChatEntry>
     Ok(entries(connection, "WHERE id = ?1", [id])?.pop())
 }
 
-/// Reads the entry of a board that goes by a key.
+/// Reads the board entry with a key.
 ///
 /// # Errors
 /// A failure of the store.
@@ -219,7 +219,7 @@ pub fn entry_by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<
     Ok(entries(connection, "WHERE chat = ?1 AND key = ?2", params![chat.0, key])?.pop())
 }
 
-/// Reads pinned entries, the newest first.
+/// Reads pinned entries, newest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -237,7 +237,7 @@ pub fn newest_summary(connection: &Connection, chat: ChatId, before: i64) -> Res
     Ok(entries(connection, sql, params![chat.0, before])?.pop())
 }
 
-/// Reads what an entry said before each edit, oldest first.
+/// Reads the earlier versions of an entry, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -266,7 +266,7 @@ fn read_member(row: &Row<'_>) -> rusqlite::Result<Result<Member, StoreError>> {
     }))
 }
 
-/// Reads who takes part in a chat, in the order of joining.
+/// Reads the participants of a chat in the order of joining.
 ///
 /// # Errors
 /// A failure of the store.
@@ -274,16 +274,16 @@ pub fn members(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, Sto
     members_where(connection, chat, "")
 }
 
-/// Reads which agents take part in a chat, or have read it, in the order of joining.
+/// Reads the agents that participate in a chat or have read it, in the order of joining.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn agents_in(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, StoreError> {
-    // All that begin with `agent:`, by the table's own order.
+    // A range over the primary key: everything that begins with `agent:`.
     members_where(connection, chat, "AND who >= 'agent:' AND who < 'agent;'")
 }
 
-/// Returns how many take part in a chat.
+/// Returns the number of participants of a chat.
 ///
 /// # Errors
 /// A failure of the store.
@@ -305,8 +305,8 @@ fn members_where(connection: &Connection, chat: ChatId, which: &str) -> Result<V
         .collect()
 }
 
-/// Finds who wrote under a name, or goes by one written down, in any chat (of one owner): runs that are
-/// cleaned away and agents that are declared no more, too. The newest of several.
+/// Finds the author with this name or serialized id in any chat, or in any chat of one owner. Also finds removed
+/// runs and agents that are no longer declared. If there are several, the most recent.
 ///
 /// # Errors
 /// A failure of the store.

@@ -1,23 +1,23 @@
-//! Figures about chats.
+//! Statistics of chats.
 
 use crate::store::StoreError;
 use adjutant_core::chat::ChatId;
 use rusqlite::Connection;
 
-/// Newest turns whose times are looked at.
+/// The number of newest turns that are included.
 const TURNS_LOOKED_AT: i64 = 10_000;
 
-/// Figures about one chat, or about all.
+/// Statistics of one chat, or of all chats.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
     pub chats: i64,
     /// Entries of all kinds.
     pub entries: i64,
-    /// What was said: messages and answers.
+    /// Messages and answers.
     pub said: i64,
     /// Different participants.
     pub participants: i64,
-    /// From the first to the last entry; of several chats, the mean.
+    /// Time from the first to the last entry; the mean if there are several chats.
     pub duration_ms: i64,
     pub answered: i64,
     pub failed: i64,
@@ -27,7 +27,7 @@ pub struct Stats {
     pub answer_ms: Vec<i64>,
 }
 
-/// Reads the figures of one chat, or of all.
+/// Reads the statistics of one chat, or of all chats.
 ///
 /// # Errors
 /// A failure of the store.

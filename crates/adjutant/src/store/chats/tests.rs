@@ -1,4 +1,4 @@
-//! What any backend has to do with chats, told as stories.
+//! Conformance tests of chats.
 
 use crate::clock;
 use crate::config::Home;
@@ -167,7 +167,7 @@ async fn read_cursor_only_moves_forward() {
         it.store.write(move |tx| tx.read_chat(chat.id, &reader, "person", first, seq)).await.expect("read");
         let left = it.store.read(|connection| {
             let own = member(connection, chat.id, &who)?.expect("a reader");
-            assert!(own.joined_at.is_none(), "reading is no taking part");
+            assert!(own.joined_at.is_none(), "reading is not participating");
             unread(connection, chat.id, &who, own.read_seq)
         });
         assert_eq!(left.expect("counted"), unread_after);
@@ -210,7 +210,7 @@ async fn incomplete_import_is_hidden_and_expires() {
         let entry = imported(1_501);
         tx.import_entry(left, &Imported { entry, revisions: Vec::new() })
     });
-    assert!(behind.await.is_err(), "nothing goes on behind what is gone");
+    assert!(behind.await.is_err(), "a removed import cannot continue");
     while fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(60_000))).await.expect("removed") {}
     assert_eq!(seen(&fixture.store), (1, 1, 1));
     let rest = fixture.store.write(move |tx| {

@@ -1,5 +1,5 @@
-//! Turns: messages that an agent has to answer. A turn is answered by one run; which one is on
-//! record in the transaction that queues the run, and its answer in the one that adds the entry.
+//! Turns: messages that an agent must answer. One run answers a turn. The transaction that queues the run records
+//! it in the turn, and the transaction that adds the answer's entry ends the turn.
 
 use super::entry_by_seq;
 use crate::store::{DispatchEnv, Run, StoreError, Topic, Tx, run_by_id};
@@ -8,15 +8,15 @@ use adjutant_core::words;
 use adjutant_core::{AgentName, Principal, RunId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-/// Most turns that one look settles or begins.
+/// Maximum number of turns that one pass ends or starts.
 const LOOK_MAX: u32 = 100;
-/// Newest entries of a chat in which it is looked for a person or a client.
+/// How many of a chat's newest entries are searched for an entry of a person or a client.
 const SPOKEN_LOOK_MAX: u32 = 1_000;
 
-/// Where a turn is.
+/// The state of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnState {
-    /// Waits for the one before it.
+    /// Waits for the previous turn.
     Queued,
     Running,
     Answered,
@@ -27,20 +27,20 @@ pub enum TurnState {
 words!(TurnState { Queued = "queued", Running = "running", Answered = "answered", Failed = "failed", Cancelled = "cancelled" });
 
 impl TurnState {
-    /// Tells whether an answer may still come.
+    /// Returns whether an answer may still arrive.
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Queued | Self::Running)
     }
 }
 
-/// One message for one agent.
+/// One message that one agent must answer.
 #[derive(Debug, Clone)]
 pub struct Turn {
     pub id: i64,
     pub chat: ChatId,
     pub agent: AgentName,
-    /// It is to summarise the chat instead of answering.
+    /// The agent must summarise the chat instead of answering.
     pub is_summary: bool,
     /// The message's number in the chat.
     pub message: i64,
@@ -49,11 +49,11 @@ pub struct Turn {
     pub env: DispatchEnv,
     pub state: TurnState,
     pub run: Option<RunId>,
-    /// The number of the entry that ended it.
+    /// The number of the entry that ended the turn.
     pub entry: Option<i64>,
 }
 
-/// What a new turn is.
+/// The data of a new turn.
 #[derive(Debug, Clone)]
 pub struct NewTurn {
     pub chat: ChatId,
@@ -95,7 +95,7 @@ fn turns(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> 
     connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
-/// Reads the turns that a run is answering.
+/// Reads the turns whose run is in progress.
 ///
 /// # Errors
 /// A failure of the store.
@@ -103,7 +103,7 @@ pub fn turns_running(connection: &Connection) -> Result<Vec<Turn>, StoreError> {
     turns(connection, "WHERE t.state = 'running' ORDER BY t.id", [])
 }
 
-/// Reads the turns that are next: the oldest of each agent and chat where none is running.
+/// Reads the turns to start: the oldest one for each agent and chat without a running turn.
 ///
 /// # Errors
 /// A failure of the store.
@@ -116,7 +116,7 @@ pub fn next_turns(connection: &Connection) -> Result<Vec<Turn>, StoreError> {
     )
 }
 
-/// Reads the turns that one message of a chat gave rise to; with 0, all that are open in the chat.
+/// Reads the turns caused by a message; with message 0, all open turns of the chat.
 ///
 /// # Errors
 /// A failure of the store.
@@ -135,12 +135,11 @@ pub fn turn_by_id(connection: &Connection, id: i64) -> Result<Option<Turn>, Stor
     Ok(turns(connection, "WHERE t.id = ?1", [id])?.pop())
 }
 
-/// Finds on whose behalf a turn is: the run that asks for it by its message, and the run under which
-/// it counts. A run that answers counts under whom it answers for, so that agents which answer one
-/// another stay side by side. `None`: no run has asked.
+/// Returns the run whose message caused a turn, and the run under which the turn is counted. A run that answers a
+/// turn is counted under the run for which it answers, so that agents that answer each other stay siblings. `None`:
+/// the message is not from a run.
 ///
-/// # Errors
-/// A failure of the store; the run is gone.
+/// # Errors A failure of the store, or the run no longer exists.
 pub fn asked_by(connection: &Connection, turn: &Turn) -> Result<Option<(RunId, Option<RunId>)>, StoreError> {
     let Some(entry) = entry_by_seq(connection, turn.chat, turn.message)? else { return Ok(None) };
     match entry.author {
@@ -164,7 +163,7 @@ pub fn open_turns(connection: &Connection, chat: ChatId) -> Result<u64, StoreErr
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Counts the open turns that the runs in one tree have asked for.
+/// Counts the open turns caused by the runs of one tree.
 ///
 /// # Errors
 /// A failure of the store.
@@ -175,12 +174,12 @@ pub fn open_turns_below(connection: &Connection, root: RunId) -> Result<u64, Sto
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Counts how many agents and runs have answered one another up to what a run says now in a chat: as part of a
-/// turn, its own or that of a run above it, or because the last message that named it came of such a chain. A
-/// run that answers a run makes the chain longer, as an agent that answers does.
+/// Returns the length of the chain of agents and runs answering each other that leads to what a run now says in a
+/// chat. The chain continues through the turn of the run or of an ancestor, and through the last message that
+/// mentioned the run. A run that replies to a run lengthens the chain like an agent that answers.
 ///
-/// A naming counts until a person or a client speaks: in its chat, in the one where the run speaks now, or to
-/// the run. Within a direct chat, an agent's answer to what the run said itself adds nothing.
+/// A mention counts until a person or a client writes in its chat, in the chat where the run now writes, or to the
+/// run. In a direct chat, an agent's answer to the run's own message adds nothing.
 ///
 /// # Errors
 /// A failure of the store.
@@ -199,7 +198,7 @@ pub fn hops_behind(connection: &Connection, run: &Run, chat: ChatId) -> Result<u
     Ok(hops)
 }
 
-/// Counts what the last message that named a run adds to what the run says now in a chat.
+/// Returns the chain length that the last mention of a run contributes.
 fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u32, StoreError> {
     let who = Principal::Run(run.id).to_string();
     let naming: Option<(i64, i64, String)> = connection
@@ -265,7 +264,7 @@ impl Tx<'_> {
         Ok(turn)
     }
 
-    /// Notes which run answers a turn. Tells whether the turn was still waiting for one.
+    /// Records which run answers a turn. Returns whether the turn was still queued.
     ///
     /// # Errors
     /// A failure of the store.
@@ -276,7 +275,7 @@ impl Tx<'_> {
         Ok(begun == 1)
     }
 
-    /// Puts an answering run below the root of its chat.
+    /// Places an answering run under the root of its chat.
     ///
     /// # Errors
     /// A failure of the store.
@@ -287,8 +286,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Ends a turn that is open, with the entry that came of it. Tells whether it was open: only
-    /// then does the entry belong into the chat.
+    /// Ends an open turn with its resulting entry. Returns whether the turn was open; only then may the entry be
+    /// added to the chat.
     ///
     /// # Errors
     /// A failure of the store.

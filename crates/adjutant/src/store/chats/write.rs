@@ -1,5 +1,5 @@
-//! What changes chats. The number of an entry is drawn within the transaction that adds it, so the
-//! order of a chat is total and has no gaps.
+//! Changing chats. The transaction that adds an entry assigns its number, so entries are totally ordered without
+//! gaps.
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::{StoreError, Topic, Tx};
@@ -7,7 +7,7 @@ use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scop
 use adjutant_core::{Denied, Principal};
 use rusqlite::params;
 
-/// What a new chat is.
+/// The data of a new chat.
 #[derive(Debug, Clone)]
 pub struct NewChat {
     pub kind: ChatKind,
@@ -24,7 +24,7 @@ pub struct NewChat {
     pub started_name: String,
 }
 
-/// What a new entry is.
+/// The data of a new entry.
 #[derive(Debug, Clone)]
 pub struct NewEntry {
     pub kind: EntryKind,
@@ -83,15 +83,14 @@ impl Tx<'_> {
         self.chat(id)
     }
 
-    /// Reads a chat that must be there.
+    /// Reads a chat that must exist.
     ///
-    /// # Errors
-    /// It is not, or a failure of the store.
+    /// # Errors `NotFound`, or a failure of the store.
     pub fn chat(&self, id: ChatId) -> Result<Chat, StoreError> {
         chat_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("chat", &id.to_string()).into())
     }
 
-    /// Adds a participant, or records the name that they use now.
+    /// Adds a participant, or updates its display name.
     ///
     /// # Errors
     /// A failure of the store.
@@ -110,8 +109,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds an entry; its author takes part from then on, but for an agent that said nothing to the others:
-    /// one that summed up, or could not answer. Notifies the chat's waiters.
+    /// Adds an entry and notifies the chat's waiters. The author becomes a participant, except an agent that only
+    /// summarised or failed to answer.
     ///
     /// # Errors
     /// A failure of the store.
@@ -150,7 +149,7 @@ impl Tx<'_> {
             if !matches!(new.author, Participant::Agent(_)) || new.kind.is_said() {
                 self.join_chat(chat, &new.author, &new.name)?;
             }
-            // Who has read everything has read what they write, too.
+            // An author who has read everything has also read its own entry.
             self.prepare(
                 "UPDATE chat_members SET said = said + ?4, seen_at = ?5, read_seq = CASE WHEN read_seq = ?3 - 1 THEN ?3 ELSE read_seq END
                  WHERE chat = ?1 AND who = ?2",
@@ -166,7 +165,7 @@ impl Tx<'_> {
         entry_by_seq(self.connection(), chat, seq)?.ok_or_else(|| Denied::not_found("message", &format!("{chat}.{seq}")).into())
     }
 
-    /// Replaces an entry's text and keeps the old one. A board's entry is from then on `by`.
+    /// Replaces an entry's text and keeps the old version. `by` becomes the author of a board entry.
     ///
     /// # Errors
     /// A failure of the store.
@@ -198,7 +197,7 @@ impl Tx<'_> {
         self.entry(entry.chat, entry.seq)
     }
 
-    /// Numbers a change of an entry, and notifies the chat's waiters.
+    /// Assigns a number to a change of an entry and notifies the chat's waiters.
     fn note_change(&mut self, entry: &ChatEntry) -> Result<(), StoreError> {
         self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.execute([entry.chat.0])?;
         self.prepare("UPDATE chat_messages SET changed = (SELECT changes FROM chats WHERE id = ?2) WHERE id = ?1")?
@@ -207,7 +206,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Pins an entry, or takes it off.
+    /// Pins or unpins an entry.
     ///
     /// # Errors
     /// A failure of the store.
@@ -217,7 +216,7 @@ impl Tx<'_> {
         self.entry(entry.chat, entry.seq)
     }
 
-    /// Puts a chat away, or takes it back.
+    /// Archives or restores a chat.
     ///
     /// # Errors
     /// A failure of the store.
@@ -227,8 +226,8 @@ impl Tx<'_> {
         self.chat(chat)
     }
 
-    /// Moves a participant's reading cursor over the entries `first` to `seq`, never back, and only where
-    /// nothing by another author is unread before them.
+    /// Advances a participant's read cursor over the entries `first` to `seq`, unless unread entries of other
+    /// authors precede them. It never moves back.
     ///
     /// # Errors
     /// A failure of the store.
@@ -247,7 +246,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that an entry names a participant.
+    /// Records that an entry mentions a participant.
     ///
     /// # Errors
     /// A failure of the store.

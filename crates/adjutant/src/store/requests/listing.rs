@@ -6,7 +6,7 @@ use crate::store::{Run, StoreError};
 use adjutant_core::{EventKind, Principal, RequestNo, RunId, limits};
 use rusqlite::{Connection, params};
 
-/// Reads the open requests of every run below one, oldest first.
+/// Reads the open requests of all descendants of a run, oldest first.
 pub(in crate::store) fn requests_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!(
@@ -35,8 +35,7 @@ pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -
         .collect()
 }
 
-/// Reads the newest `limit` requests of a run that are settled, or (`all`) in any state, oldest
-/// first.
+/// Reads the newest `limit` settled requests of a run, or (`all`) requests in any state, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -52,7 +51,7 @@ pub fn newest_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> 
     Ok(newest)
 }
 
-/// Reads up to `limit` requests of a run that were answered and not read yet, oldest first.
+/// Reads up to `limit` requests of a run that were answered but not yet read, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -65,8 +64,8 @@ pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
         .collect()
 }
 
-/// Reads what a new attempt's prompt reports: everything settled that no started attempt
-/// has got. An answer that was read counts as got; so does the end of a request that was reported.
+/// Reads the settled requests that a new attempt's prompt must report: those that no started attempt has received.
+/// A request whose answer was read, or whose end was reported, counts as received.
 ///
 /// # Errors
 /// A failure of the store.
@@ -82,8 +81,8 @@ pub fn undelivered_of(connection: &Connection, run: RunId, limit: u32) -> Result
         .collect()
 }
 
-/// Tells whether a run that has announced its stop has a blocking request that was settled since, or
-/// whose answer has not been delivered.
+/// Returns whether a run that announced its stop has a blocking request that was settled since or whose answer was
+/// not delivered.
 pub(in crate::store) fn is_settled_beside_stop(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM requests WHERE run = ?1 AND blocking = 1 AND held = 0 AND status = 'answered')
         OR EXISTS (SELECT 1 FROM events e JOIN requests q ON q.id = e.request
@@ -100,9 +99,9 @@ pub(in crate::store) fn is_settled_beside_stop(connection: &Connection, run: Run
     Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
 }
 
-/// Reads up to `limit` requests of a run without an outcome: delegations whose child works, unless a new
-/// attempt's prompt reports the approval (see [`undelivered_of`]), then undecided requests, blocking ones
-/// first. Returns also how many more there are.
+/// Reads up to `limit` requests of a run without an outcome: first delegations whose child has not ended, unless a
+/// new attempt's prompt reports the approval (see [`undelivered_of`]), then undecided requests, blocking ones
+/// first. Also returns the number of further requests.
 ///
 /// # Errors
 /// A failure of the store.
@@ -125,16 +124,16 @@ pub fn unsettled_of(connection: &Connection, run: &Run, limit: usize) -> Result<
     Ok((found, more))
 }
 
-/// Whose requests a page holds.
+/// Which requests to list.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestsOf<'a> {
     Run(RunId),
-    /// Those that a principal may answer.
+    /// The requests that a principal may answer.
     Answerer(&'a Principal),
 }
 
-/// Reads up to `limit` requests after one, oldest first, only open ones unless `all`; and how many more there
-/// are.
+/// Reads up to `limit` requests after one, oldest first, only open ones unless `all`. Also returns the number of
+/// further requests.
 ///
 /// # Errors
 /// A failure of the store.
@@ -145,7 +144,7 @@ pub fn requests_page(
     after: RequestNo,
     limit: u32,
 ) -> Result<(Vec<Request>, u64), StoreError> {
-    // A parameter that is not used would be refused.
+    // SQLite rejects a bound parameter that the statement does not use.
     let (whose, from_open, condition) = match of {
         RequestsOf::Run(run) => (run.to_string(), FROM_OPEN_OF_RUN, "q.run = ?1"),
         RequestsOf::Answerer(Principal::Run(_)) => return Ok((Vec::new(), 0)),

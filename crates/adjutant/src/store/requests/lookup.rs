@@ -27,7 +27,7 @@ pub fn request_by_no(connection: &Connection, no: RequestNo) -> Result<Option<Re
     one(connection, "q.no = ?1", &no.0)
 }
 
-/// Reads a request of a run and those that were asked together with it, in order.
+/// Reads all requests of a request's group, in order.
 ///
 /// # Errors
 /// A failure of the store.

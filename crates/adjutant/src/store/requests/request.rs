@@ -1,40 +1,40 @@
-//! One request, and what asks for one.
+//! One request, and the data of a new one.
 
 use adjutant_core::request::RequestTerms;
 use adjutant_core::signal::Clarification;
 use adjutant_core::{AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId, SteadyTime, Subject, Time};
 
-/// One request as the store has it.
+/// One stored request.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub id: RequestId,
     pub no: RequestNo,
     pub run: RunId,
     pub run_name: String,
-    /// Of the run: who may answer.
+    /// The owner of the run, who may answer.
     pub owner: Principal,
     pub subject: Subject,
     /// The question, the action, or the task.
     pub question: String,
-    /// What the asker itself calls a question.
+    /// The run's own name for the question.
     pub own_id: Option<String>,
     pub context: Option<String>,
-    /// What the asker said along with all the questions that it asked together.
+    /// What the run stated with a group of questions.
     pub clarification: Option<Clarification>,
     pub options: Vec<String>,
-    /// Of a question: the answer that counts at the deadline.
+    /// For a question: the answer if none arrives before the deadline.
     pub default: Option<String>,
     pub blocking: bool,
-    /// It was asked by a block in the run's output, so no call of the run waits for the answer.
+    /// The request was made by a signal block in the run's output, so no call of the run waits for the answer.
     pub by_block: bool,
     pub group: Option<Group>,
     /// The attempt that received the answer with its prompt.
     pub told: Option<AttemptNo>,
     /// The run that a delegation started, with its name.
     pub child: Option<(RunId, String)>,
-    /// How that run ended, in words.
+    /// How the child run ended, as text.
     pub outcome: Option<String>,
-    /// The asker is held until that run ends.
+    /// Whether the asking run is held until the child run ends.
     pub held: bool,
     pub patience_ms: i64,
     pub state: RequestState,
@@ -42,17 +42,17 @@ pub struct Request {
     pub expires_at: SteadyTime,
 }
 
-/// The place of a request among those that were asked together.
+/// The position of a question in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// Of them; stands for all.
+    /// The number of the first question, which identifies the group.
     pub first: RequestNo,
     /// From 1.
     pub place: u32,
     pub size: u32,
 }
 
-/// What a run asks.
+/// The data of a new request.
 #[derive(Debug, Clone)]
 pub struct NewRequest {
     pub id: RequestId,
@@ -60,10 +60,10 @@ pub struct NewRequest {
     pub question: String,
     pub own_id: Option<String>,
     pub context: Option<String>,
-    /// Of several that are asked together only the first has it.
+    /// In a group, only the first question has it.
     pub clarification: Option<Clarification>,
     pub options: Vec<String>,
-    /// Of a question: the answer that counts at the deadline.
+    /// For a question: the answer if none arrives before the deadline.
     pub default: Option<String>,
     pub blocking: bool,
     pub by_block: bool,
@@ -83,7 +83,7 @@ impl Request {
         }
     }
 
-    /// Tells whether there is something that the asker can continue with.
+    /// Returns whether the run can continue with the outcome.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state.is_settled() && !self.held

@@ -1,4 +1,4 @@
-//! How a request is stored.
+//! The stored form of a request.
 
 use super::request::{Group, Request};
 use crate::store::StoreError;
@@ -15,8 +15,7 @@ pub(super) const COLUMNS: &str =
   q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))";
 
 pub(super) const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
-// The planner takes these for no better than all requests of a run, or of an owner's runs; there may
-// be any number of settled ones.
+// Explicit indexes, because the planner does not know that open requests are few while settled ones may be many.
 pub(super) const FROM_OPEN_OF_RUN: &str = "FROM requests q INDEXED BY requests_pending CROSS JOIN runs r ON r.id = q.run";
 pub(super) const FROM_OPEN: &str = "FROM requests q INDEXED BY requests_inbox CROSS JOIN runs r ON r.id = q.run";
 
@@ -80,7 +79,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError
             _ => return None,
         };
         let subject = subject::read(&question, raw.subject.as_deref())?;
-        // Versions before 0.2 kept a default for approvals, too. It does not count.
+        // Versions before 0.2 also stored a default for approvals, which is ignored.
         let default = raw.default.filter(|_| subject == Subject::Question);
         let clarification = match raw.clarification {
             None => None,

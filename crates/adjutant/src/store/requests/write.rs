@@ -1,4 +1,4 @@
-//! Asking, answering, reading and expiring.
+//! Creating, answering, reading and expiring requests.
 
 use super::listing::requests_of;
 use super::request::{Group, NewRequest, Request};
@@ -27,8 +27,7 @@ fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result
 impl Tx<'_> {
     /// Opens a request of a live run.
     ///
-    /// # Errors
-    /// `RunFinished` or `WrongState` when the run is not live, `Limit` when it has too many open.
+    /// # Errors `RunFinished` or `WrongState` if the run is not live, `Limit` if it has too many open requests.
     pub fn ask(&mut self, run: &Run, new: &NewRequest) -> Result<Request, StoreError> {
         match run.state {
             state if state.is_live() => {}
@@ -105,10 +104,9 @@ impl Tx<'_> {
         })
     }
 
-    /// Opens several requests of a live run as one group: all of them or none.
+    /// Opens several requests of a live run as one group. Either all are opened or none.
     ///
-    /// # Errors
-    /// As for one.
+    /// # Errors As for [`Tx::ask`].
     pub fn ask_together(&mut self, run: &Run, news: &[NewRequest]) -> Result<Vec<Request>, StoreError> {
         let (count, max) = (i64::try_from(news.len()).unwrap_or(i64::MAX), limits::OPEN_REQUESTS_MAX as i64);
         if run.pending.saturating_add(count) > max {
@@ -129,32 +127,30 @@ impl Tx<'_> {
         Ok(asked)
     }
 
-    /// Lets something happen to a request and records it. Returns the request as it is then.
+    /// Applies an event to a request and records it. Returns the updated request.
     ///
-    /// # Errors
-    /// What the rules refuse.
+    /// # Errors The core rejects the event.
     pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.moment())?;
         self.apply_states(request, &[next])
     }
 
-    /// The same, where the asker waits for it: what is answered is retrieved at once, and given to the call that
-    /// waits. Both are in the history.
+    /// Like [`Tx::settle`], for a request whose asker waits: an answer is retrieved at once and passed to the
+    /// waiting call. The history has both events.
     ///
-    /// # Errors
-    /// What the rules refuse.
+    /// # Errors The core rejects the event.
     pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let answered = apply(&request.state, &request.terms(), event, self.moment())?;
         let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
         let settled = self.apply_states(request, &[answered, retrieved])?;
-        // Messages go with the answer; a call that has some to take looks for itself.
+        // If messages are queued, the waiting call reads them together with the answer by itself.
         if !has_queued_messages(self.connection(), request.run)? {
             self.deliver_settled(&settled);
         }
         Ok(settled)
     }
 
-    /// Records the states that a request goes through now.
+    /// Records the states through which a request passes.
     fn apply_states(&mut self, request: &Request, states: &[RequestState]) -> Result<Request, StoreError> {
         let mut before = &request.state;
         let mut steps = Vec::with_capacity(states.len());
@@ -217,7 +213,7 @@ impl Tx<'_> {
         Ok(Request { state: last.clone(), ..request.clone() })
     }
 
-    /// Records that an attempt received the result of a request: from here on it counts as used.
+    /// Records that an attempt received the outcome of a request, which then counts as used.
     ///
     /// # Errors
     /// A failure of the store.
@@ -226,8 +222,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Resumes a stopped run that waits for its blocking requests when none of them is open any more.
-    /// `settled`: see [`Blocking`].
+    /// Resumes a stopped run that waits for its blocking requests if none is open any more. `settled`: see
+    /// [`Blocking`].
     pub(in crate::store) fn resume_settled(&mut self, run: RunId, settled: bool) -> Result<(), StoreError> {
         let stopped: bool = self
             .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0 AND holding = 0)")?
@@ -242,8 +238,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Withdraws the open requests of a run that has ended; `all`, or those that make no sense
-    /// without it.
+    /// Withdraws the open requests of an ended run: `all`, or only those that are useless without the run.
     pub(in crate::store) fn withdraw_requests(&mut self, run: RunId, all: bool) -> Result<(), StoreError> {
         for request in requests_of(self.connection(), run, false, limits::OPEN_REQUESTS_MAX as u32)? {
             if all || !request.subject.outlives_its_run() {
@@ -253,7 +248,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Settles every request whose deadline has come, and returns them as they are then.
+    /// Settles every request whose deadline has passed, and returns the updated requests.
     ///
     /// # Errors
     /// A failure of the store.
@@ -265,7 +260,7 @@ impl Tx<'_> {
         due.into_iter().map(|request| self.settle(&request?, RequestEvent::Deadline)).collect()
     }
 
-    /// Reads the run that asked.
+    /// Reads the asking run.
     ///
     /// # Errors
     /// A failure of the store.

@@ -16,15 +16,15 @@ pub struct AttemptRow {
     pub claimed_at: Time,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
-    /// The number of the last fact that was taken in.
+    /// The number of the last applied fact.
     pub fact: u64,
-    /// How its agent ended, while its supervisor still looks at what it left behind.
+    /// How the agent ended, while its supervisor is still collecting evidence.
     pub agent_end: Option<String>,
-    /// When it did.
+    /// When the agent ended.
     pub agent_end_at: Option<Time>,
 }
 
-/// How an attempt's process ended and what it left behind.
+/// How an attempt's process ended, and what was left of it.
 #[derive(Debug, Clone)]
 pub struct EndRow {
     pub exit: Exit,
@@ -58,7 +58,7 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
         .optional()?)
 }
 
-/// Counts the attempts of a run of which nothing ever came to life.
+/// Counts the attempts of a run whose agent never started.
 ///
 /// # Errors
 /// A failure of the store.
@@ -67,7 +67,7 @@ pub fn fruitless_attempts(connection: &Connection, run: RunId) -> Result<u32, St
     Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
 }
 
-/// Tells whether an attempt of a run between two of its attempts came to life.
+/// Returns whether the agent of any attempt between two attempts of a run started.
 ///
 /// # Errors
 /// A failure of the store.
@@ -76,7 +76,7 @@ pub fn is_attempt_between(connection: &Connection, run: RunId, first: AttemptNo,
     Ok(connection.prepare_cached(sql)?.query_row(params![run.to_string(), first.0, last.0], |row| row.get(0))?)
 }
 
-/// Counts how often a run was stopped by a rate limit since it was dispatched or resumed by a caller.
+/// Counts how often a rate limit stopped a run since it was dispatched or last resumed by a caller.
 ///
 /// # Errors
 /// A failure of the store.
@@ -88,7 +88,7 @@ pub fn times_limited(connection: &Connection, run: RunId) -> Result<u32, StoreEr
 }
 
 impl Tx<'_> {
-    /// Notes that nothing of an attempt ever came to life.
+    /// Records that the agent of an attempt never started.
     ///
     /// # Errors
     /// A failure of the store.
@@ -101,11 +101,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Begins the next attempt of a queued run: from here on it is started at most once under its
-    /// number.
+    /// Claims the next attempt of a queued run. From here on, the attempt with this number starts at most once.
     ///
-    /// # Errors
-    /// What the rules refuse.
+    /// # Errors The core rejects the event.
     pub fn claim(&mut self, run: &Run, token_hash: &[u8], retention: Retention) -> Result<Run, StoreError> {
         let n = AttemptNo(run.attempt.0 + 1);
         self.prepare(
@@ -122,7 +120,7 @@ impl Tx<'_> {
         self.advance(run, RunEvent::Claimed, retention, "hub", &format!("attempt {n}"))
     }
 
-    /// Notes what holds an attempt's processes together.
+    /// Records how an attempt's processes are contained.
     ///
     /// # Errors
     /// A failure of the store.
@@ -136,7 +134,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes how an attempt's process ended and what it left behind.
+    /// Records how an attempt's process ended, and what was left of it.
     ///
     /// # Errors
     /// A failure of the store.
@@ -168,7 +166,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes how an attempt's agent ended, should nobody say more.
+    /// Records how an attempt's agent ended, in case the supervisor reports nothing more.
     ///
     /// # Errors
     /// A failure of the store.
@@ -182,7 +180,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes what the user should know about how a run's attempt is started.
+    /// Records a note for the user on how a run's attempt was started.
     ///
     /// # Errors
     /// A failure of the store.
@@ -191,7 +189,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that a live run has been silent for so long, or (`None`) that it is no more.
+    /// Records for how long a live run has been silent, or (`None`) that it is no longer silent.
     ///
     /// # Errors
     /// A failure of the store.
@@ -212,7 +210,7 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Notes the vendor's session that a run works in.
+    /// Records the id of a run's vendor session.
     ///
     /// # Errors
     /// A failure of the store.
@@ -221,7 +219,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds what an attempt used up. What a whole session used up holds the attempts before.
+    /// Adds the usage of an attempt. Usage of a whole session already includes earlier attempts.
     ///
     /// # Errors
     /// A failure of the store.
@@ -246,7 +244,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Moves an attempt's fact cursor. The facts' effects are in the same transaction.
+    /// Advances an attempt's fact cursor, in the same transaction as the effects of the facts.
     ///
     /// # Errors
     /// A failure of the store.

@@ -7,7 +7,7 @@ use adjutant_core::{Cause, EventKind, RunState, Time};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
-/// That a run's CLI repeats what keeps failing, as it is written down.
+/// The serialized retry condition of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RetryingRow {
     cause: String,
@@ -29,7 +29,8 @@ impl RetryingRow {
 }
 
 impl Tx<'_> {
-    /// Notes that a live run's CLI repeats what keeps failing. What is known already and changes is no event.
+    /// Records that a live run's CLI repeats a call that keeps failing. An update of a known condition is not an
+    /// event.
     ///
     /// # Errors
     /// A failure of the store.
@@ -54,7 +55,7 @@ impl Tx<'_> {
         if run.retrying_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
     }
 
-    /// Notes what is known of the sub-agents of a run's CLI.
+    /// Records the known sub-agents of a run's CLI.
     ///
     /// # Errors
     /// A failure of the store.
@@ -63,7 +64,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that a live run's CLI goes on after that.
+    /// Records that a live run's CLI has recovered.
     ///
     /// # Errors
     /// A failure of the store.

@@ -17,7 +17,7 @@ pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<
         .collect::<Result<_, _>>()?)
 }
 
-/// Reads the names of other live runs in, above or below a directory.
+/// Reads the names of other live runs in a directory, its parents or its subdirectories.
 ///
 /// # Errors
 /// A failure of the store.
@@ -31,8 +31,8 @@ pub fn live_around(connection: &Connection, cwd: &str, except: RunId) -> Result<
         .collect::<Result<_, _>>()?)
 }
 
-/// Reads the names of other runs that work in a directory or are queued to. A run that waits for its
-/// child does nothing there meanwhile.
+/// Reads the names of other runs that use a directory or are queued to. A run that is held by its child does not
+/// count.
 ///
 /// # Errors
 /// A failure of the store.
@@ -46,7 +46,7 @@ pub fn taken_by(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec
         .collect::<Result<_, _>>()?)
 }
 
-/// Reads the names of runs that had an attempt in or around a run's directory while it had one.
+/// Reads the names of runs that had an attempt in or around a run's directory at the same time.
 ///
 /// # Errors
 /// A failure of the store.
@@ -63,8 +63,8 @@ pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreEr
         .collect::<Result<_, _>>()?)
 }
 
-/// Reads the ids and names of other runs that work in a directory, or will to answer in a chat. A
-/// run that waits for its child does nothing there meanwhile.
+/// Reads the ids and names of other runs that use a directory, including queued runs of chat turns. A run that is
+/// held by its child does not count.
 ///
 /// # Errors
 /// A failure of the store.

@@ -1,4 +1,4 @@
-//! What is due by itself, and when.
+//! Deadlines of runs.
 
 use super::row::list;
 use super::run::Run;
@@ -6,8 +6,8 @@ use crate::store::StoreError;
 use adjutant_core::{SteadyTime, StopReason};
 use rusqlite::Connection;
 
-/// Tells whether there is anything that goes on without being called for: a run that is live, queued,
-/// or stopped until a limit of its vendor ends, or a request that will expire.
+/// Returns whether the hub has work without being called: a run that is live, queued, or stopped until a vendor's
+/// limit ends, or a request that will expire.
 ///
 /// # Errors
 /// A failure of the store.
@@ -19,7 +19,7 @@ pub fn is_work_ahead(connection: &Connection) -> Result<bool, StoreError> {
     Ok(connection.prepare_cached(sql)?.query_row([StopReason::RateLimited.word()], |row| row.get(0))?)
 }
 
-/// Returns the next instant at which something is due by itself.
+/// Returns the next deadline.
 ///
 /// # Errors
 /// A failure of the store.
@@ -35,7 +35,7 @@ pub fn next_until(connection: &Connection) -> Result<Option<SteadyTime>, StoreEr
     Ok(due.map(SteadyTime))
 }
 
-/// Reads stopped runs whose retention is over.
+/// Reads stopped runs whose deadline has passed.
 ///
 /// # Errors
 /// A failure of the store.
@@ -43,7 +43,7 @@ pub fn due_stopped(connection: &Connection, now: SteadyTime) -> Result<Vec<Run>,
     list(connection, "WHERE state = 'stopped' AND until_at <= ?1 LIMIT 500", [now.0])
 }
 
-/// Reads runs that work longer than was estimated, and nobody has said so.
+/// Reads runs that exceed their estimate without an event about it.
 ///
 /// # Errors
 /// A failure of the store.

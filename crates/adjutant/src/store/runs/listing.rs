@@ -6,18 +6,17 @@ use crate::store::StoreError;
 use adjutant_core::{Principal, SteadyTime};
 use rusqlite::{Connection, params};
 
-/// A page of runs and how many more there are.
+/// A page of runs, and the number of further ones.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub runs: Vec<Run>,
     pub more: u64,
 }
 
-/// Most finished runs that are listed at once.
+/// Maximum number of finished runs in a page.
 pub const FINISHED_PAGE: u32 = 50;
 
-/// Reads up to `limit` runs that `owner` (everybody's for `None`) has, newest first; unfinished
-/// ones only unless `all`.
+/// Reads up to `limit` runs of an owner (`None`: of all owners), newest first, only unfinished ones unless `all`.
 ///
 /// # Errors
 /// A failure of the store.
@@ -46,7 +45,7 @@ pub fn live_runs(connection: &Connection) -> Result<Vec<Run>, StoreError> {
     list(connection, "WHERE state IN ('starting', 'running', 'stopping') ORDER BY no", [])
 }
 
-/// Reads runs that have been finished since before `before`, oldest first.
+/// Reads runs that finished before `before`, oldest first.
 ///
 /// # Errors
 /// A failure of the store.

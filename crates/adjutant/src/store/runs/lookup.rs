@@ -14,8 +14,8 @@ pub fn run_by_id(connection: &Connection, id: RunId) -> Result<Option<Run>, Stor
     Ok(list(connection, "WHERE id = ?1", [id.to_string()])?.pop())
 }
 
-/// Finds the run that a user means, among those whose owner is `owner` (all of them for `None`):
-/// by id, name, unique prefix of either, or `@last`.
+/// Finds a run by id, name, unique prefix of either, or `@last`, among the runs of `owner` (`None`: among all
+/// runs).
 ///
 /// # Errors
 /// `NotFound`, or `Ambiguous` with the candidates.
@@ -39,7 +39,7 @@ pub fn run_by_ref(connection: &Connection, given: &str, owner: Option<&Principal
     if let Some(run) = list(connection, "WHERE name = ?1", [given])?.pop().filter(visible) {
         return Ok(run);
     }
-    // `{` is the character after `z`: a range over the index instead of a scan.
+    // `{` is the character after `z`, so a prefix search is a range of the index instead of a scan.
     let upper = format!("{given}{{");
     let mut found = match owner {
         Some(owner) => list(

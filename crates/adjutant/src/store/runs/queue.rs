@@ -1,21 +1,21 @@
-//! The queue, and how many runs there are.
+//! The queue, and counts of runs.
 
 use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
 use rusqlite::{Connection, params};
 
-/// How many runs there are of what kind.
+/// Counts of runs by state.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
     pub live: u64,
-    /// Live runs that wait for one that they have delegated to: it has their place meanwhile.
+    /// Live runs that are held by a child, to which they lend their slot.
     pub lent: u64,
     pub queued: u64,
     pub pending_requests: u64,
 }
 
-/// Reads the queued run that is next.
+/// Reads the next queued run.
 ///
 /// # Errors
 /// A failure of the store.
@@ -23,7 +23,7 @@ pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
     Ok(list(connection, "WHERE state = 'queued' ORDER BY rank, no LIMIT 1", [])?.pop())
 }
 
-/// Returns a queued run's place, from 1.
+/// Returns a queued run's position, from 1.
 ///
 /// # Errors
 /// A failure of the store.

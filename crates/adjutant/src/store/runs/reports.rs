@@ -1,4 +1,4 @@
-//! A run's completion report, and what was seen of it.
+//! A run's completion report and the evidence for it.
 
 use super::run::Run;
 use crate::store::events::first_line;
@@ -8,7 +8,7 @@ use adjutant_core::{EventKind, Principal, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-/// How a report is written down.
+/// A serialized report.
 #[derive(Serialize, Deserialize)]
 struct ReportRow {
     status: String,
@@ -33,7 +33,7 @@ impl ReportRow {
     }
 }
 
-/// Reads a run's report and what was seen of it, as that was stated.
+/// Reads a run's report, and the evidence as its supervisor stated it.
 ///
 /// # Errors
 /// A failure of the store.
@@ -50,7 +50,7 @@ pub fn report_of(connection: &Connection, run: RunId) -> Result<(Option<Report>,
 }
 
 impl Tx<'_> {
-    /// Records a run's report about its own end. The newest counts.
+    /// Records a run's completion report. The newest one counts.
     ///
     /// # Errors
     /// A failure of the store.
@@ -71,7 +71,7 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Keeps what was seen when an attempt had ended, as its supervisor has stated it.
+    /// Stores the evidence that a supervisor collected after the end of an attempt.
     ///
     /// # Errors
     /// A failure of the store.

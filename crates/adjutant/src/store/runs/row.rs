@@ -1,4 +1,4 @@
-//! How a run is stored: its columns, and the words of its state.
+//! The stored form of a run: its columns, and the words for its state.
 
 use super::conditions::RetryingRow;
 use super::run::{Run, Usage};
@@ -17,7 +17,7 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
   retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed FROM runs";
 
-/// The words that a run's state is stored as.
+/// The columns for a run's state.
 pub(super) struct StateRow {
     pub(super) state: String,
     pub(super) stop_reason: Option<String>,
@@ -82,12 +82,12 @@ impl StateRow {
     }
 }
 
-/// Reads an optional column that holds JSON. A broken one is logged and left out: the run stays usable.
+/// Parses an optional JSON column. An invalid value is logged and treated as absent, so that the run stays usable.
 fn json<T: DeserializeOwned>(run: &str, column: &str, text: Option<String>) -> Option<T> {
-    text.and_then(|text| serde_json::from_str(&text).inspect_err(|error| tracing::error!(run, column, %error, "a broken column")).ok())
+    text.and_then(|text| serde_json::from_str(&text).inspect_err(|error| tracing::error!(run, column, %error, "an invalid column")).ok())
 }
 
-/// Reads an optional column that holds a word. An unknown one is logged and left out.
+/// Parses an optional column with a word. An unknown word is logged and treated as absent.
 fn word<T: Words>(run: &str, column: &str, text: Option<String>) -> Option<T> {
     let text = text?;
     let read = T::from_word(&text);

@@ -1,4 +1,4 @@
-//! One run, and what a dispatch makes.
+//! One run, and the data of a new one.
 
 use super::spec::RunInput;
 use crate::store::workspaces::NewWorkspace;
@@ -10,7 +10,7 @@ use adjutant_core::run::OpenRequests;
 use adjutant_core::tree::{Rank, TreeLimits};
 use adjutant_core::{AttemptNo, Cause, EventSeq, Exit, Principal, PromptVia, RunId, RunName, RunState, SteadyTime, Time};
 
-/// One run as the store has it, without its prompt.
+/// One stored run, without its prompt.
 #[derive(Debug, Clone)]
 pub struct Run {
     pub id: RunId,
@@ -18,7 +18,7 @@ pub struct Run {
     pub agent: String,
     pub task: String,
     pub cwd: String,
-    /// How long one wait for an answer may go on.
+    /// The reply timeout: how long one wait for an answer may last.
     pub patience_ms: i64,
     pub prompt_via: PromptVia,
     pub owner: Principal,
@@ -27,7 +27,7 @@ pub struct Run {
     pub retry_of: Option<RunId>,
     pub state: RunState,
     pub exit: Option<Exit>,
-    /// Why it could not be started, or was cancelled, for people.
+    /// Why the run could not be started or was cancelled, as text for people.
     pub detail: Option<String>,
     pub attempt: AttemptNo,
     pub created_at: Time,
@@ -35,7 +35,7 @@ pub struct Run {
     pub ended_at: Option<Time>,
     pub updated_at: Time,
     pub summary: Option<String>,
-    /// What the run said about its own end.
+    /// The result that the run claims.
     pub claim: Option<Claim>,
     /// The end of the agent's last message.
     pub result: Option<String>,
@@ -46,37 +46,37 @@ pub struct Run {
     pub reconstructed: Option<String>,
     pub percent: Option<u8>,
     pub progress: Option<String>,
-    /// When it thinks that it will be done, in its own words.
+    /// When the run expects to finish, in its own words.
     pub eta: Option<String>,
     pub annotation: Option<String>,
-    /// Signals without effect: how many, and why the last one had none.
+    /// The number of ignored signals, and why the last one was ignored.
     pub ignored: i64,
     pub ignored_why: Option<String>,
-    /// Since when its agent is silent, and the event that said so.
+    /// When the agent fell silent, and the event that recorded it.
     pub stalled_at: Option<Time>,
     pub stall_seq: Option<EventSeq>,
-    /// That its CLI repeats what keeps failing, and the event that said so.
+    /// The retry condition of the CLI, and the event that recorded it.
     pub retrying: Option<RetryingSince>,
     pub retrying_seq: Option<EventSeq>,
-    /// What is known of the sub-agents that its CLI has started by itself, in JSON.
+    /// The known sub-agents that the CLI started by itself, as JSON.
     pub subagents: Option<String>,
-    /// What the user should know about how its newest attempt was started.
+    /// A note for the user on how the newest attempt was started.
     pub note: Option<String>,
-    /// What the run left behind when it stopped, and the attempt that did.
+    /// The checkpoint of the stopped run, and the attempt that saved it.
     pub checkpoint: Option<Checkpoint>,
     pub checkpoint_attempt: Option<AttemptNo>,
-    /// How its parent resolved what it stopped for, and what it is to do next.
+    /// How the parent resolved the blocker, and the next step that it gave.
     pub resolution: Option<String>,
     pub next_step: Option<String>,
-    /// What its parent chose after an error.
+    /// The parent's choice after an error.
     pub choice: Option<Choice>,
     pub containment: Option<String>,
     pub swept: Option<u32>,
     pub output_left_open: bool,
-    /// Its active time, without what is counted since then while it works.
+    /// The active time, not counting the time since `active_since`.
     pub active_ms: i64,
     pub active_since: Option<SteadyTime>,
-    /// The active time at which it was to be done; when it was past that, and the event that says so.
+    /// The active time at which the run should finish; when it exceeded that, and the event that recorded it.
     pub estimate_ms: Option<i64>,
     pub overdue_at: Option<Time>,
     pub overdue_seq: Option<EventSeq>,
@@ -87,50 +87,50 @@ pub struct Run {
     pub pending: i64,
     pub blocking_pending: i64,
     pub unread: i64,
-    /// Delegations that it waits for.
+    /// The number of delegations that hold the run.
     pub holding: i64,
     pub rank: Rank,
     pub last_seq: EventSeq,
-    /// The event by which it stopped or finished. Nothing where it awaits its requests.
+    /// The event of the stop or end. `None` while the run awaits its requests.
     pub end_seq: Option<EventSeq>,
-    /// How it fell short of what its dispatcher wanted, although it succeeded.
+    /// In which way a run that succeeded fell short of its dispatcher's wishes.
     pub shortfall: Option<Shortfall>,
-    /// Its owner was notified of its newest stop or end.
+    /// Whether the owner was notified of the newest stop or end.
     pub is_owner_notified: bool,
 }
 
 impl Run {
-    /// Tells whether it waits for a decision, or for a run that it has delegated to.
+    /// Returns whether the run waits for a decision or is held by a child.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.blocking_pending > 0 || self.holding > 0
     }
 
-    /// Tells since when it is silent although it is its turn.
+    /// Returns since when the run has been silent although it is not waiting.
     #[must_use]
     pub fn silent_since(&self) -> Option<Time> {
         self.stalled_at.filter(|_| self.state == RunState::Running && !self.is_waiting())
     }
 
-    /// Tells that its CLI repeats what keeps failing.
+    /// Returns the retry condition of a running run's CLI.
     #[must_use]
     pub fn is_retrying(&self) -> Option<&RetryingSince> {
         self.retrying.as_ref().filter(|_| self.state == RunState::Running)
     }
 
-    /// Returns its active time so far, waiting excluded.
+    /// Returns the active time so far, excluding time spent waiting.
     #[must_use]
     pub fn active_ms_at(&self, now: SteadyTime) -> i64 {
         self.active_ms + self.active_since.map_or(0, |since| now.ms_since(since))
     }
 
-    /// Tells since when it works longer than was estimated.
+    /// Returns since when a live run exceeds its estimate.
     #[must_use]
     pub fn overdue_since(&self) -> Option<Time> {
         self.overdue_at.filter(|_| self.state.is_live())
     }
 
-    /// Returns the newest event that says something unusual about a live run: that it is silent, retrying or overdue.
+    /// Returns the newest event about an unusual condition of a live run: silent, retrying or overdue.
     #[must_use]
     pub fn noticed_seq(&self) -> Option<EventSeq> {
         let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
@@ -138,18 +138,18 @@ impl Run {
         silent.max(retrying).max(self.overdue_seq.filter(|_| self.overdue_since().is_some()))
     }
 
-    /// Tells whether it is stopped until its requests are settled, and resumes by itself then.
+    /// Returns whether the run is stopped until its requests are settled, and then resumes by itself.
     fn awaits_requests(&self) -> bool {
         matches!(self.state, RunState::Stopped { .. }) && self.end_seq.is_none()
     }
 
-    /// Returns its phase, as its waiters see it.
+    /// Returns the run's phase as its waiters see it.
     #[must_use]
     pub fn phase(&self) -> RunPhase {
         attention::run_phase(self.state, self.awaits_requests())
     }
 
-    /// Returns what it needs a person or a client to do.
+    /// Returns what the run needs from a person or a client.
     #[must_use]
     pub fn need(&self) -> Option<Need> {
         attention::need(&Facts {
@@ -160,25 +160,25 @@ impl Run {
         })
     }
 
-    /// Returns what its open requests say about its status word.
+    /// Returns the open requests as far as they affect the status word.
     #[must_use]
     pub fn open_requests(&self) -> OpenRequests {
         OpenRequests { blocking_pending: self.blocking_pending > 0, answered_unread: self.unread > 0 }
     }
 }
 
-/// That a run's CLI repeats what keeps failing.
+/// A run's CLI repeats a call that keeps failing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryingSince {
     pub cause: Cause,
     pub since: Time,
-    /// Failed tries, as of the newest statement.
+    /// The number of failed tries in the newest statement.
     pub tries: u32,
-    /// The CLI's own words: one line.
+    /// The CLI's own message, in one line.
     pub words: String,
 }
 
-/// What was used up.
+/// Tokens and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     pub input_tokens: u64,
@@ -186,17 +186,17 @@ pub struct Usage {
     pub output_tokens: u64,
     /// In millionths of a dollar.
     pub cost_micros: Option<u64>,
-    /// The tokens are the whole session's, earlier attempts included.
+    /// The tokens are those of the whole session, including earlier attempts.
     pub of_session: bool,
-    /// The cost is.
+    /// The cost is that of the whole session.
     pub cost_of_session: bool,
 }
 
-/// What a dispatch makes.
+/// The data of a new run.
 #[derive(Debug, Clone)]
 pub struct NewRun {
     pub id: RunId,
-    /// Chosen by the dispatcher, else drawn from these random bytes.
+    /// Chosen by the dispatcher. Otherwise generated from `name_seed`.
     pub name: Option<RunName>,
     pub name_seed: [u8; 4],
     /// The directory that it works in, or from which its workspace is made.
@@ -205,12 +205,12 @@ pub struct NewRun {
     pub workspace: Option<NewWorkspace>,
     pub owner: Principal,
     pub retry_of: Option<RunId>,
-    /// The run that it was delegated by, and how large the tree may become; a root without.
+    /// The parent run, and the limits of the tree. `None` for a root.
     pub under: Option<(RunId, TreeLimits)>,
     pub rank: Rank,
-    /// How long it is expected to work.
+    /// The expected active time.
     pub estimate_ms: Option<i64>,
-    /// The line that it is known by.
+    /// The one-line task by which the run is listed.
     pub task: String,
     pub by: Principal,
     pub input: RunInput,

@@ -1,4 +1,4 @@
-//! What a run was given, as it is written down.
+//! The input of a run, and its serialized form.
 
 use crate::config::is_credential;
 use crate::store::{DispatchEnv, StoreError, Tx};
@@ -8,20 +8,20 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a run was given.
+/// The input of a run.
 #[derive(Debug, Clone)]
 pub struct RunInput {
     pub prompt: String,
     pub agent: AgentSpec,
-    /// Of the dispatcher, see `config::dispatch_env`.
+    /// The dispatcher's environment, see `config::dispatch_env`.
     pub env: DispatchEnv,
-    /// What success means, in words.
+    /// The success criteria as text.
     pub criteria: Option<String>,
-    /// The command that tells whether the work is done: a program and its arguments. Empty: none.
+    /// The acceptance command: a program and its arguments. Empty: none.
     pub accept: Vec<String>,
 }
 
-/// Reads what a run was given.
+/// Reads the input of a run.
 ///
 /// # Errors
 /// A failure of the store.
@@ -35,7 +35,7 @@ pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreE
 }
 
 impl Tx<'_> {
-    /// Has a run's next attempts use other credentials, if there are some.
+    /// Replaces the credentials for a run's next attempts, if new ones are given.
     ///
     /// # Errors
     /// A failure of the store.
@@ -48,7 +48,7 @@ impl Tx<'_> {
     }
 }
 
-/// Reads what a run may do without approval, and whether its agent is any program, of which nothing is known.
+/// Reads a run's permissions, and whether its agent is a program without a preset.
 ///
 /// # Errors
 /// A failure of the store.
@@ -60,7 +60,7 @@ pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Per
     Ok(word.as_deref().and_then(Permissions::from_word).map(|permissions| (permissions, is_plain)))
 }
 
-/// Tells whether a run's agent states only the tokens of its last model call.
+/// Returns whether a run's agent reports only the tokens of its last model call.
 ///
 /// # Errors
 /// A failure of the store.
@@ -71,7 +71,7 @@ pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool
     Ok(said.flatten().unwrap_or_default())
 }
 
-/// Reads what a run is measured by: criteria in words, and the acceptance command.
+/// Reads a run's success criteria and acceptance command.
 ///
 /// # Errors
 /// A failure of the store.
@@ -87,10 +87,10 @@ fn accept_of(run: RunId, text: Option<String>) -> Result<Vec<String>, StoreError
     serde_json::from_slice(text.as_bytes()).map_err(|error| StoreError::Corrupt(format!("run {run}: its acceptance command: {error}")))
 }
 
-/// How a checkpoint is written down.
+/// A serialized checkpoint.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CheckpointRow {
-    /// The attempt that left it.
+    /// The attempt that saved the checkpoint.
     attempt: u32,
     by_us: bool,
     blocker_type: Option<String>,
@@ -165,7 +165,7 @@ impl CheckpointRow {
     }
 }
 
-/// How an agent is written down.
+/// A serialized agent.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecRow {
     name: String,
@@ -216,7 +216,7 @@ impl SpecRow {
             command: command.clone(),
             args: args.clone(),
             prompt: prompt.word().to_owned(),
-            // Each attempt reads those in the configuration.
+            // Without credentials: each attempt reads them from the configuration.
             agent_env: env.iter().filter(|(name, _)| !is_credential(name)).map(|(name, value)| (name.clone(), value.clone())).collect(),
             env_pass: env_pass.clone(),
             description: description.clone(),

@@ -1,4 +1,4 @@
-//! What changes a run.
+//! Changing runs.
 
 use super::lookup::run_by_id;
 use super::row::StateRow;
@@ -15,9 +15,9 @@ use adjutant_core::tree::has_room;
 use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, SteadyTime};
 use rusqlite::{OptionalExtension, params};
 
-/// Most names that are drawn before a dispatch gives up.
+/// How many names a dispatch tries before it gives up.
 const NAME_DRAWS_MAX: u32 = 50;
-/// Writes a duration for people.
+/// Formats a duration for people.
 fn duration_text(ms: i64) -> String {
     match ms / 1000 {
         seconds if seconds >= 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
@@ -29,8 +29,7 @@ fn duration_text(ms: i64) -> String {
 impl Tx<'_> {
     /// Queues a new run.
     ///
-    /// # Errors
-    /// The wanted name is taken, or its tree has no room.
+    /// # Errors The name is taken, or the tree has reached a limit.
     pub fn dispatch(&mut self, new: &NewRun) -> Result<Run, StoreError> {
         let id = new.id.to_string();
         let taken = |tx: &Self, name: &RunName| -> Result<bool, StoreError> {
@@ -105,15 +104,14 @@ impl Tx<'_> {
         self.run(new.id)
     }
 
-    /// Reads a run that must be there.
+    /// Reads a run that must exist.
     ///
-    /// # Errors
-    /// It is not, or a failure of the store.
+    /// # Errors `NotFound`, or a failure of the store.
     pub fn run(&self, id: RunId) -> Result<Run, StoreError> {
         run_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("run", &id.to_string()).into())
     }
 
-    /// Moves a run's cursor to an event about it.
+    /// Advances a run's cursor to an event about it.
     ///
     /// # Errors
     /// A failure of the store.
@@ -122,11 +120,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Lets something happen to a run and records it. A run that has ended takes its open requests
-    /// with it. Returns the run as it is then.
+    /// Applies an event to a run and records it. The end of a run withdraws its open requests. Returns the updated
+    /// run.
     ///
-    /// # Errors
-    /// What the rules refuse.
+    /// # Errors The core rejects the event.
     pub fn advance(&mut self, run: &Run, event: RunEvent, retention: Retention, by: &str, text: &str) -> Result<Run, StoreError> {
         let next = apply(run.state, event, self.steady(), retention)?;
         if next == run.state {
@@ -151,7 +148,7 @@ impl Tx<'_> {
         let ended_at = next.is_finished().then_some(self.happened_at().0);
         let settled_at = next.is_finished().then_some(self.steady().0);
         let stopped = if matches!(next, RunState::Stopped { .. }) { Some(self.blocking_at_stop(run)?) } else { None };
-        // A run that waits for its requests has not ended: it resumes by itself.
+        // A run that awaits its requests has not ended, because it resumes by itself.
         let ends = next.is_finished() || stopped.is_some_and(|blocking| !awaits_requests(next, blocking));
         let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.happened_at().0);
         let changed = self
@@ -221,7 +218,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records that a run works longer than was estimated.
+    /// Records that a run exceeds its estimate.
     ///
     /// # Errors
     /// A failure of the store.
@@ -232,14 +229,14 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Reads the blocking requests of a run that stops now. `before` is the run until now.
+    /// Reads the blocking requests of a run that is stopping. `before` is the run before the stop.
     fn blocking_at_stop(&self, before: &Run) -> Result<Blocking, StoreError> {
         let was_announced = matches!(before.state, RunState::Stopping(reason) if reason.is_announced());
         let settled = was_announced && is_settled_beside_stop(self.connection(), before.id)?;
         Ok(Blocking { open: self.run(before.id)?.is_waiting(), settled })
     }
 
-    /// Keeps what a run's attempt left behind.
+    /// Stores the checkpoint of a run's attempt.
     ///
     /// # Errors
     /// A failure of the store.
@@ -270,7 +267,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Resets a run's limit of active time.
+    /// Resets a run's active time, so that its time limit starts again.
     ///
     /// # Errors
     /// A failure of the store.
@@ -279,7 +276,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records a signal that does not count, for the parent to see.
+    /// Records an ignored signal, so that the parent sees it.
     ///
     /// # Errors
     /// A failure of the store.
@@ -298,7 +295,7 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Notes why a run could not be started or was cancelled, for people.
+    /// Records why a run could not be started or was cancelled, as text for people.
     ///
     /// # Errors
     /// A failure of the store.
@@ -315,7 +312,7 @@ impl Tx<'_> {
         let parts = [percent.map(|percent| format!("{percent} %")), note.map(first_line), eta.map(|eta| format!("(ETA {})", first_line(eta)))];
         let text = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
         let seq = append_event(self, EventKind::RunProgress, run.id, &run.owner.to_string(), None, &Principal::Run(run.id).to_string(), &text)?;
-        // The newest ETA counts, and one that is not repeated has passed.
+        // The newest progress replaces the ETA, even if it has none.
         self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress), eta = ?4 WHERE id = ?1")?
             .execute(params![run.id.to_string(), percent, note, eta])?;
         self.touch(run.id, seq)?;
@@ -330,7 +327,7 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Records a parent's remark about a run, finished or not.
+    /// Records a parent's annotation of a run, finished or not.
     ///
     /// # Errors
     /// A failure of the store.
@@ -341,7 +338,7 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Records that a run's tree was brought back to an earlier state.
+    /// Records that a run's tree was restored to an earlier snapshot.
     ///
     /// # Errors
     /// A failure of the store.
@@ -350,7 +347,7 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Gives a whole tree of runs, and the chats that are its own, to another owner, who is shown as `name` in them.
+    /// Moves a tree of runs and its chats to another owner, who has the display name `name` in the chats.
     ///
     /// # Errors
     /// A failure of the store.
@@ -366,8 +363,7 @@ impl Tx<'_> {
 
     /// Removes a finished run and everything about it.
     ///
-    /// # Errors
-    /// It has not finished.
+    /// # Errors The run has not finished.
     pub fn remove(&mut self, run: &Run) -> Result<(), StoreError> {
         if !run.state.is_finished() {
             return Err(Denied::WrongState { state: run.state.word(), wanted: "removed" }.into());

@@ -1,7 +1,7 @@
-//! The index of requests and reports: kept up behind the history, and searched.
+//! The search index of requests and reports, which is updated from the event history in the background.
 //!
-//! The history says what may have changed; a document is then made of what the store holds now. So
-//! it does no harm to do a part of it twice.
+//! Events say what may have changed. A document is built from the current state of the store, so indexing an event
+//! twice is harmless.
 
 use super::unspaced::{indexed, joined};
 use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
@@ -13,20 +13,20 @@ use adjutant_core::signal::Clarification;
 use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RunId, Time};
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
-/// Entries of the history that are looked at in one step.
+/// Maximum number of events that one step examines.
 const LOOK_MAX: i64 = 1_000;
-/// Documents that are made in one transaction, so that nobody waits long behind it.
+/// Maximum number of documents that one transaction indexes, so that other writers do not wait long.
 const MADE_MAX: usize = 50;
 
-/// What is to be indexed next.
+/// The next part to index.
 #[derive(Debug, Clone, Default)]
 pub struct Backlog {
     jobs: Vec<Job>,
-    /// The index is known to hold the history up to here.
+    /// The stored position up to which the history is indexed.
     pub put_down: i64,
-    /// It does up to here when they are done.
+    /// The position up to which the history is indexed after these jobs.
     pub seq: i64,
-    /// There is more of the history behind it.
+    /// Whether there are further events.
     pub more: bool,
 }
 
@@ -41,11 +41,11 @@ impl Backlog {
 enum Job {
     Request(RequestId),
     Report(RunId),
-    /// All of a tree of runs, which has another owner.
+    /// All runs of a tree, because its owner changed.
     Tree(RunId),
 }
 
-/// Looks what of the history behind `after` is not in the index yet.
+/// Finds what must be indexed for the events after `after`.
 ///
 /// # Errors
 /// A failure of the store.
@@ -81,7 +81,7 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
     Ok(backlog)
 }
 
-/// What a document says and what it belongs to.
+/// The content of a document, and the run that it belongs to.
 struct Document {
     kind: &'static str,
     reference: String,
@@ -92,7 +92,7 @@ struct Document {
 }
 
 impl Tx<'_> {
-    /// Brings the index up to where a backlog ends.
+    /// Updates the index to the end of a backlog.
     ///
     /// # Errors
     /// A failure of the store.
@@ -144,7 +144,7 @@ impl Tx<'_> {
         if request.subject.kind() == RequestKind::Question || text.contains('?') {
             tags.push("q".to_owned());
         }
-        // What was said along with several questions is found with the first of them.
+        // The clarification of a group is indexed with its first question.
         let is_first = request.group.is_none_or(|group| group.first == request.no);
         let said = request.clarification.clone().filter(|_| is_first).unwrap_or_default();
         let Clarification { reason, blocked_at, resume_with, state } = &said;
@@ -162,7 +162,7 @@ impl Tx<'_> {
     }
 
     fn index_report(&mut self, run: &Run) -> Result<(), StoreError> {
-        // What an agent answered in a chat is there.
+        // An answer in a chat is already indexed as an entry.
         if turn_of_run(self.connection(), run.id)?.is_some() {
             return Ok(());
         }
@@ -232,7 +232,7 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
             terms.tags(&[tag('o', &who)]);
             terms.add("r.owner = ?", who);
         }
-        // A run sees what it asked and reported, and the outcomes of what it delegated.
+        // A run sees its own requests and reports, and the reports of runs that it delegated to.
         Principal::Run(id) => {
             terms.tags(&[tag('a', &who), tag('p', &id.to_string())]);
             terms.add("(d.run = ? OR (d.kind = 'report' AND r.parent = ?))", id.to_string());

@@ -1,4 +1,4 @@
-//! Searching the entries of chats.
+//! Searching chat entries.
 
 use super::unspaced::joined;
 use super::{Found, Hit, Part, Query, Terms, collect, tag};
@@ -9,14 +9,13 @@ use adjutant_core::{Principal, Time};
 use rusqlite::params_from_iter;
 
 const HOUR_MS: i64 = 3_600_000;
-/// Most chats of other owners that a search looks into, the newest.
+/// Maximum number of chats of other owners that a search includes, newest first.
 const FOREIGN_MAX: u32 = 64;
 
-/// So many entries are indexed together: one by itself costs the index more than all else that is
-/// written with it.
+/// How many entries are indexed together. Indexing one entry alone would cost more than writing it.
 const INDEXED_AT_ONCE: i64 = 64;
 
-/// Tells whether there are entries that no search finds before [`Tx::index_entries`].
+/// Returns whether there are entries that a search cannot find before [`Tx::index_entries`].
 ///
 /// # Errors
 /// A failure of the store.
@@ -27,7 +26,7 @@ pub fn has_unindexed_entries(connection: &Connection) -> Result<bool, StoreError
 }
 
 impl Tx<'_> {
-    /// Makes every entry one that is found.
+    /// Indexes all entries that are not indexed yet.
     ///
     /// # Errors
     /// A failure of the store.
@@ -38,8 +37,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes in which hour an entry lies that was just written; the last of as many as are indexed
-    /// together has them indexed.
+    /// Records the hour of a new entry. Every [`INDEXED_AT_ONCE`]th entry triggers the indexing of the batch.
     pub(in crate::store) fn note_entry(&mut self, entry: i64, at: Time) -> Result<(), StoreError> {
         let hour = at.0.div_euclid(HOUR_MS);
         if self.prepare("UPDATE chat_hours SET last = ?2 WHERE hour = ?1")?.execute([hour, entry])? == 0 {
@@ -48,7 +46,7 @@ impl Tx<'_> {
         if entry % INDEXED_AT_ONCE == 0 { self.index_entries() } else { Ok(()) }
     }
 
-    /// Takes an entry out of the index, should it be there, before it changes.
+    /// Removes an entry from the index, if it is indexed, before it changes.
     pub(in crate::store) fn unindex_entry(&mut self, entry: i64) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO chat_fts (chat_fts, rowid, tags, text)
@@ -58,7 +56,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes a whole chat out of the index before it changes.
+    /// Removes a chat's entries from the index before the chat changes.
     pub(in crate::store) fn unindex_chat(&mut self, chat: ChatId) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', id, tags, text FROM chat_search
@@ -68,7 +66,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Puts a changed chat back that was taken out.
+    /// Adds the entries of a changed chat to the index again.
     pub(in crate::store) fn index_chat_again(&mut self, chat: ChatId) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search
@@ -78,7 +76,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Puts a changed entry back that was taken out.
+    /// Adds a changed entry to the index again.
     pub(in crate::store) fn index_again(&mut self, entry: i64) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
@@ -91,7 +89,7 @@ impl Tx<'_> {
 pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, words: &str) -> Result<Part, StoreError> {
     let mut terms = Terms::new(words);
     match query.chat {
-        // Whether it exists for the viewer was found out before.
+        // The caller has checked that the viewer may see this chat.
         Some(chat) => terms.tags(&[format!("c{chat}")]),
         None => only_visible(connection, viewer, &mut terms)?,
     }
@@ -102,7 +100,7 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
     if query.has_question {
         terms.tags(&["q".to_owned()]);
     }
-    // Time bounds the ids first, so that nothing else of the index is touched.
+    // The time limits the range of ids first, so that the rest of the index is not read.
     if let Some(Time(since)) = query.since {
         let first: Option<i64> = connection
             .prepare_cached("SELECT min(first) FROM chat_hours WHERE hour >= ?1")?
@@ -139,7 +137,7 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
     })
 }
 
-/// Asks only for chats that exist for the viewer, by the same rule as everywhere.
+/// Restricts a search to chats that the viewer may see, by the general rule.
 fn only_visible(connection: &Connection, viewer: &Viewer, terms: &mut Terms) -> Result<(), StoreError> {
     const TAKES_PART: &str = "EXISTS (SELECT 1 FROM chat_members p WHERE p.chat = c.id AND p.joined_at IS NOT NULL AND p.who = ?)";
     let who = viewer.who.to_string();

@@ -1,9 +1,8 @@
-//! Searching what was said: entries of chats, requests with their answers, completion reports. What
-//! a user types is words, never a query language.
+//! Full-text search over chat entries, requests with their answers, and completion reports. A query is a list of
+//! words, never a query language.
 //!
-//! There are two indexes. Entries of chats are indexed some at a time (see [`entries`]); requests and
-//! reports behind the history (see [`documents`]). Each is asked for as many as are wanted, and the two lists
-//! are merged.
+//! There are two indexes: chat entries are indexed in batches (see [`entries`]), requests and reports from the
+//! event history (see [`documents`]). Each is queried up to the limit, and the results are merged.
 
 mod documents;
 mod entries;
@@ -23,18 +22,18 @@ use adjutant_core::chat::{ChatId, Viewer};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params};
 
-/// Most words of a query that count.
+/// Maximum number of words in a query; further words are ignored.
 const WORDS_MAX: usize = 32;
-/// The best are looked for among this many of the newest matches, since each has to be weighed.
+/// Only this many of the newest matches are ranked by relevance, because each must be scored.
 const BEST_AMONG: u32 = 20_000;
-/// Begin and end of what matched, within a snippet.
+/// Marks the beginning of a match in a snippet, and its end.
 pub const MARK_BEGIN: char = '\u{2}';
 pub const MARK_END: char = '\u{3}';
 const SNIPPET_WORDS: u32 = 24;
-/// Where every character counts as a word. The index gives no more.
+/// Length of a snippet where every character counts as a word; the maximum that FTS5 allows.
 const SNIPPET_CHARS: u32 = 64;
 
-/// Where a search looks.
+/// A source of search results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Chats,
@@ -44,46 +43,46 @@ pub enum Source {
 
 words!(Source { Chats = "chats", Questions = "questions", Reports = "reports" });
 
-/// What is looked for.
+/// A search query.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
     pub text: String,
-    /// Empty: everywhere.
+    /// Empty: all sources.
     pub within: Vec<Source>,
-    /// Only in this chat, so in no other source.
+    /// Only this chat, which excludes the other sources.
     pub chat: Option<ChatId>,
-    /// A participant, written down: who wrote, asked, answered or reported.
+    /// The author, asker, answerer or reporter, as a serialized participant.
     pub from: Option<String>,
     pub since: Option<Time>,
     pub until: Option<Time>,
-    /// Only questions, and entries with a question mark.
+    /// Only questions, and entries that contain a question mark.
     pub has_question: bool,
-    /// The best first, instead of the newest.
+    /// Sort by relevance instead of by time.
     pub best: bool,
     pub limit: u32,
 }
 
-/// Something that matches.
+/// One match.
 #[derive(Debug, Clone)]
 pub struct Hit {
     pub found: Found,
     pub at: Time,
-    /// With [`MARK_BEGIN`] and [`MARK_END`] around what matched.
+    /// An excerpt with [`MARK_BEGIN`] and [`MARK_END`] around each match.
     pub snippet: String,
 }
 
 #[derive(Debug, Clone)]
 pub enum Found {
-    /// An entry, and its chat's title.
+    /// An entry with its chat's title.
     Entry(Box<ChatEntry>, String),
     Request(Box<Request>),
     Report(Box<Run>),
 }
 
-/// What an index was asked for: the hits, and whether the deadline came before the end.
+/// The hits from one index, and whether the deadline cut the search short.
 type Part = (Vec<Hit>, bool);
 
-/// Finds what a viewer may see. Tells with it whether the deadline came before the end.
+/// Searches what a viewer may see. Also returns whether the deadline cut the search short.
 ///
 /// # Errors
 /// A failure of the store.
@@ -97,7 +96,7 @@ pub fn search(connection: &Connection, viewer: &Viewer, query: &Query) -> Result
     broken_off |= more;
     let limit = query.limit as usize;
     if query.best {
-        // Weights of two indexes cannot be compared, places can: the best of each, alternately.
+        // Scores of two indexes cannot be compared, but ranks can: take the best of each alternately.
         let (mut left, mut right) = (entries.into_iter(), documents.into_iter());
         let mut hits = Vec::with_capacity(limit);
         loop {
@@ -118,7 +117,7 @@ pub fn search(connection: &Connection, viewer: &Viewer, query: &Query) -> Result
     Ok((entries, broken_off))
 }
 
-/// Takes a part that the deadline has cut off for one that has found nothing yet.
+/// Treats a search that was interrupted before its first hit as empty and incomplete.
 fn in_time(part: Result<Part, StoreError>) -> Result<Part, StoreError> {
     match part {
         Err(StoreError::Interrupted) => Ok((Vec::new(), true)),
@@ -126,7 +125,7 @@ fn in_time(part: Result<Part, StoreError>) -> Result<Part, StoreError> {
     }
 }
 
-/// Writes words as a query in which nothing has a meaning of its own. `None`: there is no word.
+/// Converts words to an FTS5 query in which nothing has a special meaning. `None`: there are no words.
 fn words(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split(|c: char| c.is_whitespace() || c.is_control())
@@ -137,7 +136,7 @@ fn words(text: &str) -> Option<String> {
     if words.is_empty() { None } else { Some(format!("text : ({})", words.join(" AND "))) }
 }
 
-/// Writes a tag that stands for a value, as the schema's views do.
+/// Returns the tag for a value, encoded like in the schema's views.
 fn tag(kind: char, value: &str) -> String {
     use std::fmt::Write;
     let mut tag = String::with_capacity(1 + 2 * value.len());
@@ -148,10 +147,10 @@ fn tag(kind: char, value: &str) -> String {
     tag
 }
 
-/// The conditions of one search: what the index is asked, and what is asked of the rows behind it.
+/// The conditions of one search: the match expression for the index, and SQL conditions on the rows.
 struct Terms {
     matching: String,
-    /// The first is left for the match.
+    /// The parameters. The first is reserved for the match expression.
     values: Vec<Value>,
     conditions: String,
     snippet_words: u32,
@@ -163,20 +162,20 @@ impl Terms {
         Self { matching: words.to_owned(), values: vec![Value::Null], conditions: String::new(), snippet_words }
     }
 
-    /// Asks for any of these tags.
+    /// Requires any of these tags.
     fn tags(&mut self, any: &[String]) {
         let any: Vec<String> = any.iter().map(|tag| format!("\"{tag}\"")).collect();
         self.matching = format!("(tags : ({})) AND {}", any.join(" OR "), self.matching);
     }
 
-    /// Asks for a condition with one value, which it writes as `?`.
+    /// Adds an SQL condition with one parameter, written as `?`.
     fn add(&mut self, condition: &str, value: impl Into<Value>) {
         self.values.push(value.into());
         self.conditions.push_str(" AND ");
         self.conditions.push_str(&condition.replace('?', &format!("?{}", self.values.len())));
     }
 
-    /// Asks for the newest matches only that can be weighed in time.
+    /// Restricts the search to the newest matches, as many as can be ranked in time.
     fn among_newest(&mut self, connection: &Connection, index: &'static str) -> Result<(), StoreError> {
         let oldest: Option<i64> = connection
             .prepare_cached(&format!("SELECT rowid FROM {index} WHERE {index} MATCH ?1 ORDER BY rowid DESC LIMIT 1 OFFSET ?2"))?
@@ -195,7 +194,7 @@ impl Terms {
     }
 }
 
-/// Collects rows until there are no more, or the deadline comes: what was found by then is right.
+/// Collects rows until the end or the deadline. Hits found before the deadline are valid.
 fn collect(mut rows: rusqlite::Rows<'_>, mut read: impl FnMut(&rusqlite::Row<'_>) -> Result<Hit, StoreError>) -> Result<Part, StoreError> {
     let mut hits = Vec::new();
     loop {

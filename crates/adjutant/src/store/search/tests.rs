@@ -1,4 +1,4 @@
-//! What any backend has to do with searches.
+//! Conformance tests of searches.
 
 use super::*;
 use crate::config::Home;
@@ -62,7 +62,7 @@ async fn search_ends_at_its_deadline() {
     let query = Query { text: "word".to_owned(), best: true, limit: 100, ..Query::default() };
     let over = store.read_until(Instant::now(), |connection| search(connection, &person(), &query));
     assert!(matches!(over, Ok((_, true))), "{over:?}");
-    let (hits, incomplete) = store.read(|connection| search(connection, &person(), &query)).expect("the connection goes on without it");
+    let (hits, incomplete) = store.read(|connection| search(connection, &person(), &query)).expect("the connection stays usable");
     assert_eq!((hits.len(), incomplete), (100, false));
 }
 
@@ -112,7 +112,7 @@ async fn word_in_unspaced_text_is_found() {
     assert_eq!(found("베이스"), ["데이터[베이스]에서 오류가 났습니다"]);
     assert_eq!(found("ข้อมูล"), ["เมื่อคืนฐาน[ข้อมูล]ล่ม"]);
     assert_eq!(found("base"), ["the data [base], plainly"]);
-    // In another order, with another vowel, or only in part: no.
+    // Other orders, other vowels and partial words do not match.
     for absent in ["库数据", "คน", "ขอมล", "bas"] {
         assert!(found(absent).is_empty(), "{absent}");
     }
@@ -125,7 +125,7 @@ async fn word_in_unspaced_text_is_found() {
     assert!(found("数据库").is_empty());
     assert_eq!(found("修好"), ["索引已经[修好]"]);
     let same = store.write(|tx| Ok(tx.connection().execute("INSERT INTO chat_fts (chat_fts, rank) VALUES ('integrity-check', 1)", [])?));
-    same.await.expect("the index holds what the entries say");
+    same.await.expect("the index matches the entries");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn no_text_makes_a_search_fail() {
     assert!(searched.is_ok(), "{searched:?}");
 }
 
-/// Most entries are indexed by a search, some by a write; an edit in between counts once.
+/// Most entries are indexed by a search and some by a write. An edit in between is indexed once.
 #[tokio::test]
 async fn every_entry_is_indexed_once() {
     let (store, _dir) = store();
@@ -174,7 +174,7 @@ async fn every_entry_is_indexed_once() {
         assert_eq!(found(text), hits, "{text}");
     }
     let same = store.write(|tx| Ok(tx.connection().execute("INSERT INTO chat_fts (chat_fts, rank) VALUES ('integrity-check', 1)", [])?));
-    same.await.expect("the index holds what the entries say");
+    same.await.expect("the index matches the entries");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn entries_of_an_older_store_are_found() {
     assert_eq!((found(7_200_000), found(7_200_002)), (1, 0));
 }
 
-/// Says what a search in a million entries takes. Not part of the ordinary run: it takes a minute.
+/// Measures a search among a million entries. Ignored by default because it takes a minute.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn figures_of_a_million() {

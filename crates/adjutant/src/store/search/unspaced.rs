@@ -1,12 +1,11 @@
-//! Text that is written without blanks between words. The index takes a run of letters for one word; so
-//! in such scripts every character is set apart, in what is indexed and in what is looked for, and a
-//! word is then found as its characters in a row, wherever it stands.
+//! Text in scripts without spaces between words. The index treats a run of letters as one word. In these scripts, a
+//! separator is inserted between all characters, in indexed texts and in queries, so that a word is found as a
+//! sequence of characters at any position.
 //!
-//! Before that, characters that can be written in one piece or in several (as `é`, or `e` and an accent) are
-//! composed (NFC), so that either finds the other.
+//! Text is first normalized to NFC, so that composed and decomposed forms of a character (`é`, or `e` and an
+//! accent) match each other.
 //!
-//! What this makes of a text is what the index holds. Changing it requires a new index, in a
-//! new version of the schema.
+//! The index stores the converted text. Changing the conversion requires a new index and a new schema version.
 
 use crate::store::StoreError;
 use rusqlite::Connection;
@@ -15,13 +14,13 @@ use rusqlite::types::ValueRef;
 use std::borrow::Cow;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// Stands between two characters. To the index it is as good as a blank; it is taken out of what is shown.
+/// The separator between two characters. The index treats it like a space; it is removed from displayed text.
 const GAP: char = '\u{1}';
-/// The index passes over vowels and tones that stand above or below a letter. They are written as
-/// characters for private use, of the plane that begins here, which count as letters.
+/// The start of a private use plane. The index ignores vowel and tone marks above or below a letter, so they are
+/// mapped to characters of this plane, which count as letters.
 const PRIVATE: u32 = 0xF_0000;
 
-/// Writes a text as the index holds it.
+/// Converts a text to its indexed form.
 pub(super) fn indexed(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
         return set_apart(text);
@@ -30,7 +29,7 @@ pub(super) fn indexed(text: &str) -> Cow<'_, str> {
     Cow::Owned(set_apart(&composed).into_owned())
 }
 
-/// Sets the characters apart that belong to such a script.
+/// Inserts separators between characters of unspaced scripts.
 fn set_apart(text: &str) -> Cow<'_, str> {
     if !has_unspaced(text) {
         return Cow::Borrowed(text);
@@ -48,13 +47,13 @@ fn set_apart(text: &str) -> Cow<'_, str> {
     Cow::Owned(apart)
 }
 
-/// Tells whether anything of a text belongs to such a script.
+/// Returns whether a text contains characters of an unspaced script.
 pub(super) fn has_unspaced(text: &str) -> bool {
-    // None of their characters begins with a lower byte.
+    // In UTF-8, all their characters begin with a byte of at least E0.
     text.bytes().any(|byte| byte >= 0xE0) && text.chars().any(is_unspaced)
 }
 
-/// Writes what was set apart as it was.
+/// Converts indexed text back to the original.
 pub(super) fn joined(text: String) -> String {
     let is_private = |c: char| u32::from(c) & !0xFFFF == PRIVATE;
     if !text.chars().any(|c| c == GAP || is_private(c)) {
@@ -64,8 +63,8 @@ pub(super) fn joined(text: String) -> String {
     text.chars().filter(|c| *c != GAP).map(|c| mark(c).unwrap_or(c)).collect()
 }
 
-/// Gives SQL the functions that the schema uses: `index_text` for what the index holds, and for the ways there
-/// from older versions `set_apart` (without composing) and `reindex_text` (of what an index holds).
+/// Registers the SQL functions that the schema uses: `index_text` converts a text to its indexed form. The
+/// migrations use `set_apart` (without normalization) and `reindex_text` (for text from an index).
 pub(in crate::store) fn register(connection: &Connection) -> Result<(), StoreError> {
     type Write = fn(&str) -> String;
     let functions: [(&str, Write); 3] = [
@@ -83,20 +82,21 @@ pub(in crate::store) fn register(connection: &Connection) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Korean has blanks, but what is appended to a word (a particle) has none before it.
+/// Korean is included: it has spaces between words, but not before the particles appended to them.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         // Thai and Lao, Myanmar, Khmer.
         '\u{E01}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{A9E0}'..='\u{A9FF}' | '\u{AA60}'..='\u{AA7F}' | '\u{1780}'..='\u{17FF}'
         // Hangul.
         | '\u{1100}'..='\u{11FF}' | '\u{3130}'..='\u{318F}' | '\u{A960}'..='\u{A97F}' | '\u{AC00}'..='\u{D7FF}'
-        // Kana, Bopomofo and what goes with Han; Han itself; narrow kana and Hangul.
+        // Kana, Bopomofo and Han punctuation; Han; half-width kana and Hangul.
         | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{312F}' | '\u{31A0}'..='\u{31BF}' | '\u{31F0}'..='\u{31FF}'
         | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{FF66}'..='\u{FFDC}'
         | '\u{1B000}'..='\u{1B16F}' | '\u{20000}'..='\u{3FFFD}')
 }
 
-/// Marks of these scripts: what Unicode counts as neither letter nor digit, though it makes another word.
+/// Returns whether a character is a mark of these scripts that distinguishes words, although Unicode counts it as
+/// neither letter nor digit.
 fn is_mark(c: char) -> bool {
     matches!(c,
         '\u{E31}' | '\u{E34}'..='\u{E3A}' | '\u{E47}'..='\u{E4E}'
