@@ -1,4 +1,4 @@
-//! The kept states of a run's tree: listing them, comparing them, and bringing one back.
+//! Snapshots of a run's tree: listing, comparing and restoring them.
 
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
@@ -11,15 +11,15 @@ use adjutant_core::{Action, Denied, RunId, RunState, Time};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long keeping the tree of a lost attempt may hold up its recovery.
+/// How long taking a snapshot of a lost attempt's tree may delay its recovery.
 const KEEP_MAX: Duration = Duration::from_secs(10);
 /// How long showing a run may wait for the list of its snapshots.
 const LIST_MAX: Duration = Duration::from_secs(5);
-/// Most runs that are named as working in a directory.
+/// Maximum number of runs that an error names.
 const NAMED_MAX: usize = 5;
 
 impl Ops {
-    /// Lists the snapshots of a run's tree. Empty where there is no repository, or git fails: that is logged.
+    /// Lists the snapshots of a run's tree. Empty if there is no repository, or if git fails, which is logged.
     pub(super) async fn snapshots_of(&self, run: &Run) -> Vec<SnapshotView> {
         let listed = async { Ok(git::snapshots(&self.repo_of(run).await?, run.id).await?) };
         let Ok(listed) = tokio::time::timeout(LIST_MAX, listed).await else {
@@ -36,7 +36,7 @@ impl Ops {
         }
     }
 
-    /// Shows what differs between two snapshots of a run.
+    /// Returns the difference between two snapshots of a run.
     ///
     /// # Errors
     /// Unknown or foreign; no repository; no such snapshot; git failed.
@@ -53,7 +53,8 @@ impl Ops {
         Ok(DiffView { run_id: run.id.to_string(), run_name: run.name, from: view(run.id, from), to: view(run.id, to), text, is_cut })
     }
 
-    /// Brings the tree of an ended or stopped run back to one of its snapshots, after keeping it as it is.
+    /// Restores the tree of an ended or stopped run to one of its snapshots, after taking a snapshot of the current
+    /// tree.
     ///
     /// # Errors
     /// Unknown or foreign; live; another run works in the directory; no such snapshot; a file is in the way; git failed.
@@ -84,7 +85,7 @@ impl Ops {
             tx.note_undone(&run, who, &text)
         })
         .await?;
-        // A caller that hangs up now does not stop it half way.
+        // On a thread, so that a disconnecting caller does not interrupt it.
         let apply = move || {
             let restored = restore.apply_blocking();
             drop(scratch);
@@ -102,13 +103,14 @@ impl Ops {
         })
     }
 
-    /// Keeps the tree as it is now.
+    /// Takes a snapshot of the current tree.
     async fn keep(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
         let new = NewSnapshot { run: run.id, run_name: run.name.clone(), attempt: run.attempt, cause };
         Ok(git::take(scratch, &new).await?)
     }
 
-    /// Keeps the tree of an attempt whose supervisor has died. What fails is logged: the tree is still there.
+    /// Takes a snapshot of the tree of an attempt whose supervisor has died. Failures are logged; the tree itself
+    /// remains.
     pub(super) async fn keep_after_loss(&self, run: &Run) {
         let kept = async {
             let scratch = self.scratch_of(run).await?;
@@ -120,16 +122,16 @@ impl Ops {
             Ok(Some(taken))
         };
         let Ok(kept) = tokio::time::timeout(KEEP_MAX, kept).await else {
-            tracing::error!(run = %run.id, "the tree of a lost attempt is not kept: git took too long");
+            tracing::error!(run = %run.id, "no snapshot of a lost attempt: git took too long");
             return;
         };
         match kept {
             Ok(_) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. })) => {}
-            Err(error) => tracing::error!(%error, run = %run.id, "the tree of a lost attempt cannot be kept"),
+            Err(error) => tracing::error!(%error, run = %run.id, "no snapshot of a lost attempt"),
         }
     }
 
-    /// Removes the snapshots of runs that are removed. What fails is logged.
+    /// Removes the snapshots of a run that is removed. Failures are logged.
     pub(super) async fn remove_snapshots(&self, run: &Run) {
         let removed = async { Ok(git::remove_all(&self.repo_of(run).await?, run.id).await?) };
         match removed.await {
@@ -166,7 +168,7 @@ impl Ops {
     }
 }
 
-/// Finds the snapshot that a caller names.
+/// Finds the snapshot with a number, or the default.
 fn pick<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a Snapshot>) -> Result<&'a Snapshot, OpError> {
     let found = match n {
         Some(n) => all.iter().find(|snapshot| snapshot.n == n),

@@ -1,4 +1,4 @@
-//! Checks of the fields that callers give. Bad input is refused before anything is changed.
+//! Validation of callers' input, before anything is changed.
 
 use crate::view::ClarificationView;
 use adjutant_core::name::NameError;
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Most characters of a name that an error repeats.
+/// Maximum number of characters of a name that an error quotes.
 const NAME_SHOWN_CHARS_MAX: usize = 60;
 
-/// Makes the refusal for a text that cannot name a run.
+/// Creates the error for a text that is not a valid run name.
 pub(super) fn unusable_name(name: &str, why: &NameError) -> Denied {
     let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
     Denied::invalid("name", format!("{shown:?} cannot be a name: {why}"))

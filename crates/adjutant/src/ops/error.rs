@@ -36,7 +36,7 @@ impl From<Denied> for OpError {
 }
 
 impl OpError {
-    /// Returns the failure as every interface shows it.
+    /// Returns the error as every interface shows it.
     #[must_use]
     pub fn view(&self) -> ErrorView {
         let (code, hint) = match self {
@@ -57,14 +57,14 @@ impl OpError {
         ErrorView { code: code.to_owned(), message: self.to_string(), hint }
     }
 
-    /// Returns the HTTP status that goes with the failure's code.
+    /// Returns the HTTP status for the error's code.
     #[must_use]
     pub fn http_status(&self) -> u16 {
         http_status(&self.view().code)
     }
 }
 
-/// Returns the HTTP status that goes with a code.
+/// Returns the HTTP status for an error code.
 #[must_use]
 pub fn http_status(code: &str) -> u16 {
     match code {

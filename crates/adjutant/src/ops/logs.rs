@@ -16,16 +16,16 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Text in one page when the caller says no number, in bytes.
+/// Default size of a page, in bytes.
 const PAGE_BYTES_DEFAULT: u64 = 32 * 1024;
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Interval of looking for new output where files cannot be watched.
+/// How often to check for new output if files cannot be watched.
 const FALLBACK_LOOK: Duration = Duration::from_secs(1);
 /// Size of the buffer for file change notifications, in bytes.
 const NEWS_BYTES: usize = 4096;
 
 impl Ops {
-    /// Reads a part of a run's log, waiting for more when there is none.
+    /// Reads a part of a run's log, optionally waiting for output.
     ///
     /// # Errors
     /// Unknown or foreign, or the file cannot be read.
@@ -35,7 +35,7 @@ impl Ops {
     }
 }
 
-/// Reads one page, waiting for more when there is none yet.
+/// Reads one page, waiting for output if there is none yet.
 async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
     let deadline = super::end_of_wait(call.wait_ms);
     let subscription = ops.store().wake_ups().subscribe(vec![Topic::Run(run.id)]);

@@ -6,7 +6,7 @@ use super::{OpError, Ops};
 use crate::preset::Preset;
 use adjutant_core::{AgentSpec, HarnessKind, Permissions};
 
-/// Tells whether a profile is enforced for an agent.
+/// Returns whether a profile is enforced for an agent.
 pub(super) fn is_enforced(agent: &AgentSpec, preset: Option<&Preset>, profile: Permissions) -> bool {
     match agent.harness {
         HarnessKind::Echo => true,

@@ -125,7 +125,7 @@ impl Ops {
         Ok(tokio::task::spawn_blocking(search).await.map_err(|error| OpError::Io(error.to_string()))??)
     }
 
-    /// Indexes a batch of the history after a position. Returns the new position and whether there is more.
+    /// Indexes a batch of events after a position. Returns the new position and whether there are more.
     ///
     /// # Errors
     /// A failure of the store.
@@ -138,8 +138,8 @@ impl Ops {
         Ok((seq, more))
     }
 
-    /// Indexes the remaining chat entries. Returns whether all are indexed: on a full disk the others can still be
-    /// found.
+    /// Indexes the remaining chat entries. Returns whether all are indexed. On a full disk they are not, and a
+    /// search finds only the indexed ones.
     async fn index_entries(&self) -> Result<bool, OpError> {
         if !self.store.read(has_unindexed_entries)? {
             return Ok(true);

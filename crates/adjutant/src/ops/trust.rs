@@ -21,9 +21,9 @@ const NAMED_MAX: usize = 5;
 /// The agent configuration found in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Over the names and contents of all files.
+    /// The hash of the names and contents of all files.
     pub hash: String,
-    /// Those of the working directory first.
+    /// The files, those of the working directory first.
     files: Vec<PathBuf>,
 }
 
@@ -93,7 +93,7 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
 /// Whether an attempt uses the agent configuration of its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TrustDecision {
-    /// It is honoured.
+    /// Whether the configuration is honoured.
     pub trust: bool,
     /// A note for the user.
     pub note: Option<String>,

@@ -1,4 +1,4 @@
-//! Waiting for runs and reading the history: "events after this position that match", pushed.
+//! Waiting for runs and reading the event history. Waiters are notified of events; nothing polls.
 
 use super::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 const RUNS_MAX: usize = 200;
 /// Maximum number of open requests, ended runs and working runs in the result of a wait.
 const SHOWN_MAX: u32 = 100;
-/// Events in one page when the caller says no number.
+/// Default number of events in a page.
 const EVENTS_DEFAULT: u32 = 200;
 const EVENTS_MAX: u32 = 5_000;
 
@@ -139,7 +139,7 @@ impl Ops {
         })
     }
 
-    /// Reads the history after a position, waiting for more when there is none.
+    /// Reads events after a position, optionally waiting for new ones.
     ///
     /// # Errors
     /// The run is unknown or foreign.
@@ -175,7 +175,7 @@ impl Ops {
 
 /// What a wait covers.
 struct WaitScope {
-    /// The runs that were named. None: all that the caller may see.
+    /// The named runs. `None`: all that the caller may see.
     ids: Vec<RunId>,
     /// The position that the caller gave.
     given: Option<EventSeq>,
@@ -184,14 +184,14 @@ struct WaitScope {
 }
 
 impl WaitScope {
-    /// Tells whether a run that is under way has gone silent, retries, is past its estimate or has hit a rate limit
-    /// within the span. Reported once: a wait that continues without a cursor reports what happens from then on.
+    /// Returns whether a run in progress became silent, retried, exceeded its estimate or hit a rate limit after
+    /// the wait's position. Each is reported once: a wait without a cursor reports only what happens from then on.
     fn is_noticed(&self, run: &Run) -> bool {
         let is_limited = matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) && run.end_seq > Some(self.after);
         is_limited || run.noticed_seq() > Some(self.after)
     }
 
-    /// Tells whether a stop is new to the caller.
+    /// Returns whether a stop is new to the caller.
     fn has_stopped(&self, run: &Run, who: Option<&Principal>) -> bool {
         let is_unknown = who.is_some_and(|who| run.owner == *who) && !run.is_owner_notified;
         let since = if self.ids.is_empty() { Some(self.after) } else { self.given };
@@ -219,7 +219,7 @@ fn snapshot_named(connection: &Connection, span: &WaitScope) -> Result<WaitSnaps
         if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
             look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
         }
-        // Requests below it count for it.
+        // Requests of its descendants count for the run.
         look.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
         if !run.state.is_finished() {
             look.stopped.extend(stopped_below(connection, run.id, SHOWN_MAX)?);

@@ -85,7 +85,7 @@ impl Ops {
         Ok(note.await?)
     }
 
-    /// Tells whether deliveries are pending.
+    /// Returns whether deliveries are pending.
     ///
     /// # Errors
     /// A failure of the store.

@@ -41,7 +41,7 @@ impl LeftFacts {
         Ok(Self { lines: file.map(|file| BufReader::new(file).take(FACTS_BYTES_MAX)), line_no: 0, problem })
     }
 
-    /// Tells whether everything was read.
+    /// Returns whether everything was read.
     pub fn is_at_end(&self) -> bool {
         self.lines.is_none()
     }

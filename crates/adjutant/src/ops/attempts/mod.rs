@@ -56,7 +56,7 @@ impl Ops {
         AttemptDir::new(&self.home.dir, &id.run.to_string(), id.n.0)
     }
 
-    /// Tells whether `token` is the one that an attempt's supervisor was given.
+    /// Returns whether `token` is the one that an attempt's supervisor was given.
     ///
     /// # Errors
     /// A failure of the store.
@@ -74,14 +74,14 @@ impl Ops {
         Ok(self.store.read(live_runs)?.into_iter().map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
     }
 
-    /// Tells whether an attempt is still starting. True if unknown.
+    /// Returns whether an attempt is still starting. True if unknown.
     #[must_use]
     pub fn is_starting(&self, id: AttemptId) -> bool {
         let run = self.store.read(|connection| run_by_id(connection, id.run));
         run.map_or(true, |run| run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting))
     }
 
-    /// Tells whether an attempt is settled.
+    /// Returns whether an attempt is settled.
     ///
     /// # Errors
     /// A failure of the store.

@@ -74,7 +74,7 @@ fn version(orders: &Orders) -> Result<i64, OpError> {
     Ok(1 + i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
-/// Tells whether orders differ from the known version only in whether the clock runs.
+/// Returns whether orders differ from the known version only in whether the clock runs.
 fn differs_in_clock_only(orders: &Orders, known: i64) -> Result<bool, OpError> {
     Ok(version(&Orders { waiting: !orders.waiting, ..orders.clone() })? == known)
 }

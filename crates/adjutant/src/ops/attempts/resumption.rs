@@ -1,4 +1,4 @@
-//! Collects from the store what a new attempt's prompt has besides its task.
+//! Collects the content of a new attempt's prompt other than its task.
 
 use crate::store::{
     self, Message, Request, Run, StoreError, Tx, delivered_messages, is_attempt_between, last_stop, newest_of, queued_messages, unsettled_of,
@@ -7,7 +7,7 @@ use adjutant_core::resume::{EARLIER_MAX, OPEN_NAMED_MAX, Recap, Resumption, Sent
 use adjutant_core::{PromptVia, StopReason};
 use std::collections::HashSet;
 
-/// Messages that a new attempt gets with its prompt, because its process reads none.
+/// Returns queued messages to include in a new attempt's prompt, if its process reads no messages from its input.
 pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError> {
     if run.prompt_via == PromptVia::Stream { Ok(Vec::new()) } else { queued_messages(tx.connection(), run.id) }
 }

@@ -97,7 +97,7 @@ impl Ops {
             let entry = crate::config::AgentEntry { spec: input.agent.clone(), source: entry.source.clone() };
             match crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
                 Ok(Some(found)) => *first = found.display().to_string(),
-                // The supervisor looks it up again, and reports what is wrong.
+                // The supervisor resolves the program again and reports the problem.
                 Ok(None) => {}
                 Err(error) => tracing::warn!(attempt = %id, ?error, "the agent's program cannot be resolved"),
             }
@@ -171,7 +171,7 @@ impl Ops {
     }
 }
 
-/// How an agent of this harness reaches its parent.
+/// Returns how an agent of this harness reaches its parent.
 fn channel(harness: HarnessKind, preset: Option<&Preset>) -> ParentChannel {
     match harness {
         HarnessKind::Echo => ParentChannel::Tools,

@@ -1,4 +1,4 @@
-//! Reading and cancelling what agents answer.
+//! Reading and cancelling agents' answers.
 
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::entry::found;
@@ -12,7 +12,7 @@ use adjutant_core::{Action, Denied, Principal, RunEvent, StopReason};
 use tokio::time::Instant;
 
 impl Ops {
-    /// Reads what agents answered to a message, waiting until all have.
+    /// Reads the agents' answers to a message, optionally waiting until all have answered.
     ///
     /// # Errors
     /// Unknown or foreign.

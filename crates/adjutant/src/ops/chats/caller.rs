@@ -40,7 +40,7 @@ impl ChatCaller {
 
     pub(in crate::ops) fn sees(&self, connection: &Connection, chat: &Chat) -> Result<bool, StoreError> {
         let takes_part = member(connection, chat.id, &self.viewer.who.to_string())?.is_some_and(|member| member.joined_at.is_some());
-        // A run that answers in a chat takes part as its agent.
+        // A run that answers in a chat participates as its agent.
         let answers = match &self.run {
             Some(run) => turn_of_run(connection, run.id)?.is_some_and(|turn| turn.chat == chat.id),
             None => false,
@@ -100,7 +100,7 @@ impl ChatCaller {
     }
 }
 
-/// Tells whether a participant could see a chat if it joined. An agent can answer in any chat.
+/// Returns whether a participant could see a chat if it joined. An agent can answer in any chat.
 pub(super) fn can_see(connection: &Connection, who: &Participant, chat: &Chat) -> Result<bool, StoreError> {
     let Participant::Principal(principal) = who else { return Ok(true) };
     Ok(may_see(&ChatCaller::of(connection, principal)?.viewer, &chat.scope.owner, chat.audience(), true))

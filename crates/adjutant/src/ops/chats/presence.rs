@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Presence(Arc<Mutex<HashMap<(ChatId, String), usize>>>);
 
 impl Presence {
-    /// Counts one reader for as long as what is returned lives.
+    /// Counts a reader until the returned guard is dropped.
     pub(super) fn enter(&self, chat: ChatId, who: &str) -> Present {
         let key = (chat, who.to_owned());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default() += 1;
@@ -21,7 +21,7 @@ impl Presence {
     }
 }
 
-/// One reader.
+/// A guard for one reader.
 #[derive(Debug)]
 pub(super) struct Present {
     all: Presence,

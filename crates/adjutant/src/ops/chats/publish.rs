@@ -174,9 +174,9 @@ fn is_run(who: &Participant) -> bool {
     matches!(who, Participant::Principal(Principal::Run(_)))
 }
 
-/// Finds whom a name in a text means: the person, the parent, an agent or another participant who takes
-/// part, or a run of the same owner by its whole name. In a private chat a text brings nobody in: it
-/// names who takes part, and the person, who sees every chat.
+/// Resolves a name in a text: the person, the parent, an agent or another participant of the chat, or a run of the
+/// same owner by its full name. In a private chat, a text cannot add participants: only names of participants and
+/// of the person, who sees every chat, are resolved.
 fn resolve(
     tx: &Tx<'_>,
     config: &Config,
@@ -226,7 +226,7 @@ fn with_access(
     Ok(kept)
 }
 
-/// Sends a run the message that names it. Returns why the run cannot be notified.
+/// Sends a run the message that mentions it. Returns why the run cannot be notified.
 fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<String>, StoreError> {
     let Principal::Run(id) = to else { return Ok(None) };
     let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
@@ -244,7 +244,7 @@ fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to:
     let from = shown_name(&entry.author, &entry.name, entry.label.as_deref());
     let text = quote_field(&format!("chat {} {:?}, message {}.{} from {from}", chat.id, chat.title, chat.id, entry.seq), &text);
     let message = RequestId::new(tx.now(), crate::ops::random());
-    // A run that was sent a whole entry has read it, and vice versa.
+    // A run that received a whole entry has read it, and vice versa.
     let of = (left == 0).then_some(entry.id);
     tx.send_entry(&run, by, message, &text, of)?;
     Ok(None)

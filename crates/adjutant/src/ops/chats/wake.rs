@@ -12,7 +12,7 @@ pub(super) fn topics_of(who: &Principal) -> Vec<Topic> {
     topics
 }
 
-/// Tells whether messages are queued for a run's next call.
+/// Returns whether messages are queued for a run's next call.
 pub(super) fn has_messages(connection: &Connection, who: &Principal) -> Result<bool, StoreError> {
     let Principal::Run(run) = who else { return Ok(false) };
     let takes_calls = run_by_id(connection, *run)?.is_some_and(|run| run.prompt_via != PromptVia::Stream);

@@ -46,7 +46,7 @@ fn end_text(run: &Run, end: BadEnd) -> String {
     }
 }
 
-/// Tells whether a stopped run resumes by itself.
+/// Returns whether a stopped run resumes by itself.
 pub(in crate::ops) fn resumes_by_itself(run: &Run) -> bool {
     matches!(run.state, RunState::Stopped { .. }) && run.phase() == RunPhase::Underway
 }

@@ -10,7 +10,7 @@ use adjutant_core::{Changes, Decision, RequestState, RequestStateKind, RunId, Su
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
-/// Long enough that no collision can be found.
+/// Long enough to resist collisions.
 const CONTENT_HASH_BYTES: usize = 16;
 
 /// Shows several requests. The clarification of a group is shown with its first request only.

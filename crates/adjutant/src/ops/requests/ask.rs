@@ -28,7 +28,7 @@ impl Ops {
             let request = tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))?;
             Ok((request, has_queued_messages(tx.connection(), run.id)?))
         };
-        // A call that is repeated may have brought some before.
+        // A repeated call may have delivered messages before.
         let as_asked = |tx: &mut Tx<'_>, id: String| Ok((Request { state: RequestState::Pending, ..request_of_receipt(tx, &id)? }, true));
         let Caller { who, key } = caller.clone();
         let (request, may_have_messages) = self.write_with_receipt(caller, open, |(request, _)| request.id.to_string(), as_asked).await?;

@@ -19,7 +19,7 @@ impl Ops {
         Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
     }
 
-    /// Like `hand_messages`, for any caller; only a run has messages.
+    /// Like [`Ops::deliver_queued_messages`], for any caller. Only a run has messages.
     pub(in crate::ops) async fn messages_for(&self, who: &Principal, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         match who {
             Principal::Run(run) => self.deliver_queued_messages(*run, key).await,
@@ -28,7 +28,7 @@ impl Ops {
     }
 }
 
-/// Tells whether a run's call has no messages to deliver, and delivered none before.
+/// Returns whether a run's call has no messages to deliver, and delivered none before.
 pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
     if has_queued_messages(connection, run)? {
         return Ok(false);
@@ -36,7 +36,8 @@ pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&
     Ok(!key.map_or(Ok(false), |key| is_key_used(connection, &Principal::Run(run), key))?)
 }
 
-/// Takes a run's queued messages for one of its own calls. `key` is the key of the messages, not of the call.
+/// Marks a run's queued messages as delivered with one of its own calls. `key` is the key of the messages, not of
+/// the call.
 pub(super) fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
     if has_no_messages(tx.connection(), run, key)? {
         return Ok(Vec::new());

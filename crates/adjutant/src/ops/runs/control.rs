@@ -9,7 +9,7 @@ use adjutant_core::checkpoint::{Choice, choices};
 use adjutant_core::{Action, ClientName, Denied, Principal, RequestId, RunEvent, RunState, StopReason, limits};
 
 impl Ops {
-    /// Ends a run.
+    /// Cancels a run.
     ///
     /// # Errors
     /// Unknown, foreign or finished.
@@ -45,7 +45,7 @@ impl Ops {
         .await
     }
 
-    /// Begins a new attempt of a stopped run.
+    /// Starts a new attempt of a stopped run.
     ///
     /// # Errors
     /// Unknown, foreign, or not stopped.
@@ -103,7 +103,7 @@ impl Ops {
         .await
     }
 
-    /// Reassigns runs, with everything below them, to another client or to the person.
+    /// Reassigns runs and their descendants to another client or to the person.
     ///
     /// # Errors
     /// Unknown run, or an unusable client name.

@@ -1,6 +1,6 @@
-//! Agents that answer in chats. One ordinary run answers a turn: it is queued in the transaction that records it with
-//! the turn, and its answer is posted in the transaction that ends the turn. So each happens once, even across
-//! restarts.
+//! Agents that answer in chats. One ordinary run answers a turn: it is queued in the transaction that records it
+//! with the turn, and its answer is posted in the transaction that ends the turn. So each turn is answered and
+//! posted exactly once, even across restarts.
 
 mod post;
 mod start;

@@ -63,7 +63,7 @@ impl Ops {
         Ok(if text.trim().is_empty() { TurnResult::Failure("it said nothing".to_owned()) } else { TurnResult::Answer(text.to_owned()) })
     }
 
-    /// Returns a run's whole answer. The beginning of a too long one is cut, with a note.
+    /// Returns a run's whole answer. If it is too long, its beginning is cut, with a note.
     async fn whole_answer(&self, run: &Run) -> Result<String, OpError> {
         let (text, is_cut) = self.whole_message(run).await?;
         if text.len() <= MESSAGE_BYTES_MAX && !is_cut {
@@ -131,7 +131,7 @@ pub(super) fn post(
     };
     let entry = said(&turn, kind, text);
     let entry = if kind == EntryKind::Answer {
-        // Names in it are resolved with the access of its own run.
+        // Names in the answer are resolved with the access of its run.
         let by = turn.run.map_or_else(|| chat.scope.owner.clone(), Principal::Run);
         let caller = ChatCaller::of(tx.connection(), &by)?;
         let publication = Publication {
@@ -167,7 +167,7 @@ fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
     }
 }
 
-/// Tells whether an answering run has ended: it has finished, or stopped for a reason that neither an answer nor time
+/// Returns whether an answering run has ended: it has finished, or stopped for a reason that neither an answer nor time
 /// resolves.
 fn has_ended(run: &Run) -> bool {
     match run.state {

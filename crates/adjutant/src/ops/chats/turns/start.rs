@@ -11,7 +11,7 @@ use adjutant_core::{AgentSpec, Outcome, RunId, RunState, StopReason};
 use std::path::Path;
 
 impl Ops {
-    /// Begins the turns that are next. Returns whether a turn was started or settled.
+    /// Starts the next turns. Returns whether a turn was started or ended.
     pub(super) async fn begin_turns(&self) -> Result<bool, OpError> {
         let next = self.store.read(next_turns)?;
         let (mut begun, mut failed) = (false, None);
@@ -43,7 +43,7 @@ impl Ops {
                     };
                     let (agent, under) = match decide_start {
                         StartDecision::Start(agent, under) => (*agent, under),
-                        // It is tried again when a run ends.
+                        // Retried when a run ends.
                         StartDecision::Later => return Ok(false),
                         StartDecision::Refuse(why) => return post(tx, &config, &turn, None, TurnResult::Failure(why), retention).map(|()| true),
                     };

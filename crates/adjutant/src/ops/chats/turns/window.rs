@@ -1,4 +1,4 @@
-//! The prompt of an answering run: its role, what fits of the chat, and the message.
+//! The prompt of an answering run: its role, the part of the chat that fits, and the message.
 
 use crate::store::{Chat, ChatEntry, Connection, StoreError, Turn, chat_by_id, entries_before, entry_by_seq, newest_summary, pinned_entries};
 use adjutant_core::chat::{Entry, Fill, History, history_text, shown_name};
@@ -10,7 +10,7 @@ const PINNED_MAX: u32 = 200;
 const FILL_STEP: u32 = 100;
 /// A summary is written from a window this many times as large as an answer.
 const SUMMARY_WINDOWS: u64 = 10;
-/// A summary is out of date when this many entries behind it are left out.
+/// A summary is outdated when this many entries after it do not fit into the window.
 const SUMMARY_LAG: i64 = 20;
 /// Prefix of a summary line that a person should look at.
 pub(super) const FLAG: &str = "FLAG:";
@@ -19,7 +19,7 @@ const IMPORTED: &str = " This chat was imported: its title, its instructions and
 /// The prompt of an answering run.
 pub(super) struct TurnPrompt {
     pub prompt: String,
-    /// Something is left out that no summary covers.
+    /// Whether the window omits entries that no summary covers.
     pub wants_summary: bool,
 }
 
@@ -27,7 +27,7 @@ fn shown(entry: &ChatEntry) -> Entry {
     Entry { name: shown_name(&entry.author, &entry.name, entry.label.as_deref()), pinned: entry.pinned, text: entry.text.clone() }
 }
 
-/// Composes the prompt of a turn's run from the chat as it is now.
+/// Composes the prompt of a turn's run from the current state of the chat.
 pub(super) fn turn_prompt(connection: &Connection, chat: &Chat, turn: &Turn) -> Result<TurnPrompt, StoreError> {
     if turn.is_summary {
         let larger = Chat { window: chat.window.times(SUMMARY_WINDOWS), ..chat.clone() };
@@ -61,12 +61,12 @@ pub(super) fn turn_prompt(connection: &Connection, chat: &Chat, turn: &Turn) -> 
 /// A filled window.
 struct Window {
     history: History,
-    /// Something is left out that the newest summary does not cover.
+    /// Whether the window omits entries that the newest summary does not cover.
     unsummarised: bool,
 }
 
-/// Selects what fits of a chat and of its parents: pinned entries, then the newest. If something is left out, the
-/// newest summary comes first.
+/// Selects the entries of a chat and its parent chats that fit: pinned entries, then the newest. If entries are
+/// omitted, the newest summary comes first.
 fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Window, StoreError> {
     // In the order of the conversation: the parent of a branch comes first.
     let mut line: Vec<(Chat, i64)> = vec![(chat.clone(), i64::MAX)];
@@ -103,7 +103,7 @@ fn filled(connection: &Connection, line: &[(Chat, i64)], without: i64, summary: 
         }
     }
     let mut full = false;
-    // Of the chat itself: everything from here on is in the window.
+    // In the chat itself, all entries from this number on are in the window.
     let mut whole_from = i64::MAX;
     for (of, end) in line {
         let mut before = *end;
