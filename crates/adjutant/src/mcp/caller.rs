@@ -77,7 +77,7 @@ impl Caller {
         }
     }
 
-    /// Tells whether the client took its call back. (That its input has ended says nothing of that.)
+    /// Returns whether the client took its call back. (That its input has ended says nothing of that.)
     #[must_use]
     pub fn was_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()
@@ -93,14 +93,14 @@ impl Caller {
     }
 }
 
-/// Tells whether a request may be answered with a Task: the client declared the extension and
+/// Returns whether a request may be answered with a Task: the client declared the extension and
 /// speaks the protocol version that has it. (Some older clients declare it and cannot read one.)
 #[must_use]
 pub fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
-/// Tells whether a request is of the stateless protocol.
+/// Returns whether a request is of the stateless protocol.
 #[must_use]
 pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())

@@ -80,7 +80,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && std::hint::black_box(differing) == 0
 }
 
-/// Tells whether a request is the handshake that its protocol has no more.
+/// Returns whether a request is the handshake that its protocol has no more.
 fn is_modern_initialize(request: &Request) -> bool {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let is_modern = header("mcp-protocol-version").is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());

@@ -103,7 +103,7 @@ impl Param {
         self.worker_about.filter(|_| role == Role::Worker).unwrap_or(self.about)
     }
 
-    /// Tells whether a role's list has the argument only under `--compat`.
+    /// Returns whether a role's list has the argument only under `--compat`.
     #[must_use]
     pub fn is_compat_only(&self, role: Role) -> bool {
         self.compat_only || (self.worker_compat_only && role == Role::Worker)
@@ -135,7 +135,7 @@ impl Param {
         schema
     }
 
-    /// Tells whether `name` is one of the argument's spellings.
+    /// Returns whether `name` is one of the argument's spellings.
     pub(super) fn has_spelling(&self, name: &str) -> bool {
         self.name == name || (!self.original.is_empty() && self.original == name) || self.also.contains(&name)
     }

@@ -22,7 +22,7 @@ pub fn tools(role: Role) -> &'static [ToolRow] {
     }
 }
 
-/// Tells whether a tool is one of the chats'.
+/// Returns whether a tool is one of the chats'.
 #[must_use]
 pub fn is_of_chats(row: &ToolRow) -> bool {
     [START_CHAT, LIST_CHATS, SHOW_CHAT, SEND_MESSAGE].iter().any(|tool| tool.name == row.name)

@@ -29,7 +29,7 @@ struct Cancelled<'a> {
     request_id: Option<&'a RawValue>,
 }
 
-/// Tells whether an id is a text that holds one.
+/// Returns whether an id is a text that holds one.
 pub fn is_kept(id: &RequestId) -> bool {
     matches!(id, RequestId::String(text) if text.starts_with(KEPT))
 }

@@ -87,7 +87,7 @@ pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     }
 }
 
-/// Tells whether a run's result is longer than what is shown of it.
+/// Returns whether a run's result is longer than what is shown of it.
 fn is_longer(run: &RunView, chars_max: usize) -> bool {
     run.result_bytes.is_some() || run.result.as_ref().is_some_and(|result| result.chars().nth(chars_max).is_some())
 }

@@ -6,7 +6,7 @@ use adjutant_core::{RequestKind, RunStateKind};
 
 pub(in crate::mcp) const WAIT_AGAIN: &str = "wait_for_subagents";
 
-/// Tells whether a run is stopped until it is resumed.
+/// Returns whether a run is stopped until it is resumed.
 pub(in crate::mcp) fn is_stopped(run: &RunView) -> bool {
     run.state == RunStateKind::Stopped && !run.resumes_by_itself
 }

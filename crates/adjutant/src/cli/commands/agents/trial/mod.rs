@@ -331,7 +331,7 @@ fn is_the_command(request: &RequestView) -> bool {
     }
 }
 
-/// Tells whether what the command has put into the background is there. Nothing says when it begins, so it
+/// Returns whether what the command has put into the background is there. Nothing says when it begins, so it
 /// is looked for a few times.
 async fn has_child(home: &Path, run_id: &str, dir: &Path) -> bool {
     for _ in 0..CHILD_CHECKS_MAX {
