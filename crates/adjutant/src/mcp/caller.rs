@@ -1,5 +1,5 @@
-//! Who made a call, and waiting on its behalf: for as long as its client allows, with a sign of
-//! life meanwhile, and no longer than it is interested.
+//! The caller of a tool, and waiting on its behalf: within the time that its client allows, with progress
+//! notifications, and until it cancels.
 
 use super::refusal::Refusal;
 use super::session::Session;
@@ -11,28 +11,28 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time between two signs of life: well under the 20 s that some clients want to see.
+/// The interval of progress notifications: well below the 20 s that some clients expect.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// One call's caller.
+/// The caller of one tool call.
 #[derive(Debug)]
 pub struct Caller {
     peer: Peer<RoleServer>,
     progress: Option<ProgressToken>,
-    /// Cancelled when the client cancels the call (or drops its connection, over HTTP).
+    /// Cancelled when the client cancels the call or, over HTTP, closes its connection.
     cancelled: CancellationToken,
     /// Cancelled when standard input ends.
     input_ended: CancellationToken,
     /// How long this call may block.
     pub cap: Duration,
-    /// The client can be given a Task instead of a result.
+    /// Whether the client accepts a Task instead of a result.
     pub takes_tasks: bool,
-    /// The tool's name as it was called, where that is another than its own.
+    /// The alias under which the tool was called.
     pub alias: Option<String>,
 }
 
 impl Caller {
-    /// Reads off a request who made it.
+    /// Determines the caller of a request.
     #[must_use]
     pub fn new(session: &Session, context: &RequestContext<RoleServer>, alias: Option<String>) -> Self {
         let progress = context.meta.get_progress_token();
@@ -48,14 +48,14 @@ impl Caller {
         }
     }
 
-    /// Returns how long to wait: what was asked for (else `default`), at most the cap.
+    /// Returns how long to wait: the requested time (else `default`), at most the cap.
     #[must_use]
     pub fn bounded(&self, asked_s: Option<u64>, default: Duration) -> Duration {
         asked_s.map_or(default, Duration::from_secs).min(self.cap)
     }
 
-    /// Waits with the caller: progress at once and every 10 s where the client wants it, until the
-    /// wait is over or the client has gone. Giving up a wait changes nothing.
+    /// Waits on behalf of the caller until `wait` completes or the client goes away. If the client wants progress,
+    /// it is sent at once and every 10 s. Abandoning a wait changes nothing.
     ///
     /// # Errors
     /// The client cancelled the call or closed its connection.
@@ -77,7 +77,7 @@ impl Caller {
         }
     }
 
-    /// Returns whether the client took its call back. (That its input has ended says nothing of that.)
+    /// Returns whether the client cancelled this call. The end of its input does not count.
     #[must_use]
     pub fn was_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()
@@ -93,20 +93,20 @@ impl Caller {
     }
 }
 
-/// Returns whether a request may be answered with a Task: the client declared the extension and
-/// speaks the protocol version that has it. (Some older clients declare it and cannot read one.)
+/// Returns whether a request can be answered with a Task: the client declared the extension, and speaks the
+/// protocol version that has it. Some older clients declare it but cannot parse a Task.
 #[must_use]
 pub fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
-/// Returns whether a request is of the stateless protocol.
+/// Returns whether a request uses the stateless protocol.
 #[must_use]
 pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Returns a wait in the unit of the contract.
+/// Returns a wait in milliseconds.
 #[must_use]
 pub fn wait_ms(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)

@@ -1,9 +1,8 @@
-//! How long one call may block, by the client that makes it.
+//! How long a tool call may block, by client.
 //!
-//! A client gives up on a tool call after a time of its own, and few say which. A call that is
-//! still waiting then is lost to the model, so each wait ends a little earlier and returns a cursor
-//! or a message id to continue with. The table holds what the clients were measured or documented to
-//! allow when nobody has changed their configuration:
+//! Each client has its own timeout for tool calls, and few report it. A call that exceeds it is lost to the model,
+//! so each wait ends a little earlier and returns a cursor or message id to continue with. The table has the
+//! measured or documented timeouts of clients in their default configuration:
 //!
 //! | client | allows | renewed by progress | we block |
 //! |---|---|---|---|
@@ -16,19 +15,19 @@
 //! | Claude Desktop, Zed, kimi, cline, continue | 60 s, hard | no | 45 s |
 //! | anything else | 60 s is the default of the TypeScript SDK | unknown | 45 s |
 //!
-//! A worker whose configuration we wrote ourselves has its time limit set to four hours, so that it
-//! simply blocks and spends no tokens on polling. `--max-wait` replaces all of this. The names come
-//! from the client itself and decide about nothing but these times.
+//! A worker whose configuration Adjutant writes has a timeout of four hours, so that it blocks and spends no tokens
+//! on polling. `--max-wait` overrides all of this. Clients report their names themselves; the names affect nothing
+//! but these times.
 
 use std::time::Duration;
 
-/// Where nothing is known: under the 60 s that most clients start from.
+/// For unknown clients: below the 60 s that most clients use by default.
 pub const UNKNOWN: Duration = Duration::from_secs(45);
-/// A worker that we configured: a minute under its four hours.
+/// For a worker that Adjutant configured: a minute less than its four hours.
 pub const OWN_WORKER: Duration = Duration::from_secs(4 * 3600 - 60);
 
 struct Row {
-    /// What `clientInfo.name` begins with.
+    /// A prefix of `clientInfo.name`.
     name: &'static str,
     quiet_s: u64,
     with_progress_s: u64,
@@ -38,7 +37,7 @@ const fn row(name: &'static str, quiet_s: u64, with_progress_s: u64) -> Row {
     Row { name, quiet_s, with_progress_s }
 }
 
-/// The first row that fits counts.
+/// The first matching row counts.
 const CLIENTS: [Row; 9] = [
     row("claude-code", 240, 1_500),
     row("codex", 240, 240),
@@ -51,17 +50,17 @@ const CLIENTS: [Row; 9] = [
     row("claude-ai", 45, 45),
 ];
 
-/// How long the calls on one connection may block.
+/// How the limit for blocking calls on a connection is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallCap {
-    /// As the calling client is known to allow.
+    /// By the calling client.
     ByClient,
-    /// Fixed: `--max-wait`, or a worker that we configured.
+    /// Fixed by `--max-wait`, or for a worker that Adjutant configured.
     Fixed(Duration),
 }
 
 impl CallCap {
-    /// Returns how long one call of this client may block.
+    /// Returns how long a call of this client may block.
     #[must_use]
     pub fn for_call(self, client: Option<&str>, gets_progress: bool) -> Duration {
         match self {

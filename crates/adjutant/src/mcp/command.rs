@@ -1,5 +1,5 @@
-//! The arguments of `adj mcp`. They are read by hand: every agent session starts one of these, and
-//! the command line's grammar would cost more than the rest of the start.
+//! The arguments of `adj mcp`. They are parsed by hand, because every agent session starts this process and the
+//! command line's grammar would take longer than the rest of the start.
 
 use super::session::Role;
 use super::stdio::{StdioArgs, stdio};
@@ -35,7 +35,7 @@ Connect an agent:
     {\"mcpServers\": {\"adjutant\": {\"command\": \"adj\", \"args\": [\"mcp\"]}}}
 ";
 
-/// Runs `adj mcp` with the arguments behind that word.
+/// Runs `adj mcp` with the arguments that follow it.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
@@ -56,12 +56,12 @@ fn refused(error: &ErrorView) -> ExitCode {
     const USAGE: u8 = 2;
     let hint = error.hint.as_deref().map(|hint| format!("\n  hint: {}", crate::text::line(hint))).unwrap_or_default();
     let told = writeln!(std::io::stderr(), "error[{}]: {}{hint}", error.code, crate::text::line(&error.message));
-    // When even standard error is closed, the exit code has to say it.
+    // If standard error is closed too, only the exit code reports the error.
     let failed = if told.is_ok() && error.code == codes::INVALID { USAGE } else { 1 };
     ExitCode::from(failed)
 }
 
-/// Reads the arguments, in both forms (`--role worker`, `--role=worker`).
+/// Parses the arguments, in both forms (`--role worker`, `--role=worker`).
 ///
 /// # Errors
 /// An unknown option, a missing or unusable value.

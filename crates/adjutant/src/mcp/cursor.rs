@@ -1,12 +1,12 @@
-//! Positions as waits return and take them. A wait that times out at `57` returns `57.1`, the next one there
-//! `57.2`. All mean the same position; the count makes the next call another one than the last, since clients
-//! end an agent that makes the same call again and again.
+//! The cursors that waits take and return. A wait that times out at position 57 returns `57.1`, the next one
+//! `57.2`. All denote the same position. The count makes each call different from the last, because clients stop an
+//! agent that keeps repeating the same call.
 
 use super::refusal::Refusal;
 use super::text::quoted;
 use std::fmt;
 
-/// A position, and how many waits in a row have timed out there.
+/// A position, and the number of consecutive waits that timed out there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     pub position: i64,
@@ -14,10 +14,9 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Reads the argument `name`. An empty one is none.
+    /// Parses the argument `name`. An empty one counts as absent.
     ///
-    /// # Errors
-    /// It is not a cursor.
+    /// # Errors The text is not a cursor.
     pub fn read(text: Option<&str>, name: &str) -> Result<Option<Self>, Refusal> {
         text.filter(|text| !text.trim().is_empty()).map(|text| Self::parse(text, name)).transpose()
     }
@@ -33,7 +32,7 @@ impl Cursor {
         }
     }
 
-    /// Returns the cursor that follows a wait from this one.
+    /// Returns the cursor after a wait that began at `from`.
     #[must_use]
     pub fn after(from: Option<Self>, position: i64, has_timed_out: bool) -> Self {
         let timeouts = if has_timed_out { from.map_or(0, |from| from.timeouts).wrapping_add(1).max(1) } else { 0 };

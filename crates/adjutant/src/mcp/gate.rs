@@ -1,5 +1,5 @@
-//! What a method means in the era of the connection, before rmcp looks at what the server declares: the
-//! Tasks extension belongs to 2026-07-28, and does not exist before it.
+//! Filters methods by the protocol version of the connection before rmcp handles them: the Tasks extension exists
+//! only from 2026-07-28 on.
 
 use super::caller::is_modern;
 use super::server::Server;

@@ -1,7 +1,7 @@
-//! The worker's endpoint in its supervisor: Streamable HTTP on loopback, for one token.
+//! The worker's endpoint in its supervisor: Streamable HTTP on loopback, with one bearer token.
 //!
-//! There are no sessions: each request stands alone, so nothing can leak, expire under a wait of
-//! hours, or be counted. Setting TCP_NODELAY is up to the acceptor.
+//! There are no sessions. Each request is independent, so no session can leak or expire during a wait of hours. The
+//! acceptor sets TCP_NODELAY.
 
 use super::caps::{self, CallCap};
 use super::lines;
@@ -27,12 +27,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Largest request: the longest question with its context and options, escaped.
+/// Maximum size of a request: the longest question with its context and options, escaped.
 const BODY_BYTES_MAX: usize = 16 * TEXT_BYTES_MAX;
-/// A reply that takes longer than this begins without waiting for its content: some clients give
-/// up on a connection that sends no headers for a minute, independent of their limit for tools.
+/// A reply that takes longer than this starts with its headers, before its content is available. Some clients close
+/// a connection that sends no headers for a minute, regardless of their timeout for tools.
 const HEADERS_AFTER: Duration = Duration::from_millis(500);
-/// A sign of life on such a connection.
+/// The interval of keep-alive comments on such a connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Serves a worker's tools at `/mcp` to local callers with the token.
@@ -61,7 +61,7 @@ pub fn http_router(client: Client, token: &str) -> Router {
         .layer(middleware::from_fn(move |request: Request, next: Next| authorized(Arc::clone(&expected), request, next)))
 }
 
-/// Lets only the bearer of the token through.
+/// Rejects requests without the token.
 fn authorized(expected: Arc<str>, request: Request, next: Next) -> BoxFuture<'static, Response> {
     let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let allowed = same(given, expected.as_bytes());
@@ -74,20 +74,20 @@ fn authorized(expected: Arc<str>, request: Request, next: Next) -> BoxFuture<'st
     })
 }
 
-/// Compares without telling by its duration where the two differ.
+/// Compares in constant time.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differing = a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differing) == 0
 }
 
-/// Returns whether a request is the handshake that its protocol has no more.
+/// Returns whether a request is an `initialize` under a protocol version that no longer has it.
 fn is_modern_initialize(request: &Request) -> bool {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let is_modern = header("mcp-protocol-version").is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());
     is_modern && header("mcp-method") == Some("initialize")
 }
 
-/// Answers a body that is no message as JSON-RPC answers it: rmcp takes it for a wrong media type.
+/// Answers an invalid body with a JSON-RPC error. rmcp would report a wrong media type.
 async fn refuse_in_json(request: Request, next: Next) -> Response {
     let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     if !is_json || request.method() != http::Method::POST {
@@ -109,8 +109,8 @@ async fn refuse_in_json(request: Request, next: Next) -> Response {
     (StatusCode::BAD_REQUEST, json, lines::refusal(&body)).into_response()
 }
 
-/// Begins a slow reply before its content is there, as an event stream with comments as signs of
-/// life; the content, once it is there, becomes its one event.
+/// Starts a slow reply before its content is available, as an event stream with keep-alive comments. The content
+/// becomes its only event.
 async fn begin_at_once(request: Request, next: Next) -> Response {
     let events_are_fine =
         request.headers().get_all(http::header::ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")));
@@ -129,7 +129,7 @@ async fn begin_at_once(request: Request, next: Next) -> Response {
     }
 }
 
-/// What a late reply brings, with comments until it comes.
+/// Returns the event stream of a late reply, with comments until the reply arrives.
 fn late(reply: impl Future<Output = Response> + Send + 'static) -> impl futures::Stream<Item = Bytes> + Send {
     enum State<F> {
         Waiting(std::pin::Pin<Box<F>>),
@@ -149,7 +149,7 @@ fn late(reply: impl Future<Output = Response> + Send + 'static) -> impl futures:
             State::Body(mut body, is_events) => match pin!(&mut body).next().await {
                 Some(Ok(bytes)) => Some((bytes, State::Body(body, is_events))),
                 Some(Err(error)) => {
-                    tracing::debug!(%error, "a late reply broke off");
+                    tracing::debug!(%error, "a late reply was cut off");
                     None
                 }
                 None if is_events => None,
@@ -172,7 +172,7 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef";
 
-    /// A router whose hub takes calls and never answers.
+    /// A router whose hub accepts calls and never answers.
     fn router() -> (Router, tempfile::TempDir, std::os::unix::net::UnixListener) {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(dir.path()).expect("a home");

@@ -1,12 +1,12 @@
-//! MCP: the tools of parents and workers, over standard input and output (`adj mcp`) and Streamable
-//! HTTP (the endpoint of a run's supervisor). A thin layer: each tool is data and one function that
-//! calls the hub. It keeps no state that matters, opens no store, and decides about no right.
+//! MCP: the tools of parents and workers, over standard input and output (`adj mcp`) and Streamable HTTP (the
+//! endpoint of a run's supervisor). A thin layer: each tool is a row of data and one function that calls the hub.
+//! It keeps no essential state, does not open the store, and makes no authorization decisions.
 //!
-//! Both eras of the protocol are served: 2024-11-05 to 2025-11-25 by `initialize`, 2026-07-28 by
-//! `server/discover` and self-contained requests. Refusals are results marked as errors, with what
-//! to do about them; protocol errors are for broken calls.
+//! Both generations of the protocol are supported: 2024-11-05 to 2025-11-25 with `initialize`, 2026-07-28 with
+//! `server/discover` and self-contained requests. A refusal is a result marked as an error, with a hint; protocol
+//! errors are for malformed calls.
 //!
-//! How long a call may block, and why, is in [`caps`].
+//! [`caps`] defines how long a call may block, and why.
 
 mod args;
 mod caller;

@@ -1,5 +1,5 @@
-//! How a "no" looks to a model: a tool result marked as an error, which says what is wrong and how
-//! to go on. Protocol errors are kept for calls that are broken as such.
+//! A refusal as a model sees it: a tool result marked as an error, which says what is wrong and how to proceed.
+//! Protocol errors are reserved for malformed calls.
 
 use super::text;
 use crate::view::{ErrorView, codes};
@@ -15,20 +15,20 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Refuses arguments.
+    /// Creates a refusal of invalid arguments.
     #[must_use]
     pub fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { code: codes::INVALID.into(), message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// Refuses with a code of its own.
+    /// Creates a refusal with a code.
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// Writes the refusal as a tool result. It has no structured content: clients check that
-    /// against the tool's output schema even when the result is an error.
+    /// Converts the refusal to a tool result. It has no structured content, because clients validate that against
+    /// the tool's output schema even for errors.
     #[must_use]
     pub fn into_result(self) -> CallToolResult {
         let Self { code, message, hint } = self;
@@ -41,7 +41,7 @@ impl Refusal {
     }
 }
 
-/// What a hint with a command of the shell says in tools' names.
+/// Hints with shell commands, and their equivalents with tools.
 const TOOL_HINTS: [(&str, &str); 6] = [
     ("list chats: adj chat ls", "list_chats names yours"),
     ("name an agent (adj agents), one of your runs, or person", "name an agent (list_coding_agents), one of your runs, or person"),
@@ -51,7 +51,7 @@ const TOOL_HINTS: [(&str, &str); 6] = [
     ("read it again, then decide: adj inbox", "read it again (get_pending_questions), then decide"),
 ];
 
-/// Returns a hint in tools' names, where it has only commands of the shell, which a model may not have.
+/// Replaces a hint that names only shell commands, which a model may not be able to run, by one that names tools.
 fn in_tools(code: &str, hint: String) -> String {
     if let Some((_, tools)) = TOOL_HINTS.iter().find(|(shell, _)| *shell == hint) {
         return (*tools).to_owned();

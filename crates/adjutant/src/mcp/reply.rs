@@ -1,24 +1,23 @@
-//! What a tool call returns.
+//! Replies to tool calls.
 
 use super::refusal::Refusal;
 use super::show::Shown;
 use crate::view::TaskView;
 
-/// What a tool call returns.
+/// The reply to a tool call.
 #[derive(Debug)]
 pub enum Reply {
     Result(Shown),
-    /// The wait continues in the hub; the client polls it.
+    /// The wait continues in the hub, and the client polls it.
     Task(TaskView),
 }
 
-/// What a tool call comes to.
+/// The result of a tool call.
 pub type ToolResult = Result<Reply, Refusal>;
 
-/// Makes a result the reply of a call.
+/// Wraps a result as the reply to a call.
 ///
-/// # Errors
-/// Never: the type is that of a tool.
+/// # Errors Never. The type matches that of other tools.
 pub fn reply(result: Shown) -> ToolResult {
     Ok(Reply::Result(result))
 }

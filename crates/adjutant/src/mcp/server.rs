@@ -1,5 +1,5 @@
-//! The server behind both transports: which tools there are for whom, and a shell around each call
-//! that keeps every promise of the protocol, even if a tool fails.
+//! The server behind both transports: it lists the tools of a role and calls them, and follows the protocol even if
+//! a tool fails.
 
 use super::caller::{self, Caller};
 use super::catalog::{self, RUN_PREFIX, ToolRow};
@@ -24,7 +24,7 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 
-/// How long clients may keep the list of tools: it never changes while the process lives.
+/// How long clients may cache the list of tools, which never changes while the process runs.
 const LIST_TTL_MS: u64 = 300_000;
 pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
@@ -92,7 +92,7 @@ impl Server {
         let args = Args::read(row.params, arguments)?;
         let reply = (row.handler.run)(&self.0, caller, args).await?;
         match (self.0.role().await, reply) {
-            // Every other call of a run brings its messages itself.
+            // All other calls of a run deliver its messages themselves.
             (Role::Worker, Reply::Result(shown)) if catalog::is_of_chats(row) => Ok(Reply::Result(worker::with_unread(&self.0, shown).await)),
             (_, reply) => Ok(reply),
         }
@@ -108,7 +108,7 @@ impl Server {
     }
 }
 
-/// Makes a result of a tool that panics: without one its caller would wait for ever.
+/// Converts a panic of a tool to a refusal. Without a result, the caller would wait forever.
 async fn guarded(tool: &str, call: impl Future<Output = Result<Reply, Refusal>>) -> Result<Reply, Refusal> {
     AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
         let hint = "this is a defect of adj; check_subagent_status shows whether the call had an effect";
@@ -120,14 +120,14 @@ fn implementation() -> Implementation {
     Implementation::new("adjutant", VERSION).with_title("Adjutant")
 }
 
-/// Says who answered, on results of the protocol that has no handshake to say it in.
+/// Adds the server's name to results of the protocol version without a handshake.
 fn stamp(meta: &mut Option<MetaObject>, context: &RequestContext<RoleServer>) {
     if caller::is_modern(context) {
         meta.get_or_insert_default().insert(SERVER_INFO.to_owned(), json!(implementation()));
     }
 }
 
-/// Refuses a tool of the other role: who calls it has to know that it will never work.
+/// Refuses a tool of the other role, and says that it will never work.
 fn not_for(role: Role, row: &ToolRow) -> Refusal {
     let phrase = row.actions.first().map_or("do that", |action| action.phrase());
     let (who, hint) = match role {
@@ -142,24 +142,24 @@ fn unknown_tool(role: Role, name: &str) -> String {
     format!("unknown tool {}; did you mean {nearest}?", text::quoted(name, 80))
 }
 
-/// The versions that are spoken. 2025-03-26 is not: it alone obliges a server to take batches, which the
-/// revision after it removed and no client that was tried sends.
+/// The supported protocol versions. 2025-03-26 is not supported: it alone requires batches, which the next revision
+/// removed and no tested client sends.
 const VERSIONS: [ProtocolVersion; 4] =
     [ProtocolVersion::V_2024_11_05, ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
 
-/// Refuses the handshake that 2026-07-28 has no more.
+/// Rejects `initialize` under 2026-07-28, which no longer has it.
 pub(super) fn no_initialize() -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "initialize: 2026-07-28 has no handshake; call server/discover or any method", None)
 }
 
-/// Refuses a handshake that cannot be read.
+/// Rejects a malformed handshake.
 pub(super) fn broken_initialize() -> ErrorData {
     let message =
         "initialize: params need protocolVersion (a string such as \"2025-11-25\"), capabilities (an object) and clientInfo (name and version)";
     ErrorData::invalid_params(message, None)
 }
 
-/// Refuses a request on a connection that was not initialized.
+/// Rejects a request on a connection that was not initialized.
 pub(super) fn not_initialized() -> ErrorData {
     let message = "this connection has not begun: call initialize first; a request of 2026-07-28 carries _meta with \
                 io.modelcontextprotocol/protocolVersion, clientInfo and clientCapabilities instead";
@@ -171,7 +171,7 @@ impl ServerHandler for Server {
         self.about_us(self.0.known_role())
     }
 
-    /// Every version but the one whose batches must be taken.
+    /// All versions but the one that requires batches.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Cow::Borrowed(&VERSIONS)
     }
@@ -184,7 +184,7 @@ impl ServerHandler for Server {
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
         if request.protocol_version == ProtocolVersion::V_2025_03_26 {
-            // A client of that version speaks the one before it.
+            // A client of the unsupported version falls back to the one before it.
             result.protocol_version = ProtocolVersion::V_2024_11_05;
         }
         // Tasks belong to the protocol that has no `initialize`.
@@ -211,7 +211,7 @@ impl ServerHandler for Server {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
-        // On the heap: rmcp moves a call's future several times before it runs.
+        // Boxed, because rmcp moves a call's future several times before it runs.
         let mut response = Box::pin(self.called(request, &context)).await?;
         match &mut response {
             CallToolResponse::Complete(CallToolResult { meta, .. }) => stamp(meta, &context),
@@ -263,7 +263,7 @@ impl ServerHandler for Server {
         Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
     }
 
-    /// Requests of known methods whose parameters could not be read end up here too.
+    /// Requests of known methods with malformed parameters arrive here too.
     async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
         const TASKS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
         let method = text::line(&request.method, 100);

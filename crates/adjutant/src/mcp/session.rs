@@ -1,5 +1,5 @@
-//! What the tools of one connection share: the connection to the hub, the role, and what the client has
-//! been shown. It is lost with the process, and nothing depends on it.
+//! The state that the tools of one connection share: the connection to the hub, the role, and what the client was
+//! shown. It may be lost with the process without harm.
 
 use super::caps::CallCap;
 use super::refusal::Refusal;
@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-/// How long the question "am I a run?" may take before a run is assumed.
+/// How long determining the role may take before a worker is assumed.
 const ROLE_WAIT: Duration = Duration::from_secs(2);
-/// Most requests whose first check is remembered; the oldest is forgotten first.
+/// Maximum number of requests whose first check is remembered. The oldest is dropped first.
 const CHECKS_MAX: usize = 1_024;
 
-/// Whose tools are served.
+/// The role whose tools are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// An agent that delegates tasks.
     Parent,
-    /// An agent that works on one.
+    /// An agent that works on a delegated task.
     Worker,
 }
 
@@ -43,12 +43,12 @@ impl Role {
 #[derive(Debug)]
 pub struct Setup {
     pub client: Client,
-    /// `None`: a run if the hub takes us for one, else a parent.
+    /// `None`: a worker if the hub identifies this process as part of a run, else a parent.
     pub role: Option<Role>,
-    /// List the aliases, and the original spellings of arguments and results.
+    /// Also lists the aliases, and the original protocol's names of arguments and results.
     pub compat: bool,
     pub cap: CallCap,
-    /// Where a parent's runs work when it does not say.
+    /// The default working directory of a parent's runs.
     pub directory: PathBuf,
     /// Cancelled when the connection's input has ended.
     pub input_ended: CancellationToken,
@@ -62,14 +62,14 @@ pub struct Session(Arc<Inner>);
 struct Inner {
     setup: Setup,
     role: OnceCell<Role>,
-    /// When each request was first checked for an answer, by its id. A lock rather than an owner: calls
-    /// that share nothing else hold it for a few instructions.
+    /// When each request was first checked for an answer, by id. A lock instead of an owner task, because calls
+    /// share nothing else and hold it for a few instructions.
     checks: Mutex<HashMap<String, Instant>>,
-    /// Up to which change each chat was shown here.
+    /// The last change of each chat that was shown.
     changes: Mutex<HashMap<i64, i64>>,
-    /// The id and the name of a worker's run, once the hub was asked.
+    /// The id and name of a worker's run, once queried from the hub.
     own_names: OnceCell<[String; 2]>,
-    /// Stops and ends that results have shown. The client's next call proves that it has those results.
+    /// Stops and ends in earlier results. The client's next call proves that it received them.
     shown: Mutex<Vec<ConfirmNotified>>,
 }
 
@@ -94,12 +94,12 @@ impl Session {
         &self.0.setup.client
     }
 
-    /// Returns up to which change a chat was shown.
+    /// Returns the last change of a chat that was shown.
     pub(super) fn changes_shown(&self, chat: i64) -> Option<i64> {
         self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).get(&chat).copied()
     }
 
-    /// Records up to which change a chat was shown.
+    /// Records the last change of a chat that was shown.
     pub(super) fn note_changes(&self, chat: i64, changes: i64) {
         self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
     }
@@ -111,7 +111,7 @@ impl Session {
         }
     }
 
-    /// Confirms to the hub what earlier results showed. A client that dies before its next call is notified
+    /// Confirms to the hub what earlier results showed. If the client dies before its next call, it is notified
     /// again.
     pub(super) async fn confirm_shown(&self) {
         let shown = std::mem::take(&mut *self.0.shown.lock().unwrap_or_else(PoisonError::into_inner));
@@ -131,7 +131,7 @@ impl Session {
         self.0.setup.compat
     }
 
-    /// Returns the directory as a text.
+    /// Returns the directory as a string.
     ///
     /// # Errors
     /// It is not UTF-8.
@@ -152,13 +152,13 @@ impl Session {
         &self.0.setup.input_ended
     }
 
-    /// Returns whose tools are served; asks the hub where that is not known yet.
+    /// Returns the role, asking the hub if it is not known yet.
     pub(super) async fn role(&self) -> Role {
         *self.0.role.get_or_init(|| self.resolve_role()).await
     }
 
-    /// Asks the hub: a parent may list runs and a run may not. If the hub does not answer in time, the role
-    /// is a worker's, which has fewer tools.
+    /// Determines the role from the hub: a parent may list runs, a run may not. If the hub does not answer in time,
+    /// the role is worker, which has fewer tools.
     async fn resolve_role(&self) -> Role {
         let look = ListRuns { all: false, limit: Some(1) };
         match tokio::time::timeout(ROLE_WAIT, self.client().call(&look)).await {
@@ -167,12 +167,12 @@ impl Session {
         }
     }
 
-    /// Returns the role; a parent where it is not known yet.
+    /// Returns the role, or parent if it is not known yet.
     pub(super) fn known_role(&self) -> Role {
         self.0.role.get().copied().unwrap_or(Role::Parent)
     }
 
-    /// Returns when a request was first checked for an answer: now, if it never was.
+    /// Returns when a request was first checked for an answer. A first check is recorded now.
     pub(super) fn first_check(&self, message_id: &str) -> Instant {
         let mut checks = self.checks();
         if checks.len() >= CHECKS_MAX && !checks.contains_key(message_id) {
@@ -193,8 +193,8 @@ impl Session {
         self.0.checks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that a worker which names a run names its own. Returns messages that came with the check;
-    /// they belong into the result.
+    /// Checks that the run that a worker names is its own. Returns messages that this check delivered, which must
+    /// be part of the result.
     pub(super) async fn check_own_run(&self, run: Option<&str>) -> Result<Vec<MessageView>, Refusal> {
         let Some(run) = run else { return Ok(Vec::new()) };
         let mut messages = Vec::new();

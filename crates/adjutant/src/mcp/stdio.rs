@@ -1,7 +1,7 @@
 //! `adj mcp`: the server on standard input and output.
 //!
-//! It answers `initialize` and `tools/list` without the hub, ends as soon as its input does, and
-//! survives anything else that comes in on it.
+//! It answers `initialize` and `tools/list` without the hub, exits when its input ends, and tolerates any other
+//! input.
 
 use super::caps::{self, CallCap};
 use super::gate::Gate;
@@ -24,35 +24,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long calls that are not waits may go on after the input has ended.
+/// How long calls other than waits may continue after the end of the input.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 
-/// What `adj mcp` was started with.
+/// The arguments of `adj mcp`.
 #[derive(Debug, Clone, Default)]
 pub struct StdioArgs {
     /// `None`: a worker with a token file or inside a run, else a parent.
     pub role: Option<Role>,
     /// A [`WorkerAccess`] in JSON, as the supervisor writes it.
     pub token_file: Option<PathBuf>,
-    /// The client to act as; the project's directory otherwise.
+    /// The name of the client. Default: the project's directory.
     pub client: Option<String>,
     pub compat: bool,
-    /// The home in memory is meant.
+    /// Use the ephemeral home in memory.
     pub ephemeral: bool,
-    /// Longest that one call may block, in seconds.
+    /// Maximum time that a call may block, in seconds.
     pub max_wait_s: Option<u64>,
 }
 
 /// Serves until standard input ends. Blocks its thread.
 ///
-/// # Errors
-/// The arguments cannot be used, or the streams cannot.
+/// # Errors The arguments or the streams cannot be used.
 pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
     let input_ended = CancellationToken::new();
     let server = Server::new(setup(args, input_ended.clone())?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| internal("the runtime", &error))?;
     let served = runtime.block_on(serve(server, input_ended));
-    // A read of a terminal that nobody ends must not hold the process.
+    // A blocked read of a terminal must not keep the process alive.
     runtime.shutdown_background();
     served
 }
@@ -72,7 +71,7 @@ fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, Error
         None => parent::project(&directory).map_err(|Refusal { code, message, hint }| ErrorView { code, message, hint })?,
     };
     let name = ClientName::parse(&name).map_err(|denied| invalid(&denied.to_string(), "pass another --client"))?;
-    // Inside a run the hub sends us to the run's supervisor; it is asked before tools are listed.
+    // Inside a run, the hub redirects to the run's supervisor, so the role is determined before tools are listed.
     let inside_run = text_variable("ADJ_RUN").is_some();
     let role = role.or(if inside_run { None } else { Some(Role::Parent) });
     Ok(Setup { client: Client::hub(&home, Some(name)), role, compat, cap: max_wait.unwrap_or(CallCap::ByClient), directory, input_ended })
@@ -97,7 +96,7 @@ async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), Err
     let pipe = Pipe::new(input, output, input_ended.clone());
     let service = match serve_server(Gate(server), pipe).await {
         Ok(service) => service,
-        // Nobody said anything before the input ended.
+        // The input ended before any message.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(error) => return Err(internal("the MCP handshake", &error)),
     };
@@ -113,8 +112,8 @@ async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), Err
     }
 }
 
-/// Standard input and output as a transport that says when the input ends, keeps from the handshake
-/// what would end it, and answers what comes before one in words for both eras.
+/// Standard input and output as a transport. It reports the end of the input, drops messages that would abort the
+/// handshake, and answers requests before the handshake for both protocol generations.
 struct Pipe {
     inner: Lines<StdioReader, StdioWriter>,
     input_ended: CancellationToken,
@@ -143,7 +142,7 @@ impl Transport<RoleServer> for Pipe {
             if self.open {
                 return Some(message);
             }
-            // Before the handshake only requests mean anything; a stray notification would end it.
+            // Before the handshake, only requests are accepted; a notification would abort it.
             let ClientJsonRpcMessage::Request(request) = &message else { continue };
             match opening(&request.request) {
                 Opening::Initialize => self.open = true,
@@ -166,13 +165,13 @@ impl Transport<RoleServer> for Pipe {
     }
 }
 
-/// What a request means that comes before the connection is open.
+/// The meaning of a request before the handshake.
 enum Opening {
-    /// It begins a connection of 2024-11-05 to 2025-11-25.
+    /// A handshake of 2024-11-05 to 2025-11-25.
     Initialize,
-    /// It is of 2026-07-28, which needs no handshake.
+    /// A request of 2026-07-28, which needs no handshake.
     Modern,
-    /// It is answered, and decides nothing.
+    /// A request that is answered without fixing the protocol version.
     Probe,
     Refused(ErrorData),
 }

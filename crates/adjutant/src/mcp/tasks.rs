@@ -1,5 +1,5 @@
-//! The Tasks extension: one Task is one wait, kept in the hub's store, so that a client can poll
-//! it, lose its connection, and come back. Cancelling it ends the wait and touches no run.
+//! The Tasks extension: a Task is a wait stored by the hub, so that a client can poll it even after losing its
+//! connection. Cancelling a Task ends the wait and affects no run.
 
 use super::caller::takes_tasks;
 use super::session::Session;
@@ -13,10 +13,10 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
-/// How often a client is asked to poll.
+/// The suggested polling interval.
 const POLL_MS: u64 = 2_000;
 
-/// Writes the handle that takes the place of a result.
+/// Returns the handle that replaces a result.
 #[must_use]
 pub fn created(task: &TaskView) -> CreateTaskResult {
     CreateTaskResult::new(described(task))
@@ -33,8 +33,7 @@ pub async fn get(session: &Session, request: GetTaskParams, context: &RequestCon
     Ok(GetTaskResult::new(detailed(&task)))
 }
 
-/// Answers `tasks/update`. A wait asks nothing of its client, so there is nothing to take in; the
-/// Task must still be the caller's.
+/// Answers `tasks/update`. A wait needs no input, so the update is ignored, but the Task must be the caller's.
 pub async fn update(session: &Session, request: UpdateTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
     gate::<UpdateTaskMethod>(context)?;
     session.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
@@ -82,7 +81,8 @@ fn detailed(task: &TaskView) -> DetailedTask {
     DetailedTask::new(described, payload)
 }
 
-/// An unknown Task is a broken call; a hub that cannot be reached is not the caller's fault.
+/// Maps an error to a protocol error: an unknown Task is an invalid call, an unreachable hub is not the caller's
+/// fault.
 fn protocol_error(error: &ErrorView) -> ErrorData {
     match error.code.as_str() {
         codes::NOT_FOUND | codes::INVALID | codes::NOT_ALLOWED => ErrorData::invalid_params(error.message.clone(), None),

@@ -1,11 +1,11 @@
-//! Another party's text, made fit for a line of Adjutant's: nothing in it can begin a line, end
-//! a quotation, hide, or move a cursor. (`crate::text` does the same for terminals; models read
-//! quotations better.) Pure functions.
+//! Quotes text of other parties for lines of Adjutant. Quoted text cannot start a line, end the quotation, hide
+//! text or move a cursor. (`crate::text` does the same for terminals; models understand quotations better.) Pure
+//! functions.
 
 use std::fmt::Write;
 
-/// Writes text as one quoted string, JSON style, cut to at most `chars_max` characters with the
-/// number of those left out behind it.
+/// Quotes text as one string in JSON style, cut to at most `chars_max` characters and followed by the number of
+/// omitted ones.
 #[must_use]
 pub fn quoted(text: &str, chars_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(chars_max.saturating_mul(2)) + 2);
@@ -31,7 +31,7 @@ pub fn quoted(text: &str, chars_max: usize) -> String {
     out
 }
 
-/// Writes text that is shown bare (names, paths, messages of Adjutant that repeat input) as one line.
+/// Sanitizes unquoted text (names, paths, messages of Adjutant that repeat input) to one line.
 #[must_use]
 pub fn line(text: &str, chars_max: usize) -> String {
     let mut out: String = crate::text::line(text).chars().take(chars_max).collect();
@@ -41,12 +41,12 @@ pub fn line(text: &str, chars_max: usize) -> String {
     out
 }
 
-/// Writes a log: each of its lines behind a bar, so that none can pass for one of Adjutant.
+/// Prefixes each line of a log with a bar, so that none looks like a line of Adjutant.
 #[must_use]
 pub fn barred(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for line in text.lines() {
-        // Progress bars overwrite themselves: only what stood there last is worth reading.
+        // Progress bars overwrite their line; only the last text is kept.
         let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or("");
         out.push_str("| ");
         out.push_str(&crate::text::block(line));
@@ -55,7 +55,7 @@ pub fn barred(text: &str) -> String {
     out
 }
 
-/// Keeps at most `chars_max` characters of a value that goes into structured content.
+/// Truncates a value for structured content to `chars_max` characters.
 #[must_use]
 pub fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
@@ -64,7 +64,7 @@ pub fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// Returns how many single-character edits lie between two short words.
+/// Returns the edit distance (Levenshtein) of two short words.
 #[must_use]
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).map(|c| c.to_ascii_lowercase()).collect();
@@ -81,7 +81,8 @@ pub fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Control characters, line separators, and the invisible ones that reorder or hide text.
+/// Returns whether a character is a control character, a line separator, or an invisible one that reorders or hides
+/// text.
 fn unsafe_to_show(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')

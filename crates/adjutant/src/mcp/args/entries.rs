@@ -1,10 +1,10 @@
-//! The entries of arguments that are lists of objects.
+//! Entries of arguments that are lists of objects.
 
 use super::param::{DECISIONS, Kind, Param};
 use crate::view::{ChangesView, DecisionWord};
 use serde::Deserialize;
 
-/// What an entry of `answers` takes.
+/// The fields of an entry of `answers`.
 pub(super) const ANSWER: [Param; 6] = [
     Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]),
     Param::new("message_id", Kind::Text).also(&["messageId"]),
@@ -14,7 +14,7 @@ pub(super) const ANSWER: [Param; 6] = [
     Param::new("changes", Kind::Changes),
 ];
 
-/// What `changes` takes.
+/// The fields of `changes`.
 pub(super) const CHANGES: [Param; 4] = [
     Param::new("prompt", Kind::Text).also(&["input"]),
     Param::new("agent", Kind::Text),
@@ -22,7 +22,7 @@ pub(super) const CHANGES: [Param; 4] = [
     Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
 ];
 
-/// What an entry of `questions` takes.
+/// The fields of an entry of `questions`.
 pub(super) const QUESTION: [Param; 6] = [
     Param::new("question", Kind::Text).also(&["text"]).required(),
     Param::new("question_id", Kind::Text),

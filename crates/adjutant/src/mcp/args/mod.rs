@@ -1,6 +1,5 @@
-//! A tool's arguments: what it takes, in which spellings, and reading them. Each tool has a struct of its own
-//! for them. Everything that can be wrong with a call's arguments is found here, and said in words that a model
-//! can act on.
+//! The arguments of tools: their types, accepted spellings, and parsing. Each tool has a struct for its arguments.
+//! All errors in a call's arguments are detected here and reported in terms that a model can act on.
 
 mod entries;
 #[cfg(test)]

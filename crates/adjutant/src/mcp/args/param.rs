@@ -1,10 +1,10 @@
-//! What a tool takes, and how that is listed.
+//! The parameters of a tool, and their JSON Schema.
 
 use crate::mcp::session::Role;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
-/// What one argument may be.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     Text,
@@ -19,13 +19,13 @@ pub enum Kind {
     Texts,
     /// A list of answers: `{message_id | run_id, answer | decision, reason}`.
     Answers,
-    /// What a delegation is approved with instead.
+    /// Changes to an approved delegation.
     Changes,
     /// A list of questions: texts, or `{question, context, options, default, blocking}`.
     Questions,
 }
 
-/// The words of a decision.
+/// The possible decisions.
 pub const DECISIONS: &[&str] = &["approve", "deny"];
 
 /// One argument of a tool.
@@ -34,40 +34,40 @@ pub struct Param {
     pub name: &'static str,
     pub kind: Kind,
     pub required: bool,
-    /// What it means, where the name does not say it. Empty: left out of the schema.
+    /// The description, if the name is not sufficient. Empty: omitted from the schema.
     about: &'static str,
-    /// The same in a worker's list, where that is shorter.
+    /// A shorter description for a worker's list.
     worker_about: Option<&'static str>,
     /// Further spellings that are accepted.
     pub also: &'static [&'static str],
-    /// The original protocol's spelling, which is listed under `--compat` and accepted always. Empty: the same.
+    /// The original protocol's spelling, always accepted and listed under `--compat`. Empty: the same.
     pub original: &'static str,
-    /// Accepted always, listed only under `--compat`.
+    /// Always accepted, but listed only under `--compat`.
     compat_only: bool,
-    /// The same for workers.
+    /// Always accepted, but in a worker's list only under `--compat`.
     worker_compat_only: bool,
 }
 
 impl Param {
-    /// Describes an optional argument.
+    /// Creates an optional argument.
     #[must_use]
     pub const fn new(name: &'static str, kind: Kind) -> Self {
         Self { name, kind, required: false, about: "", worker_about: None, also: &[], original: "", compat_only: false, worker_compat_only: false }
     }
 
-    /// Makes the argument one that every call must have.
+    /// Makes the argument required.
     #[must_use]
     pub const fn required(self) -> Self {
         Self { required: true, ..self }
     }
 
-    /// Says what the argument means.
+    /// Sets the description.
     #[must_use]
     pub const fn about(self, about: &'static str) -> Self {
         Self { about, ..self }
     }
 
-    /// Says the same to workers in fewer words.
+    /// Sets a shorter description for workers.
     #[must_use]
     pub const fn worker_about(self, about: &'static str) -> Self {
         Self { worker_about: Some(about), ..self }
@@ -79,31 +79,31 @@ impl Param {
         Self { also, ..self }
     }
 
-    /// Names the original protocol's spelling.
+    /// Sets the original protocol's spelling.
     #[must_use]
     pub const fn original(self, original: &'static str) -> Self {
         Self { original, ..self }
     }
 
-    /// Leaves the argument out of the lists unless `--compat` asks for it.
+    /// Lists the argument only under `--compat`.
     #[must_use]
     pub const fn compat_only(self) -> Self {
         Self { compat_only: true, ..self }
     }
 
-    /// Leaves the argument out of a worker's list unless `--compat` asks for it.
+    /// Lists the argument for workers only under `--compat`.
     #[must_use]
     pub const fn worker_compat_only(self) -> Self {
         Self { worker_compat_only: true, ..self }
     }
 
-    /// Returns what the argument means, in a role's list. Empty: the name says it.
+    /// Returns the description for a role. Empty: the name is sufficient.
     #[must_use]
     pub fn about_for(&self, role: Role) -> &'static str {
         self.worker_about.filter(|_| role == Role::Worker).unwrap_or(self.about)
     }
 
-    /// Returns whether a role's list has the argument only under `--compat`.
+    /// Returns whether the argument is listed for a role only under `--compat`.
     #[must_use]
     pub fn is_compat_only(&self, role: Role) -> bool {
         self.compat_only || (self.worker_compat_only && role == Role::Worker)
@@ -140,7 +140,7 @@ impl Param {
         self.name == name || (!self.original.is_empty() && self.original == name) || self.also.contains(&name)
     }
 
-    /// Describes the values that the argument takes.
+    /// Describes the accepted values.
     pub(super) fn expected(&self) -> String {
         let kind = match self.kind {
             Kind::Text => "a string".to_owned(),
@@ -156,16 +156,16 @@ impl Param {
     }
 }
 
-/// In whose spelling arguments are listed.
+/// The spelling of listed arguments.
 #[derive(Debug, Clone, Copy)]
 pub enum Spelling<'a> {
     Own,
-    /// The original protocol's. It spells these in another way for one tool.
+    /// The original protocol's, with arguments that it spells differently for one tool.
     Original(&'a [(&'static str, &'static str)]),
 }
 
-/// Writes the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions. `required` names
-/// arguments that the list says are required beside those that are.
+/// Returns the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions. `required` names
+/// arguments that are listed as required in addition to those that are.
 #[must_use]
 pub fn input_schema(params: &[Param], role: Role, spelling: Spelling<'_>, required: &[&str]) -> JsonObject {
     let mut properties = JsonObject::new();

@@ -1,4 +1,4 @@
-//! Reading the arguments of a call.
+//! Parsing the arguments of a call.
 
 use super::entries::{ANSWER, CHANGES, QUESTION};
 use super::param::{Kind, Param};
@@ -9,15 +9,14 @@ use rmcp::model::JsonObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// The arguments of one call by their own names, each checked for its kind.
+/// The validated arguments of one call, by their canonical names.
 #[derive(Debug, Default)]
 pub struct Args(JsonObject);
 
 impl Args {
-    /// Reads the arguments of a call.
+    /// Parses the arguments of a call.
     ///
-    /// # Errors
-    /// An unknown or repeated argument, a value of another kind, a missing required one.
+    /// # Errors An unknown or repeated argument, a value of the wrong type, or a missing required argument.
     pub fn read(params: &[Param], object: Option<JsonObject>) -> Result<Self, Refusal> {
         let mut args = JsonObject::new();
         for (name, value) in object.unwrap_or_default() {
@@ -48,16 +47,15 @@ impl Args {
         }
     }
 
-    /// Takes arguments as they are.
+    /// Accepts arguments without validation.
     #[cfg(test)]
     pub fn unchecked(object: JsonObject) -> Self {
         Self(object)
     }
 
-    /// Returns the arguments as a tool's struct. A test holds the structs to what [`Args::read`] lets through.
+    /// Converts the arguments to a tool's struct. A test checks that the structs match what [`Args::read`] accepts.
     ///
-    /// # Errors
-    /// The struct does not fit the tool's parameters.
+    /// # Errors The struct does not match the tool's parameters.
     pub fn decode<T: DeserializeOwned>(self) -> Result<T, Refusal> {
         serde_json::from_value(Value::Object(self.0)).map_err(|error| {
             Refusal::new(codes::INTERNAL, format!("the arguments cannot be read: {error}"), "this is a defect of Adjutant: report it with this call")
@@ -65,7 +63,7 @@ impl Args {
     }
 }
 
-/// Reads the fields of an entry or of a nested object.
+/// Parses the fields of an entry or of a nested object.
 fn nested(params: &[Param], object: JsonObject) -> Result<Value, Refusal> {
     Args::read(params, Some(object)).map(|entry| Value::Object(entry.0))
 }
@@ -91,7 +89,7 @@ fn question(entry: Value) -> Result<Value, Refusal> {
     }
 }
 
-/// Returns a value as its kind has it: obvious other spellings are understood.
+/// Converts a value to its declared type, accepting obvious variants.
 fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
     let read = match (param.kind, value) {
         (Kind::Text, Value::String(text)) => Some(Value::String(text)),
@@ -117,7 +115,7 @@ fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
     Ok(value)
 }
 
-/// Reads `5` and `5.0`, but not `5.5`.
+/// Accepts `5` and `5.0`, but not `5.5`.
 fn whole(number: &serde_json::Number) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     if let Some(integer) = number.as_i64() {

@@ -2,11 +2,11 @@
 
 use crate::mcp::session::Role;
 
-/// Tools that a role can call always, listed only under `--compat`: a worker's other tools bring
-/// along what a look at itself would show.
+/// Tools that a role can always call but that are listed only under `--compat`. A worker's other tools already
+/// return what this one shows.
 pub const UNLISTED: [(Role, &str); 1] = [(Role::Worker, "check_subagent_status")];
 
-/// Other names that tools go by: accepted always, listed under `--compat`.
+/// Aliases of tools: always accepted, listed under `--compat`.
 pub const ALIASES: [(&str, &str); 12] = [
     ("check_status", "check_subagent_status"),
     ("check_message_status", "check_answer"),
@@ -18,12 +18,12 @@ pub const ALIASES: [(&str, &str); 12] = [
     ("send-message", "send_chat_message"),
     ("ask_gemini", "send_chat_message"),
     ("ask-gemini", "send_chat_message"),
-    // Their names until clients had tools of these names themselves.
+    // Earlier names, which some clients now use for their own tools.
     ("list_agents", "list_coding_agents"),
     ("send_message", "send_chat_message"),
 ];
 
-/// Arguments that the original protocol spells in another way for one tool, by the tool's listed name.
+/// Arguments that the original protocol spells differently for one tool, by the tool's listed name.
 pub(in crate::mcp) const SPELLED_APART: [(&str, &[(&str, &str)]); 4] = [
     ("check_answer", &[("message_id", "message_id")]),
     ("get_pending_questions", &[("run_id", "run_id")]),

@@ -1,4 +1,4 @@
-//! The lists as clients get them.
+//! The lists of tools as clients receive them.
 
 use super::chats::LIST_CHATS;
 use super::chats::SEND_MESSAGE;
@@ -22,7 +22,7 @@ pub fn tools(role: Role) -> &'static [ToolRow] {
     }
 }
 
-/// Returns whether a tool is one of the chats'.
+/// Returns whether a tool belongs to chats.
 #[must_use]
 pub fn is_of_chats(row: &ToolRow) -> bool {
     [START_CHAT, LIST_CHATS, SHOW_CHAT, SEND_MESSAGE].iter().any(|tool| tool.name == row.name)
@@ -37,8 +37,8 @@ pub fn find(role: Role, name: &str) -> Option<&'static ToolRow> {
     own(name).or_else(alias).or_else(by_agent)
 }
 
-/// Writes the list of a role. Under `compat`, arguments go by their other names and the aliases
-/// follow, those of the given agents included.
+/// Returns the list of tools of a role. Under `compat`, arguments have the original names, and aliases are added,
+/// including those of the given agents.
 #[must_use]
 pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> {
     let mut list: Vec<Tool> = tools(role)
@@ -76,7 +76,7 @@ mod tests {
 
     const ROLES: [(Role, usize, usize); 2] = [(Role::Parent, 1_800, 14), (Role::Worker, 1_200, 10)];
 
-    /// As a client without additions of its own sends them; `tests/it/vendors/offered.rs` counts what real ones send.
+    /// Counts the lists as a plain client sends them. `tests/it/vendors/offered.rs` counts what real clients send.
     #[test]
     fn the_lists_keep_to_their_budgets() {
         let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");
@@ -161,7 +161,7 @@ mod tests {
         assert!(caps::UNKNOWN < caps::OWN_WORKER);
     }
 
-    /// The arguments of the original tools as their protocol writes them, and which it requires.
+    /// The arguments of the original tools, and those that their protocol requires.
     const ORIGINAL: [(Role, &str, &[&str], &[&str]); 21] = [
         (Role::Parent, "run_subagent_claude", &["input"], &["input"]),
         (Role::Parent, "check_subagent_status", &["runId"], &[]),
@@ -215,7 +215,7 @@ mod tests {
             for arg in required {
                 assert!(needed.contains(arg), "{role:?} {name}: {arg} is not required, only {needed:?}");
             }
-            // A client that goes by the list is understood.
+            // A call with the listed arguments is accepted.
             let row = find(role, name).expect("a tool");
             let given = schema["properties"].as_object().expect("properties").iter().map(|(name, schema)| {
                 let value = match schema["type"].as_str() {

@@ -1,9 +1,9 @@
-//! The tools as data: one row each, in the order of the lists. A row names its rule
-//! ([`adjutant_core::Action`]), its arguments, and the one function that it is.
+//! The tools as data: one row each, in the order of the lists. A row names its authorization rule
+//! ([`adjutant_core::Action`]), its arguments and its function.
 //!
-//! The two lists depend on the role alone, never on a connection or on state. Descriptions begin
-//! with when to use the tool and end with what comes next. Budgets in tokens (o200k) over names,
-//! descriptions and arguments, with the JSON that clients put around them: parent 1,800, worker 1,200.
+//! A list depends only on the role, never on a connection or on state. A description begins with when to use the
+//! tool and ends with the next step. Budgets in tokens (o200k) for names, descriptions and arguments, including the
+//! JSON that clients add: parent 1,800, worker 1,200.
 
 mod chats;
 mod compat;

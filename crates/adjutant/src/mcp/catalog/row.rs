@@ -14,17 +14,17 @@ use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A tool's one function.
+/// The function of a tool.
 pub type Run = for<'a> fn(&'a Session, &'a Caller, Args) -> BoxFuture<'a, Result<Reply, Refusal>>;
 
-/// A tool's function, which takes its arguments as a struct of its own.
+/// The function of a tool, with the struct of its arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Handler {
     pub run: Run,
     /// The fields of that struct.
     #[cfg(test)]
     pub fields: fn() -> &'static [&'static str],
-    /// Makes that struct.
+    /// Parses that struct.
     #[cfg(test)]
     pub decode: fn(Args) -> Result<(), Refusal>,
 }
@@ -47,11 +47,11 @@ pub(super) use handler;
 pub enum Effect {
     /// Changes nothing.
     Reads,
-    /// Repeating it with the same arguments adds nothing.
+    /// Idempotent: repeating the call with the same arguments adds nothing.
     WritesOnce,
     /// Each call adds something.
     Adds,
-    /// May end something that was under way.
+    /// May end something in progress.
     Ends,
 }
 
@@ -62,13 +62,12 @@ pub struct ToolRow {
     pub title: &'static str,
     pub about: &'static str,
     pub params: &'static [Param],
-    /// The rules that decide about it, see [`adjutant_core::principal::may`].
+    /// The actions that a caller must be allowed to perform, see [`adjutant_core::principal::may`].
     pub actions: &'static [Action],
     pub effect: Effect,
     /// Kept loaded by clients that otherwise load tools on demand.
     pub core: bool,
-    /// The fields of its structured result: name, JSON type (empty: any), and whether it is always
-    /// there.
+    /// The fields of the structured result: name, JSON type (empty: any), and whether the field is always present.
     pub output: &'static [(&'static str, &'static str, bool)],
     pub handler: Handler,
 }

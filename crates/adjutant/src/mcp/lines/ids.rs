@@ -1,6 +1,6 @@
-//! Request ids that are numbers beyond 64 bits or fractions. JSON-RPC and MCP allow them, rmcp does not read
-//! them. Such an id becomes a text that holds it as it was written, and is written again as it was: nothing
-//! is remembered, so nothing has to be forgotten. Pure functions.
+//! Request ids that are fractions or numbers beyond 64 bits. JSON-RPC and MCP allow them, but rmcp cannot parse
+//! them. Such an id is encoded as a string that contains the original text, and decoded in the reply. No state is
+//! kept. Pure functions.
 
 use rmcp::RoleServer;
 use rmcp::model::{ErrorData, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// Begins the texts that hold an id. A client's own text that begins so is held in the same way.
+/// The prefix of strings that encode an id. A client's own string with this prefix is encoded in the same way.
 const KEPT: &str = "\u{f8ff}id:";
 
-/// The parts of a message that say which request is meant.
+/// The parts of a message that identify a request.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
@@ -29,12 +29,12 @@ struct Cancelled<'a> {
     request_id: Option<&'a RawValue>,
 }
 
-/// Returns whether an id is a text that holds one.
+/// Returns whether an id is an encoded one.
 pub fn is_kept(id: &RequestId) -> bool {
     matches!(id, RequestId::String(text) if text.starts_with(KEPT))
 }
 
-/// Writes a message with its ids held in texts. `None`: rmcp reads it as it is.
+/// Encodes the ids of a message. `None`: rmcp can parse them as they are.
 pub fn keep(line: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(line).ok()?;
     let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
@@ -46,13 +46,13 @@ pub fn keep(line: &[u8]) -> Option<Vec<u8>> {
     Some([&text[..start], &held, &text[end..]].concat().into_bytes())
 }
 
-/// Where a part of a text lies in it.
+/// Returns the position of a substring in its text.
 fn place(whole: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     Some(start..start.checked_add(part.len()).filter(|end| *end <= whole.len())?)
 }
 
-/// Returns the id if it has to be held.
+/// Returns the id if it must be encoded.
 fn id_to_keep(id: &str) -> Option<&str> {
     match id.as_bytes().first()? {
         b'-' | b'0'..=b'9' => id.parse::<i64>().is_err().then_some(id),
@@ -61,11 +61,11 @@ fn id_to_keep(id: &str) -> Option<&str> {
     }
 }
 
-/// Returns the id that a text holds, as it was written.
+/// Decodes an id to its original text.
 fn kept(id: &RequestId) -> Option<&RawValue> {
     let RequestId::String(text) = id else { return None };
     let held: &RawValue = serde_json::from_str(text.strip_prefix(KEPT)?).ok()?;
-    // Only what `keep` holds: nobody slips anything else into a message of Adjutant.
+    // Only what `keep` encodes, so that nothing else can be injected into a message.
     id_to_keep(held.get()).map(|_| held)
 }
 
@@ -83,7 +83,7 @@ struct Refused<'a> {
     error: &'a ErrorData,
 }
 
-/// Writes a message, its id as the client wrote it.
+/// Serializes a message with its id as the client wrote it.
 pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Response(response) => match kept(&response.id) {
@@ -98,7 +98,7 @@ pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec
     }
 }
 
-/// Writes an error about a message whose id could not be read, with the null that JSON-RPC 2.0 wants.
+/// Serializes an error for a message without a readable id, with the null id that JSON-RPC 2.0 requires.
 pub fn with_null_id(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Error(refused) if refused.id.is_none() => {
@@ -114,7 +114,7 @@ mod tests {
     use rmcp::model::{EmptyResult, ServerResult};
 
     fn id_of(line: &str) -> RequestId {
-        let kept = keep(line.as_bytes()).unwrap_or_else(|| panic!("{line} is read as it is"));
+        let kept = keep(line.as_bytes()).unwrap_or_else(|| panic!("{line} needs no encoding"));
         serde_json::from_value(serde_json::from_slice::<serde_json::Value>(&kept).expect("JSON")["id"].clone()).expect("an id")
     }
 

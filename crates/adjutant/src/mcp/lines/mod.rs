@@ -1,5 +1,5 @@
-//! JSON-RPC as lines, one message each. A line that cannot be read is answered, so that no client waits
-//! for a reply that never comes. Ids that rmcp does not read are kept as they were written, see [`ids`].
+//! JSON-RPC with one message per line. A malformed line is answered with an error, so that no client waits forever.
+//! Ids that rmcp cannot parse are preserved, see [`ids`].
 
 mod ids;
 
@@ -18,34 +18,34 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// Largest message that is read: the longest prompt, escaped, with room to spare.
+/// Maximum size of a message: the longest prompt, escaped, with some to spare.
 const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// A line's buffer is given back beyond this.
+/// A line buffer larger than this is freed after use.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// A transport over two byte streams.
 pub struct Lines<R, W> {
     reader: BufReader<R>,
-    /// What has come of the line that is being read.
+    /// The part of the current line that was read.
     line: Vec<u8>,
     line_bytes_max: usize,
-    /// The rest of a line that is too long is passed over.
+    /// Whether the rest of an overlong line is being skipped.
     passing_over: bool,
-    /// The protocol that is spoken leaves out an id that could not be read (2026-07-28); JSON-RPC 2.0 says null.
+    /// Whether an unreadable id is omitted from errors, as in 2026-07-28. In JSON-RPC 2.0 it is null.
     leaves_out_unread_ids: bool,
     writer: Arc<Mutex<Option<W>>>,
-    /// The reply to a line that could not be read; one at a time, so that a flood of them is held up.
+    /// The reply to a malformed line, one at a time, which limits a flood of them.
     reply: JoinSet<()>,
 }
 
-/// What the next bytes were.
+/// The result of reading.
 enum Read {
     Line,
     TooLong,
     Ended,
 }
 
-/// What a line means.
+/// The meaning of a line.
 enum Meaning {
     Message(Box<ClientJsonRpcMessage>),
     Nothing,
@@ -66,12 +66,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// Leaves the id out of errors about messages without a readable one, from here on.
+    /// From here on, omits the id from errors about messages without a readable one.
     pub fn leave_out_unread_ids(&mut self) {
         self.leaves_out_unread_ids = true;
     }
 
-    /// Reads to the end of a line. May be dropped while it waits: what has come is kept.
+    /// Reads to the end of a line. Cancel safe: bytes read so far are kept.
     async fn read(&mut self) -> io::Result<Read> {
         loop {
             let found = self.reader.fill_buf().await?;
@@ -99,7 +99,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         }
     }
 
-    /// Answers a message with an error; the next one is not read before that is written.
+    /// Answers a message with an error. The next message is not read before the error is written.
     pub fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
         let nulls = id.is_none() && !self.leaves_out_unread_ids;
         let message = ServerJsonRpcMessage::error(error, id);
@@ -107,7 +107,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
         let writing = write(Arc::clone(&self.writer), line);
         self.reply.spawn(async {
             if let Err(error) = writing.await {
-                tracing::warn!(%error, "a broken line was not answered");
+                tracing::warn!(%error, "a malformed line was not answered");
             }
         });
     }
@@ -122,8 +122,8 @@ async fn write<W: AsyncWrite + Unpin>(writer: Arc<Mutex<Option<W>>>, line: serde
     writer.flush().await
 }
 
-/// A call of a tool, as nearly every line is one. rmcp reads a line by trying one kind of message after
-/// the other, which takes longer than all else that it does with it.
+/// A tool call, as nearly every line is. rmcp parses a line by trying each kind of message in turn, which takes
+/// longer than the rest of its processing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ToolCall {
@@ -136,7 +136,7 @@ struct ToolCall {
 }
 
 impl ToolCall {
-    /// Makes of it what rmcp makes of it: the metadata are the request's.
+    /// Converts the call to the message that rmcp would produce, with the metadata moved to the request.
     fn into_message(self) -> ClientJsonRpcMessage {
         let Self { _version, id, _method, mut params } = self;
         let meta = params.meta.take();
@@ -148,11 +148,10 @@ impl ToolCall {
     }
 }
 
-/// Reads one line as a message.
+/// Parses one line.
 ///
-/// Notifications that are not known mean nothing (JSON-RPC 2.0, section 4.1), nor does a response that
-/// cannot be read: nobody waits for an answer to either. All else is answered, under its id where it has
-/// one (section 5.1).
+/// Unknown notifications (JSON-RPC 2.0, section 4.1) and malformed responses are ignored, since no reply to them is
+/// expected. Everything else is answered, with its id if it has one (section 5.1).
 fn meaning(line: &[u8]) -> Meaning {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let line = line.trim_ascii();
@@ -186,14 +185,14 @@ fn meaning(line: &[u8]) -> Meaning {
     let is_notification = method && value.get("id").is_none();
     let is_response = value.get("method").is_none() && (value.get("result").is_some() || value.get("error").is_some());
     if is_notification || is_response {
-        tracing::debug!(%error, "a message that means nothing here");
+        tracing::debug!(%error, "ignored a message");
         return Meaning::Nothing;
     }
     let told = format!("this is not a JSON-RPC 2.0 message: {error}");
     Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), id)
 }
 
-/// Writes the refusal of a request, under its id where that can be read.
+/// Serializes the rejection of a request, with its id if it is readable.
 pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
     let kept = ids::keep(message);
     let value: Value = serde_json::from_slice(kept.as_deref().unwrap_or(message)).unwrap_or(Value::Null);
@@ -201,7 +200,7 @@ pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
     ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error of Adjutant is JSON")
 }
 
-/// Writes what is answered to a message that could not be read.
+/// Serializes the reply to a malformed message.
 pub fn refusal(message: &[u8]) -> Vec<u8> {
     let (error, id) = match meaning(message) {
         Meaning::Broken(error, id) => (error, id),
@@ -264,7 +263,7 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// Reads everything that comes in, and returns how many messages it held and what was answered.
+    /// Reads all input. Returns the number of messages and the replies.
     async fn exchange(input: &[u8], line_bytes_max: usize) -> (usize, Vec<Value>) {
         let (server, mut client) = tokio::io::duplex(1 << 20);
         let mut lines = Lines::new(input, server);
@@ -324,7 +323,7 @@ mod tests {
             };
             assert_eq!(token(&mut ours), token(&mut theirs), "{line}");
         }
-        // What is no plain call of a tool is left to rmcp.
+        // Anything but a plain tool call is left to rmcp.
         for line in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"result":{}}"#,

@@ -4,7 +4,7 @@ use crate::mcp::text::{cut, line, quoted};
 use crate::view::{EventView, MessageView};
 use serde_json::{Value, json};
 
-/// Writes an event as one line.
+/// Formats an event as one line.
 #[must_use]
 pub fn event_line(event: &EventView) -> String {
     let signal = match (&event.signal, &event.source) {
@@ -15,13 +15,13 @@ pub fn event_line(event: &EventView) -> String {
     format!("{} {} {}{signal} ({}): {}", event.seq, line(&event.at, 40), line(event.kind.as_str(), 40), line(&event.by, 80), quoted(&event.text, 200))
 }
 
-/// Writes what a history says of an event.
+/// Returns an event as structured content of a history.
 #[must_use]
 pub fn event_brief(event: &EventView) -> Value {
     json!({"seq": event.seq, "at": event.at, "kind": event.kind, "by": event.by, "text": cut(&event.text, 200), "signal": event.signal, "source": event.source})
 }
 
-/// Writes a parent's message as one line.
+/// Formats a parent's message as one line.
 #[must_use]
 pub fn message_line(message: &MessageView) -> String {
     format!("message from {} at {}: {}", line(&message.from, 80), line(&message.sent_at, 40), quoted(&message.text, usize::MAX))

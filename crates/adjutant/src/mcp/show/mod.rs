@@ -1,5 +1,5 @@
-//! What a tool shows: a few lines for people and models, and the same facts as structured content.
-//! Some clients give the model only the one, some only the other, so nothing may be in one alone.
+//! The results of tools: a few lines of text, and the same facts as structured content. Some clients pass only the
+//! text to the model, others only the structured content, so each must be complete.
 
 mod event;
 mod limits;

@@ -13,7 +13,7 @@ pub(super) fn acceptance_brief(acceptance: &AcceptanceView) -> Value {
     Value::Object(brief)
 }
 
-/// Writes a report as lines: the verdict, each claim with its verdict, the files.
+/// Formats a report as lines: the overall verdict, each claim with its verdict, and the files.
 pub(super) fn report_lines(report: &ReportView) -> Vec<String> {
     let mut lines = vec![format!("report {}, {}", line(report.status.as_str(), 40), line(report.verdict.as_str(), 40))];
     for finding in &report.checked {

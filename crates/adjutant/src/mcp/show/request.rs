@@ -7,7 +7,7 @@ use crate::view::RequestView;
 use adjutant_core::{RequestKind, RequestStateKind};
 use serde_json::{Value, json};
 
-/// Writes an open request as one line.
+/// Formats an open request as one line.
 #[must_use]
 pub fn request_line(request: &RequestView) -> String {
     let wants = match request.kind.known() {
@@ -58,7 +58,8 @@ pub fn request_line(request: &RequestView) -> String {
     out
 }
 
-/// Writes what a list says of a request: what its line says, and what its run's id is. Its number is its id.
+/// Returns a request as structured content of a list: the facts of its line and its run's id. Its number serves as
+/// its id.
 #[must_use]
 pub fn request_brief(request: &RequestView) -> Value {
     let mut brief = json!({
@@ -82,7 +83,7 @@ pub fn request_brief(request: &RequestView) -> Value {
     with_details(brief, request)
 }
 
-/// Writes all of a request.
+/// Returns a whole request as structured content.
 #[must_use]
 pub fn request_full(request: &RequestView) -> Value {
     let full = json!({
@@ -100,7 +101,7 @@ pub fn request_full(request: &RequestView) -> Value {
     with_details(full, request)
 }
 
-/// Adds what not every request has.
+/// Adds the optional fields of a request.
 fn with_details(mut brief: Value, request: &RequestView) -> Value {
     if let Some(context) = &request.context {
         brief["context"] = json!(cut(context, QUESTION_CHARS));
@@ -142,7 +143,7 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
     brief
 }
 
-/// Says what was recorded about a request: which of its options, or the words.
+/// Formats the recorded answer to a request: the chosen option, or the text.
 #[must_use]
 pub fn recorded_line(request: &RequestView) -> String {
     let answer = quoted(request.answer.as_deref().unwrap_or_default(), RESULT_CHARS_LISTED);

@@ -4,21 +4,21 @@ use crate::text::count;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value};
 
-/// Most lines of Adjutant in a text; what is quoted from a log comes on top.
+/// Maximum number of lines of Adjutant in a text, not counting quoted log lines.
 pub(super) const LINES_MAX: usize = 25;
 
 /// A tool's result.
 #[derive(Debug, Clone)]
 pub struct Shown {
     lines: Vec<String>,
-    /// Quoted lines between ours and the last one.
+    /// Quoted lines, shown before the last line.
     quotation: String,
     data: Map<String, Value>,
     next: String,
 }
 
 impl Shown {
-    /// Begins a result with its structured fields, which must be an object.
+    /// Creates a result from its structured fields, which must be an object.
     #[must_use]
     pub fn new(data: Value) -> Self {
         let data = match data {
@@ -42,7 +42,7 @@ impl Shown {
         self
     }
 
-    /// Adds quoted lines, as [`super::text::barred`] writes them.
+    /// Adds quoted lines, formatted by [`super::text::barred`].
     #[must_use]
     pub fn quotation(mut self, quotation: String) -> Self {
         self.quotation = quotation;
@@ -56,14 +56,14 @@ impl Shown {
         self
     }
 
-    /// Says what to do next: the last line.
+    /// Sets the last line, which names the next step.
     #[must_use]
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = next.into();
         self
     }
 
-    /// Writes the result.
+    /// Converts to the result of a tool call.
     #[must_use]
     pub fn into_result(self) -> CallToolResult {
         let Self { mut lines, quotation, mut data, next } = self;

@@ -1,4 +1,4 @@
-//! A run, as a line, as fields, or in full.
+//! A run: as a line, as structured content, or in full.
 
 use super::limits::{FILES_MAX, QUESTIONS_MAX, RESULT_CHARS, RESULT_CHARS_ALONE, cut_end, first};
 use super::report::acceptance_brief;
@@ -11,10 +11,10 @@ use crate::view::{AttentionView, ChoiceView, RunView, SubagentView};
 use adjutant_core::{RequestStateKind, RunStateKind};
 use serde_json::{Map, Value, json};
 
-/// Most characters of each part of a checkpoint in a list.
+/// Maximum number of characters of each part of a checkpoint in a list.
 const CHECKPOINT_CHARS: usize = 600;
 
-/// Writes a run as one line.
+/// Formats a run as one line.
 #[must_use]
 pub fn run_line(run: &RunView) -> String {
     let mut out = format!("{} ({}) {}", line(&run.name, 60), line(&run.agent, 60), line(run.status.as_str(), 40));
@@ -51,7 +51,7 @@ pub fn run_line(run: &RunView) -> String {
     out
 }
 
-/// Writes why a run needs attention as one line, in the run's own words.
+/// Formats as one line why a run needs attention, in the run's own words.
 #[must_use]
 pub fn attention_line(run: &RunView) -> Option<String> {
     let AttentionView { kind, why, details, needs, is_new: _ } = run.attention.as_ref()?;
@@ -73,7 +73,7 @@ pub fn attention_line(run: &RunView) -> Option<String> {
     Some(out)
 }
 
-/// Writes what a run has to show for itself, as part of a line.
+/// Formats a run's result as part of a line.
 #[must_use]
 pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     match (&run.summary, &run.result) {
@@ -87,7 +87,7 @@ pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     }
 }
 
-/// Returns whether a run's result is longer than what is shown of it.
+/// Returns whether a run's result is longer than the shown part.
 fn is_longer(run: &RunView, chars_max: usize) -> bool {
     run.result_bytes.is_some() || run.result.as_ref().is_some_and(|result| result.chars().nth(chars_max).is_some())
 }
@@ -96,7 +96,7 @@ fn result_label(run: &RunView) -> &'static str {
     if run.reconstructed { "reconstructed result" } else { "result" }
 }
 
-/// Says what a report claims and its verdict, as part of a line.
+/// Formats a report's status and verdict as part of a line.
 fn reported(run: &RunView) -> String {
     run.report
         .as_ref()
@@ -104,7 +104,8 @@ fn reported(run: &RunView) -> String {
         .unwrap_or_default()
 }
 
-/// Writes what a list says of a run, with at most so many characters of its result: what its line says, and its id.
+/// Returns a run as structured content of a list: the facts of its line and its id, with at most `result_chars`
+/// characters of its result.
 #[must_use]
 pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     let mut brief = Map::new();
@@ -122,7 +123,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("attention", run.attention.as_ref().map(attention_brief));
     add("exit_code", run.exit_code.filter(|code| *code != 0).map(Value::from));
     add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, result_chars))));
-    // A report says it all, and so does a stop; without one the last words have to do.
+    // The result is shown only if there is neither a summary nor a stop, which explain the run better.
     let says_it_all = run.summary.is_some() || run.attention.as_ref().is_some_and(AttentionView::is_stop);
     add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
     add("reconstructed", run.reconstructed.then(|| json!(true)));
@@ -144,7 +145,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     Value::Object(brief)
 }
 
-/// How many sub-agents of its CLI's own work, if any do.
+/// Returns the number of running sub-agents of the run's CLI, if any.
 fn working_subagents(run: &RunView) -> Option<u64> {
     let number = run.subagents.iter().filter(|one| one.is_running()).count() as u64;
     (number > 0).then_some(number)
@@ -159,7 +160,7 @@ fn attention_brief(attention: &AttentionView) -> Value {
     brief
 }
 
-/// Writes everything about a run.
+/// Returns everything about a run as structured content.
 #[must_use]
 pub fn run_full(run: &RunView) -> Value {
     let mut data = json!(run);
@@ -184,10 +185,10 @@ pub fn run_full(run: &RunView) -> Value {
     if let Some(acceptance) = &run.acceptance {
         data["acceptance"]["output"] = json!(cut_end(&acceptance.output, RESULT_CHARS));
     }
-    // Shown apart, to the run alone.
+    // Shown separately, and only to the run.
     if let Some(data) = data.as_object_mut() {
         data.remove("messages");
-        // There is a tool for them.
+        // Another tool shows them.
         data.remove("settled");
         data.remove("settled_more");
         data.remove("signals");
@@ -204,10 +205,10 @@ pub fn run_full(run: &RunView) -> Value {
     data
 }
 
-/// Most sub-agents of a CLI's own that are named.
+/// Maximum number of sub-agents that are named.
 const SUBAGENTS_MAX: usize = 5;
 
-/// Writes what is known of a sub-agent of the CLI's own, in the CLI's words.
+/// Describes a sub-agent in the CLI's own words.
 fn subagent_words(subagent: &SubagentView) -> String {
     let SubagentView { kind, about, state, tokens } = subagent;
     let name = about.as_deref().or(kind.as_deref()).unwrap_or("unnamed");
@@ -216,7 +217,7 @@ fn subagent_words(subagent: &SubagentView) -> String {
     format!("{}{state}{tokens}", quoted(name, 80))
 }
 
-/// Writes everything about a run as lines; its questions come apart.
+/// Formats everything about a run as lines, except its questions.
 #[must_use]
 pub fn run_lines(run: &RunView) -> Vec<String> {
     let mut lines = vec![format!("{}; run_id {}, attempt {}", run_line(run), line(&run.run_id, 60), run.attempt)];
@@ -296,14 +297,14 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     lines
 }
 
-/// Writes what can be chosen for a run that an error or a limit stopped.
+/// Formats the choices for a run that an error or a limit stopped.
 #[must_use]
 pub fn choices_line(choices: &[ChoiceView]) -> String {
     let all: Vec<String> = choices.iter().map(|choice| format!("{} ({})", line(choice.choice.as_str(), 20), line(&choice.about, 100))).collect();
     format!("resume takes a choice: {}", all.join(", "))
 }
 
-/// Writes the open requests of a run as lines, not too many.
+/// Formats the open requests of a run as lines, up to a limit.
 #[must_use]
 pub fn request_lines(run: &RunView) -> Vec<String> {
     let mut lines: Vec<String> =

@@ -1,4 +1,4 @@
-//! What the tools do, by role. No tool refers to the server or to the catalog.
+//! The tools' functions, by role. They do not use the server or the catalog.
 
 pub(in crate::mcp) mod chats;
 pub(in crate::mcp) mod parent;

@@ -13,13 +13,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Chats and entries in one result when nothing else is asked for.
+/// Default number of chats or matches in a result.
 const CHATS_DEFAULT: u32 = 15;
 
-/// Siblings that are shown in the text of a list.
+/// Maximum number of siblings in the text of a list.
 const TEAM_LINES_MAX: usize = 8;
 
-/// Characters of a sibling's task.
+/// Maximum number of characters of a sibling's task.
 const TASK_CHARS_MAX: usize = 80;
 
 /// The arguments of `list_chats`.

@@ -1,4 +1,4 @@
-//! The tools of chats, which parents and workers have.
+//! The chat tools, for parents and workers.
 
 mod list;
 mod render;

@@ -1,11 +1,11 @@
-//! Chats and their entries, as data and as lines.
+//! Chats and their entries as structured content and as text.
 
 use crate::mcp::text::{barred, cut, line, quoted};
 use crate::view::{ChatEntryView, ChatStatus, ChatView, MentionView, unread_text};
 use adjutant_core::chat::{ChatKind, EntryKind};
 use serde_json::{Value, json};
 
-/// Characters of all entries of one result; one entry alone is shown whole.
+/// Maximum number of characters of all entries in a result. A single entry is shown whole.
 const PAGE_CHARS_MAX: usize = 24_000;
 
 const ENTRY_CHARS_MIN: usize = 200;
@@ -64,8 +64,8 @@ pub(in crate::mcp) fn chat_line(chat: &ChatView) -> String {
     out
 }
 
-/// Returns a message's text as it is shown in both parts of a result: nothing in it steers a terminal
-/// or changes the order in which it is read.
+/// Returns a message's text for both parts of a result, without terminal control characters and characters that
+/// change the reading order.
 pub(in crate::mcp) fn shown_text(text: &str, chars_max: usize) -> String {
     cut(&crate::text::block(text), chars_max)
 }
@@ -95,7 +95,7 @@ pub(in crate::mcp) fn entry_brief(entry: &ChatEntryView, chars_max: usize) -> Va
     brief
 }
 
-/// Shows what in a chat is for the caller.
+/// Returns a mention of the caller as structured content.
 pub(in crate::mcp) fn mention_brief(mention: &MentionView) -> Value {
     let MentionView { chat_id, title, kind, unread, message } = mention;
     let message = entry_brief(message, MENTION_CHARS_MAX);
@@ -108,7 +108,7 @@ pub(in crate::mcp) fn mention_line(mention: &MentionView) -> String {
     format!("message {id} in {} is for you, from {name}: {}", quoted(&mention.title, 80), quoted(&message.text, MENTION_CHARS_MAX))
 }
 
-/// Writes an entry: its head begins the line, further lines stand behind a bar.
+/// Formats an entry: a heading, and further lines prefixed with a bar.
 pub(in crate::mcp) fn entry_text(entry: &ChatEntryView, chars_max: usize) -> String {
     let mut head = format!("#{} {}", entry.seq, line(&entry.name, 200));
     if entry.kind != EntryKind::Message {
@@ -129,7 +129,7 @@ pub(in crate::mcp) fn entry_text(entry: &ChatEntryView, chars_max: usize) -> Str
     if text.lines().count() <= 1 { format!("{head}: {}\n", line(&text, usize::MAX)) } else { format!("{head}:\n{}", barred(&text)) }
 }
 
-/// How many characters each of some entries may have.
+/// Returns how many characters each of the entries may have.
 pub(in crate::mcp) fn share(entries: &[ChatEntryView]) -> usize {
     let all: usize = entries.iter().map(|entry| entry.text.chars().count()).sum();
     match entries.len() {

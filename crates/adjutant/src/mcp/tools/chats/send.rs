@@ -56,7 +56,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         let text = message.as_deref().unwrap_or_default().trim();
         let title: String = text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
         let start = StartChat { title, participants: to.clone(), ..StartChat::default() };
-        // Under a key of its own, so that a repeated call finds the chat again.
+        // With a derived key, so that a repeated call finds the same chat.
         let started = match args.idempotency_key.as_deref() {
             Some(key) => session.client().call_with_key(&start, &chat_key(key)).await?,
             None => session.client().call(&start).await?,
@@ -100,7 +100,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
     reply(sent(&said, &answers))
 }
 
-/// Puts a chat away, or takes it back.
+/// Archives or restores a chat.
 async fn archive(session: &Session, args: &SendChatMessageArgs, archived: bool) -> ToolResult {
     if args.message.is_some() || !args.to.is_empty() {
         return Err(Refusal::invalid("`archive` goes with `chat_id` alone", "send the message first"));
@@ -130,7 +130,8 @@ fn check_original(args: &SendChatMessageArgs) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The key under which a call starts its chat, made of the call's own: as long as any.
+/// Derives the key for starting the chat from the key of the call. Hashed, because the call's key may have the
+/// maximum length.
 fn chat_key(key: &str) -> String {
     let hash = Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     format!("chat-{hash}")

@@ -20,7 +20,7 @@ const ENTRIES_DEFAULT: u32 = 20;
 
 const ENTRIES_MAX: u32 = 100;
 
-/// Characters of an entry that was edited or pinned meanwhile.
+/// Maximum number of characters of an entry that was edited or pinned since the last page.
 const CHANGED_CHARS_MAX: usize = 4_000;
 
 /// The arguments of `show_chat`.

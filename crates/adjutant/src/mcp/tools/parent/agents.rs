@@ -36,7 +36,7 @@ pub(in crate::mcp) async fn list_agents(session: &Session, _caller: &Caller, _ar
     })
 }
 
-/// What the line about an agent says, in fields.
+/// Returns an agent as structured content.
 fn agent_brief(agent: &AgentView) -> Value {
     let mut brief = json!({"name": agent.name, "description": cut(&agent.description, 300)});
     let fields = [

@@ -1,4 +1,4 @@
-//! The tools of a parent: each is one call of the hub, and a short text about its result.
+//! The tools of a parent. Each makes a call to the hub and describes its result.
 
 mod agents;
 mod confirmation;

@@ -1,4 +1,4 @@
-//! Which call comes next.
+//! Suggesting the next call.
 
 use crate::mcp::text::line;
 use crate::view::{RequestView, RunView};

@@ -20,10 +20,10 @@ use adjutant_core::RequestStateKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Most questions that a list shows.
+/// Maximum number of questions that a list shows.
 pub(in crate::mcp) const QUESTIONS_MAX: u32 = 20;
 
-/// Most chats with something for the caller that are shown with them.
+/// Maximum number of chats with unread mentions that are shown too.
 const MENTIONS_MAX: usize = 5;
 
 /// The arguments of `get_pending_questions`.
@@ -169,7 +169,7 @@ pub(in crate::mcp) async fn reply_subagent(session: &Session, _caller: &Caller, 
     }))
 }
 
-/// What was recorded about a request.
+/// Returns the recorded answer to a request as structured content.
 fn answered_brief(request: &RequestView) -> Value {
     let mut brief = json!({"message_id": request.number, "status": request.status});
     let fields = [

@@ -94,7 +94,7 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     reply(shown.next("start other independent runs, then wait_for_subagents"))
 }
 
-/// What a start says of its run: its agent is the one that was asked for.
+/// Returns a started run as structured content, without its agent, which the caller knows.
 pub(in crate::mcp) fn started(run: &RunView) -> Value {
     let mut data = show::run_brief(run, RESULT_CHARS);
     if let Some(data) = data.as_object_mut() {
@@ -110,7 +110,7 @@ pub(in crate::mcp) fn started(run: &RunView) -> Value {
 /// Resolves a directory against the parent's own.
 fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> {
     let path = session.directory().join(given.unwrap_or_default());
-    // Joining nothing leaves a slash behind.
+    // Joining an empty path would append a slash.
     let path = if given.is_none_or(str::is_empty) { session.directory().clone() } else { path };
     match path.to_str() {
         Some(text) => Ok(text.to_owned()),
@@ -118,10 +118,9 @@ fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> 
     }
 }
 
-/// Names the directory that a parent's connection belongs to.
+/// Returns the project directory of a parent's connection.
 ///
-/// # Errors
-/// The working directory is gone or has no usable name.
+/// # Errors The working directory was removed or has no usable name.
 pub(in crate::mcp) fn project(directory: &Path) -> Result<String, Refusal> {
     let hint = "start adj mcp in the project's directory, or pass --client NAME";
     let path = directory

@@ -1,4 +1,4 @@
-//! Looking at runs, and annotating one.
+//! Showing runs, and annotating one.
 
 use super::confirmation::run_confirmation;
 use super::next_step::WAIT_AGAIN;
@@ -16,13 +16,13 @@ use crate::view::{GetRun, ListAttention, ListRequests, ListRuns, METADATA_MESSAG
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Most runs that a list shows.
+/// Maximum number of runs that a list shows.
 const RUNS_MAX: u32 = 20;
 
-/// Most events that a look at a run shows.
+/// Maximum number of events shown with a run.
 const EVENTS_MAX: u32 = 50;
 
-/// Most characters of a task in a list.
+/// Maximum number of characters of a task in a list.
 const TASK_CHARS: usize = 80;
 
 /// The arguments of `check_subagent_status`.
@@ -71,7 +71,7 @@ async fn with_history(session: &Session, shown: Shown, run: &RunView, after: i64
         .quotation(barred(&lines)))
 }
 
-/// Adds the original protocol's spelling of everything.
+/// Adds the run's metadata under the original protocol's names.
 async fn with_metadata(session: &Session, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
     let Value::Object(metadata) = metadata(session, run).await? else { return Ok(shown) };
     Ok(metadata.into_iter().fold(shown, |shown, (name, value)| shown.with(&name, value)))
@@ -83,7 +83,7 @@ pub(in crate::mcp) async fn metadata(session: &Session, run: &RunView) -> Result
     Ok(crate::view::metadata(run, &list.requests))
 }
 
-/// What a list of runs says of one.
+/// Returns a run as structured content of a list.
 fn listed(run: &RunView) -> Value {
     let mut data = show::run_brief(run, RESULT_CHARS_LISTED);
     data["task"] = json!(cut(&run.task, TASK_CHARS));

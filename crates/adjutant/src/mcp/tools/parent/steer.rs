@@ -24,7 +24,7 @@ pub(in crate::mcp) struct SteerSubagentArgs {
     next_step: Option<String>,
 }
 
-/// What is done to a run.
+/// The action on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SteerAction {

@@ -15,7 +15,7 @@ use adjutant_core::RunStateKind;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Most of one kind that the result of a wait shows in detail.
+/// Maximum number of items of each kind that the result of a wait shows in detail.
 pub(in crate::mcp) const WAITED_MAX: usize = 7;
 
 /// How long a Task stays readable.
@@ -36,7 +36,7 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
     let WaitForSubagentsArgs { run_ids, until, cursor, wait_s: asked } = args;
     let from = Cursor::read(cursor.as_deref(), "cursor")?;
     let mut wait = Wait { runs: run_ids, until: until.unwrap_or(WaitUntil::Attention), after: from.map(|from| from.position), wait_ms: 0 };
-    // Who says how long to wait wants to be called back then; a Task waits for as long as it takes.
+    // A caller that gives a time expects a reply by then, so it gets no Task, which waits indefinitely.
     if caller.takes_tasks && asked.is_none() {
         let now = session.client().call(&wait).await?;
         if now.outcome != WaitOutcome::Timeout {
@@ -59,11 +59,11 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
     reply(waited(&found, from))
 }
 
-/// Shows what a wait found that began at a cursor: the first few in detail, the others by name.
+/// Shows the result of a wait that began at a cursor: the first few items in detail, the others by name.
 #[must_use]
 pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working: underway, cursor: _ } = waited;
-    // Those that wait for an answer are in `needs`.
+    // Runs that wait for an answer are shown with `needs`.
     let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
     let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
     let cursor = Cursor::after(from, waited.cursor, *outcome == WaitOutcome::Timeout).to_string();
@@ -101,7 +101,7 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     shown = also(shown, "working_more", "more are working", names(working));
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
     let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
-    // What has happened since comes before a stop that the client knows.
+    // New events take precedence over a stop that the client already knows.
     let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && underway.is_empty()));
     let paused = ended_shown.iter().find(|run| run.state == RunStateKind::Stopped);
     let next = match (outcome.known(), to_resume.or(paused)) {
@@ -134,7 +134,7 @@ pub(in crate::mcp) fn first<T>(all: &[T]) -> &[T] {
     &all[..all.len().min(WAITED_MAX)]
 }
 
-/// Names those that are not shown in detail.
+/// Adds the names of items that are not shown in detail.
 fn also(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
     if names.is_empty() {
         return shown;

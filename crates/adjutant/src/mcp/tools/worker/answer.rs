@@ -23,8 +23,8 @@ pub(in crate::mcp) struct CheckAnswerArgs {
     run_id: Option<String>,
 }
 
-/// Waits for an answer: as long as the caller wants, its client allows, and patience lasts, which
-/// is counted from the first look at this request.
+/// Waits for an answer: at most the time that the caller asks for, that its client allows, and that is left of the
+/// reply timeout, which starts with the first check of this request.
 pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, args: CheckAnswerArgs) -> ToolResult {
     let CheckAnswerArgs { message_id, wait_s: asked_s, run_id } = args;
     let messages = session.check_own_run(run_id.as_deref()).await?;
@@ -37,7 +37,7 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
     let patience = Duration::from_millis(request.patience_ms);
     // The reply timeout does not count while the child run works.
     let left = if request.held { caller.cap } else { patience.saturating_sub(session.first_check(&request.message_id).elapsed()) };
-    // The original of this name was made for polling.
+    // The original tool with this alias was made for polling.
     let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };
     let wait = caller.bounded(asked_s, default).min(left);
     let mut latest = request;
@@ -58,7 +58,7 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
     checked(session, caller, &latest)
 }
 
-/// There is something that the run can continue with.
+/// Returns whether the run can continue with the outcome.
 fn is_settled(request: &RequestView) -> bool {
     request.status != RequestStateKind::Pending && !request.held
 }

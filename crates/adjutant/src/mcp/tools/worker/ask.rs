@@ -44,7 +44,7 @@ pub(in crate::mcp) struct AskParentArgs {
     run_id: Option<String>,
 }
 
-/// Commits the question, then waits. The question stays open, however the wait ends.
+/// Commits the question, then waits for the answer. The question stays open even if the wait times out or fails.
 pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
     let question = match (&args.question, args.questions.is_empty()) {
         (Some(question), true) => question.clone(),
@@ -68,7 +68,7 @@ pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args:
     put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
 }
 
-/// Commits several questions as one group, then waits until none that blocks is open.
+/// Commits several questions as one group, then waits until no blocking question is open.
 async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
     let mut messages = session.check_own_run(args.run_id.as_deref()).await?;
     let mut call = AskTogether { clarification: clarification(&args), ..AskTogether::default() };
@@ -191,7 +191,7 @@ pub(in crate::mcp) struct DelegateWorkArgs {
     run_id: Option<String>,
 }
 
-/// Commits a delegation, then waits for the decision and, if the run waits for the task, for its end.
+/// Commits a delegation, then waits for the decision and, if the task blocks the run, for the end of the task.
 pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, args: DelegateWorkArgs) -> ToolResult {
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
     let ask = Delegate {
@@ -265,14 +265,14 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
             "Your {kind} {number} is kept and your parent sees it. Continue with your work and call check_answer with message_id {number} when you need the answer."
         )
     };
-    // Pending is no failure, so it is said as what to do.
+    // A pending request is not an error, so the result says how to continue.
     shown = shown
         .with("instructions", instructions.as_str())
         .line(format!("asked {number}, message_id {}: no answer yet", line(&request.message_id, 60)));
     reply(shown.next(instructions))
 }
 
-/// What a run says along with its questions.
+/// Returns the clarification that a run states with its questions.
 fn clarification(args: &AskParentArgs) -> Option<ClarificationView> {
     let said = ClarificationView {
         reason: args.reason.clone(),

@@ -1,17 +1,17 @@
-//! Messages that come with results.
+//! Messages delivered with the results of tools.
 
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, Shown};
 use crate::view::{GetRun, MessageView};
 use serde_json::{Value, json};
 
-/// Adds what the parent said meanwhile to the result of a tool whose own call brings no messages.
+/// Adds the parent's unread messages to the result of a tool whose own call delivers none.
 pub(in crate::mcp) async fn with_unread(session: &Session, shown: Shown) -> Shown {
     match session.client().call(&GetRun::default()).await {
         Ok(own) => with_messages(shown, &own.messages),
-        // They come with the next call.
+        // They are delivered with the next call.
         Err(error) => {
-            tracing::warn!(%error, "messages were not looked for");
+            tracing::warn!(%error, "messages cannot be read");
             shown
         }
     }

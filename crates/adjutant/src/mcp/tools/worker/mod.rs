@@ -1,4 +1,4 @@
-//! The tools of a worker: ask and get the answer, look at itself, report.
+//! The tools of a worker: asking, reading answers, reading its own state, reporting.
 
 mod answer;
 mod ask;

@@ -1,4 +1,4 @@
-//! What a run reports about itself.
+//! Status reports and stops of a run.
 
 use super::messages::with_messages;
 use super::request::answer_line;
@@ -14,7 +14,7 @@ use adjutant_core::signal::StopCause;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Most answers that one check delivers; the rest come with the next.
+/// Maximum number of answers that one check delivers. The next check delivers more.
 const ANSWERS_MAX: usize = 10;
 
 /// The arguments of `check_subagent_status`.
@@ -109,7 +109,7 @@ pub(in crate::mcp) struct StopWorkArgs {
     run_id: Option<String>,
 }
 
-/// Leaves a checkpoint; the process is stopped unless it ends by itself.
+/// Saves a checkpoint. The process is stopped unless it exits by itself.
 pub(in crate::mcp) async fn stop_work(session: &Session, _caller: &Caller, args: StopWorkArgs) -> ToolResult {
     let stop = StopWork {
         run: args.run_id.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! A request and its answer, as a worker sees them.
+//! Requests and answers in results for a worker.
 
 use super::messages::with_messages;
 use crate::mcp::refusal::Refusal;
@@ -9,7 +9,7 @@ use adjutant_core::signal::Independence;
 use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
 use serde_json::json;
 
-/// The fields that every result about a question has.
+/// Creates a result with the fields common to all results about a request.
 pub(in crate::mcp) fn described(request: &RequestView) -> Shown {
     let mut shown = Shown::new(json!({
         "message_id": request.message_id,
@@ -23,7 +23,7 @@ pub(in crate::mcp) fn described(request: &RequestView) -> Shown {
     with_messages(shown, &request.messages)
 }
 
-/// Says by whom a request was answered, and how.
+/// Formats who answered a request, and the answer.
 pub(in crate::mcp) fn answer_text(request: &RequestView, answer: &str) -> String {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
     let note = match (by, request.kind.known()) {
