@@ -49,7 +49,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
         let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
         let path = logs::log_path(&ops.home().dir, &id, attempt);
         let attempt_dir = AttemptDir::new(&ops.home().dir, &id, attempt);
-        // Watch before reading: output written after this triggers the watch.
+        // Watch before reading, so that output written after the read is noticed.
         if let Some(watch) = &mut watch {
             watch.cover(&path, &attempt_dir);
         }

@@ -1,4 +1,4 @@
-//! Resolving runs and requests that a caller names. Foreign and unknown ones look the same to it.
+//! Resolves runs and requests that a caller names. The caller cannot distinguish foreign ones from unknown ones.
 
 use crate::store::{Connection, Request, Run, StoreError, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref};
 use adjutant_core::principal::{Verdict, may};
@@ -6,7 +6,7 @@ use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo, R
 
 /// Refuses an action that the principal may never do.
 pub(super) fn check(who: &Principal, action: Action) -> Result<(), Denied> {
-    // With the closest relation, "not allowed" holds for every object.
+    // If an action is not allowed with the closest relation, it is not allowed for any object.
     let best = if matches!(who, Principal::Run(_)) { Relation::Itself } else { Relation::Owner };
     match may(who, action, best) {
         Verdict::NotAllowed => Err(Denied::NotAllowed { who: phrase(who), action: action.phrase() }),
@@ -41,7 +41,7 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
             if given.is_empty() || given == itself.id.to_string() || given == itself.name {
                 itself
             } else {
-                // Beside itself, a run sees only its children.
+                // Besides itself, a run sees only its children.
                 let not_found = || StoreError::from(Denied::not_found("run", given));
                 let found = StoreError::none_if_denied(run_by_ref(connection, given, Some(&itself.owner)))?;
                 found.filter(|run| run.parent == Some(itself.id)).ok_or_else(not_found)?

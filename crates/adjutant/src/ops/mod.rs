@@ -1,4 +1,4 @@
-//! The use cases. Interfaces call nothing else; decisions that two interfaces share are made here.
+//! The use cases. Interfaces call nothing else. Decisions that two interfaces share are made here.
 
 mod agents;
 mod attempts;
@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Who calls, and under which idempotency key.
+/// The caller of a use case, and its idempotency key.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub who: Principal,
@@ -65,10 +65,10 @@ fn end_of_wait(wait_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(wait_ms.min(WAIT_MS_MAX))
 }
 
-/// Draws random bytes.
+/// Returns random bytes.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0_u8; N];
-    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    getrandom::fill(&mut bytes).expect("the kernel provides random bytes");
     bytes
 }
 
@@ -84,17 +84,17 @@ struct ReadConfig {
 pub struct Ops {
     store: Store,
     home: Arc<Home>,
-    /// Where its configuration is, which does not change while a process lives.
+    /// The path of the configuration, which never changes while the process runs.
     config_path: Arc<Path>,
     /// The configuration as last read; read again when its file changes.
     config: Arc<Mutex<Option<ReadConfig>>>,
     /// Maximum number of live runs that the file descriptor limit allows.
     live_runs_max: u64,
-    /// Who waits for news of chats.
+    /// Participants that are waiting for chats.
     presence: chats::Presence,
-    /// The calls about chats so far.
+    /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
-    /// Held while a tree is brought to another state.
+    /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -122,10 +122,9 @@ impl Ops {
         &self.home
     }
 
-    /// Reads the configuration as it is now.
+    /// Returns the current configuration.
     ///
-    /// # Errors
-    /// It cannot be used; the message says where.
+    /// # Errors The configuration is invalid; the message says where.
     pub fn config(&self) -> Result<Arc<Config>, OpError> {
         // Taken before reading: a concurrent change then makes the stamp older, never newer.
         let stamp = Stamp::of(&self.config_path);
@@ -148,7 +147,7 @@ impl Ops {
         })
     }
 
-    /// Says why the configuration is not usable, if so.
+    /// Returns what is wrong with the configuration, if anything.
     #[must_use]
     pub fn config_problem(&self) -> Option<String> {
         self.config().err().map(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! The programs of agents: where they are, and which environment they get.
+//! The programs of agents: their paths and environments.
 
 use crate::config::{AgentEntry, Config, is_for_agent};
 use crate::ops::OpError;
@@ -50,17 +50,17 @@ pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> B
     env
 }
 
-/// Most characters of an agent's name that an error repeats.
+/// Maximum number of characters of an agent's name that an error repeats.
 const NAME_SHOWN_CHARS_MAX: usize = 80;
 
-/// Makes the refusal for an agent that is not configured, with those that can be started from `path`.
+/// Creates the error for an agent that is not configured. It lists the agents that can be started from `path`.
 pub(super) fn unknown_agent(config: &Config, given: &str, path: &str) -> OpError {
     let name: String = given.chars().take(NAME_SHOWN_CHARS_MAX).filter(|c| !c.is_control()).collect();
     let suggested = suggested_name(&name, config.agents.keys().map(AgentName::as_str)).map(str::to_owned);
     OpError::UnknownAgent { name, suggested, installed: installed(config, path) }
 }
 
-/// Names the agents whose programs are there.
+/// Returns the names of agents whose programs are installed.
 pub(super) fn installed(config: &Config, path: &str) -> Vec<String> {
     config.agents.values().filter(|entry| program(entry, path).is_ok()).map(|entry| entry.spec.name.to_string()).collect()
 }

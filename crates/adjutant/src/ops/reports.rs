@@ -1,4 +1,4 @@
-//! What a run says about its own work: stopping, progress, its report.
+//! Stops, progress and completion reports of runs.
 
 use crate::ops::checks::bounded;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
@@ -10,7 +10,7 @@ use adjutant_core::run::Retention;
 use adjutant_core::signal::{SignalKind, Source, StopCause};
 use adjutant_core::{Action, Denied, Principal, RunEvent, RunId, RunState, StopReason, limits};
 
-/// Most deliverables of one report.
+/// Maximum number of deliverables of one report.
 const DELIVERABLES_MAX: usize = 1_000;
 
 impl Ops {

@@ -1,4 +1,4 @@
-//! What an attempt left behind when its agent ended.
+//! Evidence collected after the end of an attempt's agent.
 
 use crate::link::{AttemptEvidence, Closing};
 use crate::ops::attempts::AttemptId;

@@ -43,8 +43,8 @@ impl Ops {
     }
 }
 
-/// Applies one fact. A fact that the rules refuse (the run has already ended) stays in the attempt's file and changes
-/// nothing.
+/// Applies one fact. A fact that the core rejects, because the run has already ended, changes nothing and remains
+/// in the attempt's file.
 pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<(), StoreError> {
     let retention = terms.retention;
     let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
@@ -107,7 +107,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
                 (None, Some(signal)) => Exit::Signal(signal),
                 (None, None) => Exit::Code(-1),
             };
-            // An older supervisor does not say how long the message is.
+            // An older supervisor does not report the length of the message.
             let result_bytes = result_bytes.max(result.len() as u64);
             let end = EndRow { exit, swept, output_left_open, active_ms, result, result_bytes };
             tx.set_end(run.id, id.n, &end)?;
@@ -166,7 +166,7 @@ fn usage_of(usage: UsageText) -> Usage {
     Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session }
 }
 
-/// Writes a checkpoint for a run that used up its time and left none.
+/// Creates a checkpoint for a run that used up its time without saving one.
 fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
     let run = tx.run(id)?;
     let known = RunSnapshot {

@@ -27,8 +27,7 @@ pub(super) struct LeftFacts {
 impl LeftFacts {
     /// Opens an attempt's facts. An unusable file counts as empty.
     ///
-    /// # Errors
-    /// It may be readable later.
+    /// # Errors The file may be readable later.
     pub fn open(dir: &AttemptDir) -> io::Result<Self> {
         let (file, problem) = match files::open(dir.home(), &dir.facts()) {
             Ok(file) => (Some(file), None),
@@ -78,18 +77,18 @@ impl LeftFacts {
 /// Whether an attempt's agent was started, according to its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StartStatus {
-    /// It was not and never will be: the marker is the hub's.
+    /// The agent was not started and never will be: the hub created the marker.
     NotStarted,
-    /// It may have been.
+    /// The agent may have been started.
     MaybeStarted,
     /// Unknown, because a file was replaced by something else. The text names it.
     Unknown(String),
 }
 
-/// Makes sure that an attempt without processes never starts its agent, and returns whether it did.
+/// Ensures that an attempt without processes never starts its agent, and returns whether the agent was started.
 ///
-/// Creating the marker decides: once the hub has created it, a late supervisor starts nothing. An empty marker is
-/// from a hub that died here, or from a supervisor that died before starting the agent.
+/// The marker's creation decides: once the hub has created it, a late supervisor starts nothing. An empty marker
+/// was left by a hub that died here, or by a supervisor that died before it started the agent.
 ///
 /// # Errors
 /// A temporary failure: try again later.

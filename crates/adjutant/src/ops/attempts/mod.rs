@@ -50,7 +50,7 @@ fn hash(token: &str) -> [u8; 32] {
 }
 
 impl Ops {
-    /// Returns where an attempt's files are.
+    /// Returns the directory of an attempt's files.
     #[must_use]
     pub fn attempt_dir(&self, id: AttemptId) -> AttemptDir {
         AttemptDir::new(&self.home.dir, &id.run.to_string(), id.n.0)
@@ -62,7 +62,7 @@ impl Ops {
     /// A failure of the store.
     pub fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
         let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
-        // Hashes are compared, so the time it takes says nothing about the token.
+        // Comparing hashes leaks nothing about the token through timing.
         Ok(row.is_some_and(|row| row.token_hash == hash(token)))
     }
 
@@ -90,7 +90,7 @@ impl Ops {
         Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
     }
 
-    /// Runs `work` on the run of an attempt when that attempt is still its newest and live.
+    /// Runs `work` on the run of an attempt if the attempt is still the newest one and live.
     async fn current(&self, id: AttemptId, work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static) -> Result<(), OpError> {
         Ok(self
             .store

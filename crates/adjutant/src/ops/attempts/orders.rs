@@ -1,4 +1,4 @@
-//! Orders for an attempt: what the hub wants from it.
+//! Orders: the hub's instructions for an attempt.
 
 use crate::link::Orders;
 use crate::ops::attempts::AttemptId;

@@ -41,7 +41,7 @@ pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, to: 
     Ok(chat)
 }
 
-/// Finds or starts the board that the runs of the caller's owner share, or that of one tree of them.
+/// Finds or creates the board shared by the runs of the caller's owner, or the board of one tree.
 pub(super) fn board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, tree: Option<&Run>) -> Result<Chat, StoreError> {
     let scope = Scope { owner: caller.viewer.scope.owner.clone(), root: tree.map(|root| root.id) };
     let root = scope.root.map_or_else(String::new, |root| root.to_string());
@@ -53,7 +53,7 @@ pub(super) fn board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, tree:
     tx.start_chat(&NewChat { title, private: false, ..unnamed(config, caller, ChatKind::Board, scope, pair) })
 }
 
-/// Finds or starts the board of the calling run's tree.
+/// Finds or creates the board of the calling run's tree.
 pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller) -> Result<Chat, StoreError> {
     let Some(run) = &caller.run else {
         return Err(Denied::invalid("to", "root-board is only for runs; write to another board by its chat_id").into());

@@ -11,7 +11,7 @@ use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most answers in one call.
+/// Maximum number of answers in one call.
 const ANSWERS_MAX: usize = 100;
 
 impl Ops {

@@ -9,7 +9,7 @@ use crate::view::{Ask, AskTogether, ClarificationView, RequestList, RequestView,
 use adjutant_core::signal::{Clarification, SignalKind, Source};
 use adjutant_core::{Action, Denied, Principal, RequestEvent, RequestId, RequestState, SteadyTime, Subject, limits};
 
-/// Most questions asked together in one call.
+/// Maximum number of questions asked together in one call.
 const TOGETHER_MAX: usize = 20;
 
 impl Ops {
