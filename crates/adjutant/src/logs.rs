@@ -29,7 +29,7 @@ const SEARCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Longer than any stream: positions up to here can be added up.
 const STREAM_BYTES_MAX: u64 = 1 << 52;
 const MAP_BYTES_MAX: u64 = 64 * 1024;
-/// Most entries of an attempt's directory that are looked at. A log has three segments at most.
+/// Maximum number of entries of an attempt's directory that are looked at. A log has three segments at most.
 const ENTRIES_MAX: usize = 10_000;
 
 /// Returns where the readable log of an attempt lies.
@@ -38,7 +38,7 @@ pub fn log_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
     home.join("logs").join(file_name(run_id, attempt, "log"))
 }
 
-/// Most attempts whose logs are named, the newest.
+/// Maximum number of attempts whose logs are named, the newest.
 const LOGS_NAMED_MAX: u32 = 50;
 
 /// Returns where the readable logs of a run lie, oldest first: that of its newest attempt, and those of
@@ -167,7 +167,7 @@ pub fn marker(omitted_bytes: u64) -> String {
 pub struct Want<'a> {
     /// Position in the stream; `None`: the last part.
     pub after: Option<u64>,
-    /// Most bytes of text to return; at least one character is.
+    /// Maximum number of bytes of text to return; at least one character is.
     pub bytes_max: u64,
     /// Only lines that contain this.
     pub grep: Option<&'a str>,

@@ -40,7 +40,7 @@ pub async fn send_answers(answers: Vec<AnswerOne>, cx: &Context) -> Result<Answe
     })
 }
 
-/// Words a refusal to answer for the person at the terminal.
+/// Rewords a refusal to answer for the person at the terminal.
 fn refused(error: ErrorView, request: &RequestView) -> ErrorView {
     let number = text::line(&request.number);
     if error.code == codes::UNFITTING {
@@ -73,8 +73,7 @@ async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
 
 /// Parses the line typed below a request.
 ///
-/// # Errors
-/// What can be typed instead.
+/// # Errors A text that says what can be typed instead.
 pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
     let message_id = Some(request.message_id.clone());
     if request.kind == RequestKind::Question {
@@ -82,7 +81,7 @@ pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'st
     }
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-    // The decision is about what is on the screen.
+    // The hash ensures that the decision covers exactly what is on the screen.
     let content_hash = Some(request.content_hash.clone());
     let (decision, reason) = match (word.to_ascii_lowercase().as_str(), rest) {
         ("y" | "yes" | "approve", note) => (DecisionWord::Approve, note),

@@ -26,7 +26,7 @@ const PAGE_BYTES: u64 = 256 * 1024;
 /// A second Ctrl-C within this time cancels the run.
 const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 
-/// What is printed.
+/// What to print of a run.
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// Output only, from a position: `logs -f`.

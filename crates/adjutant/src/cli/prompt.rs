@@ -7,7 +7,7 @@ use rustix::termios::QueueSelector;
 use std::io::{BufRead, Write};
 use tokio::sync::mpsc;
 
-/// Most lines that are buffered.
+/// Maximum number of lines that are buffered.
 const LINES_MAX: usize = 16;
 
 /// The lines typed on the terminal, read from the first prompt on.

@@ -15,7 +15,7 @@ const LAST_COLUMNS_MAX: usize = 120;
 
 const ENDING_GAPS: usize = 5;
 
-/// Most characters of the reason for a stop and of what the run needs; `adj show` has all.
+/// Maximum number of characters of the reason for a stop and of what the run needs; `adj show` has all.
 const STOP_CHARS_MAX: usize = 2_000;
 
 /// Confirms to the hub that the person was notified. If that fails, they are notified again.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep};
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How the names of our own headers begin.
 const OWN_HEADERS: &str = "adj-";
-/// Most headers of a reply.
+/// Maximum number of headers of a reply.
 const HEADERS_MAX: usize = 32;
 /// Largest reply that is read, in bytes.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;

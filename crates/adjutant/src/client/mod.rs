@@ -45,7 +45,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Header of a refusal that says where the caller's supervisor listens.
 pub const SUPERVISOR_HEADER: &str = "adj-supervisor";
 
-/// Most idle connections that one client keeps.
+/// Maximum number of idle connections that one client keeps.
 const IDLE_CONNECTIONS_MAX: usize = 8;
 
 /// How often a call is repeated after the connection broke before the far end is given up, where

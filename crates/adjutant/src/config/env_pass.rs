@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Shortest beginning of names that may be passed by `*`.
 const BEGINNING_CHARS_MIN: usize = 2;
-/// Most patterns of a file that count.
+/// Maximum number of patterns of a file that count.
 const PATTERNS_MAX: usize = 200;
 /// Variables that make every program do something else before it begins.
 const LOADERS: [&str; 2] = ["LD_", "DYLD_"];

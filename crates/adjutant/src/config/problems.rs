@@ -7,7 +7,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
 
-/// Most problems of a file that are reported.
+/// Maximum number of problems of a file that are reported.
 const PROBLEMS_MAX: usize = 20;
 /// How often a file is read again.
 const ROUNDS_MAX: usize = 200;

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(Vec<u64>);
 
-/// Most numbers of a version that are looked at.
+/// Maximum number of numbers of a version that are looked at.
 const NUMBERS_MAX: usize = 6;
 
 impl Version {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// Most that is read at once.
+/// Maximum number of bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
 
 /// One end of a connection.

@@ -28,7 +28,7 @@ pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
     send_decision(answer, cx).await
 }
 
-/// Denies one, or takes an approval back that was not used yet.
+/// Denies a request, or revokes an approval that has not been used.
 pub async fn deny(args: &DenyArgs, cx: &Context) -> CommandResult {
     let reason = text_argument(&args.reason, "the reason")?.trim().to_owned();
     if reason.is_empty() {

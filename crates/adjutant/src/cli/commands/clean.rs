@@ -8,7 +8,7 @@ use crate::cli::prompt::ask;
 use crate::text;
 use crate::view::{Clean, Cleaned};
 
-/// Most removed runs that are listed.
+/// Maximum number of removed runs that are listed.
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// Removes finished runs, after asking.

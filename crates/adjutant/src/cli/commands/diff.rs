@@ -8,7 +8,7 @@ use crate::cli::style::Style;
 use crate::text;
 use crate::view::{DiffRun, SnapshotView};
 
-/// Prints what differs between two snapshots of a run.
+/// Prints the difference between two snapshots of a run.
 pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     let (from, to) = args.range.unwrap_or_default();
     let call = DiffRun { run: args.run.clone(), from, to, paths: args.paths.clone(), stat: args.stat, words: args.word_diff };

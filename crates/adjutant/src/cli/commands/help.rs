@@ -26,7 +26,7 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
     }
 }
 
-/// Commands that other tools use for what ours do. None of Adjutant here ends or removes anything.
+/// Commands of other tools, and Adjutant's equivalents. None of the suggested commands ends or removes anything.
 const SYNONYMS: [(&str, &str); 17] = [
     ("answer", "reply"),
     ("history", "ps -a"),
@@ -48,10 +48,10 @@ const SYNONYMS: [(&str, &str); 17] = [
 ];
 /// Commands that are never suggested for a typing error, since they end or remove something.
 const NEVER_SUGGESTED: [&str; 4] = ["cancel", "clean", "kill", "stop"];
-/// Most single-character edits between a typed word and a suggested command.
+/// Maximum number of single-character edits between a typed word and a suggested command.
 const EDITS_MAX: usize = 2;
 
-/// Converts a usage error to our form: what is wrong, then what to do.
+/// Converts a usage error to Adjutant's form: what is wrong, then what to do.
 fn usage(error: &clap::Error, args: &[OsString]) -> ErrorView {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

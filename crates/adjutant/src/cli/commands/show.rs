@@ -25,10 +25,10 @@ const ASKED_COLUMNS_MAX: usize = 100;
 /// The beginning of a commit id that is shown.
 const COMMIT_CHARS: usize = 12;
 
-/// Most commits that are shown, the newest.
+/// Maximum number of commits that are shown, the newest.
 const COMMITS_SHOWN_MAX: usize = 8;
 
-/// Most snapshots that are shown, the newest.
+/// Maximum number of snapshots that are shown, the newest.
 const SNAPSHOTS_SHOWN_MAX: usize = 8;
 
 /// Shows everything about one run.

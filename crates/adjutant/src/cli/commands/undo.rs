@@ -1,4 +1,4 @@
-//! `adj undo`: bringing a run's tree back to an earlier state.
+//! `adj undo`: restores a run's tree to an earlier snapshot.
 
 use super::diff::named;
 use crate::cli::args::UndoArgs;
@@ -9,10 +9,10 @@ use crate::cli::style::Style;
 use crate::text;
 use crate::view::UndoRun;
 
-/// Most files that are printed.
+/// Maximum number of files that are printed.
 const FILES_SHOWN_MAX: usize = 20;
 
-/// Brings a run's tree back to one of its snapshots.
+/// Restores a run's tree to one of its snapshots.
 pub async fn undo(args: &UndoArgs, cx: &Context) -> CommandResult {
     let done = cx.hub.call(&UndoRun { run: args.run.clone(), to: args.snapshot }).await?;
     if cx.out.json {

@@ -10,7 +10,7 @@ use crate::text;
 use crate::view::ListAgents;
 use serde_json::json;
 
-/// Greets: what was found, and three commands to try.
+/// Prints the agents that were found, and three commands to try.
 pub async fn greet(cx: &Context) -> CommandResult {
     let agents = cx.hub.call(&ListAgents { env: dispatch_env(), ..ListAgents::default() }).await?;
     if cx.out.json {

@@ -7,7 +7,7 @@ use crate::harness::step::Question;
 use adjutant_core::limits;
 use serde_json::{Map, Value, json};
 
-/// Most fields of a form.
+/// Maximum number of fields of a form.
 const FIELDS_MAX: usize = 16;
 /// Longest label of a field, in bytes.
 const LABEL_BYTES_MAX: usize = 500;

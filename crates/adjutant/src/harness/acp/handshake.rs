@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The version of the protocol that is spoken here.
 const PROTOCOL_VERSION: u64 = 1;
-/// Most ways to sign in that are shown, and the longest text of one.
+/// Maximum number of ways to sign in that are shown, and the longest text of one.
 const SIGN_IN_MAX: usize = 8;
 const TEXT_BYTES_MAX: usize = 200;
 

@@ -4,7 +4,7 @@
 use adjutant_core::Permissions;
 use serde_json::{Value, json};
 
-/// Most settings of an agent, and choices of a setting, that are looked at.
+/// Maximum number of settings of an agent, and choices of a setting, that are looked at.
 const SETTINGS_MAX: usize = 64;
 const CHOICES_MAX: usize = 64;
 /// Longest name or description that is looked at, in bytes.

@@ -20,9 +20,9 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Most output of an agent before it has started a session, in bytes.
+/// Maximum output of an agent before it has started a session, in bytes.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Most characters of its last error output that are printed.
+/// Maximum number of characters of its last error output that are printed.
 const COMPLAINT_CHARS_MAX: usize = 300;
 
 /// Adds an agent.

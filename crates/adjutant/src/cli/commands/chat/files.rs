@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::io::Read;
 
-/// Most entries and bytes of text in one part of an import.
+/// Maximum number of entries and bytes of text in one part of an import.
 const PART: usize = 500;
 const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 

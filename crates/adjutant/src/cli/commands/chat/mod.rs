@@ -24,7 +24,7 @@ const PAGE: u32 = 200;
 const WATCH_WAIT_MS: u64 = 60_000;
 /// How long one call for answers waits at the hub, in milliseconds.
 const ANSWER_WAIT_MS: u64 = 600_000;
-/// Most flags of a summary.
+/// Maximum number of flags of a summary.
 const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
 

@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// How long runs may take to end when the demo is interrupted, in milliseconds.
 const CLEAN_UP_WAIT_MS: u64 = 12_000;
-/// Most attempts to remove the home while the last processes release it.
+/// Maximum number of attempts to remove the home while the last processes release it.
 const REMOVALS_MAX: u32 = 20;
 
 /// Runs the demo.

@@ -34,9 +34,9 @@ use verdict::{CancelRun, Verdict, WorkRun};
 const CLEANUP_WAIT_MAX: Duration = Duration::from_secs(10);
 const CHILD_CHECKS_MAX: u32 = 40;
 const CHILD_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most requests of one run that are answered.
+/// Maximum number of requests of one run that are answered.
 const REQUESTS_MAX: u32 = 20;
-/// Most events of a run that are read.
+/// Maximum number of events of a run that are read.
 const EVENTS_READ_MAX: u32 = 1_000;
 
 /// Tests an agent.
@@ -331,8 +331,8 @@ fn is_the_command(request: &RequestView) -> bool {
     }
 }
 
-/// Returns whether what the command has put into the background is there. Nothing says when it begins, so it
-/// is looked for a few times.
+/// Returns whether the command's background process is running. Nothing signals its start, so the check is repeated
+/// a few times.
 async fn has_child(home: &Path, run_id: &str, dir: &Path) -> bool {
     for _ in 0..CHILD_CHECKS_MAX {
         if tree::of_run(home, run_id, dir).iter().any(|(_, command)| is_the_child(command)) {
@@ -347,7 +347,7 @@ fn is_the_child(command: &str) -> bool {
     command == script::LEFT_BEHIND || command.contains("__echo --child setsid")
 }
 
-/// What is still there of a run when it has had its time to go.
+/// Returns the processes of a run that are left after the cleanup time.
 async fn left(home: &Path, run_id: &str, dir: &Path) -> Vec<String> {
     let over = Instant::now() + CLEANUP_WAIT_MAX;
     loop {

@@ -1,11 +1,11 @@
 //! The prompts of `adj agents test`.
 
-/// Who is tried out.
+/// The kind of agent that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A model that has our tools.
+    /// A model with Adjutant's tools.
     Tools,
-    /// A model that has to print blocks.
+    /// A model that prints signal blocks.
     Blocks,
     /// The echo agent, whose prompt is a program.
     Echo,
