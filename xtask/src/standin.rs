@@ -58,7 +58,7 @@ fn supervise(dir: &Path) -> Result<()> {
     }
     let given = Given { run_id: order.run_id.clone(), attempt: format!("{}/{}", order.run_id, order.attempt), token: order.token };
     let hub = order.home.join("adj.sock");
-    let started = FactKind::Started { pid: std::process::id(), guard_pid: 0, containment: "subreaper".to_string() };
+    let started = FactKind::Started { pid: std::process::id(), guard_pid: 0, containment: "subreaper".to_string(), fence: None };
     let facts = PostFacts { facts: vec![Fact { n: 1, at_ms: 0, what: started }] };
     let mut wire = Wire::new(UnixStream::connect(&hub)?, Some(&given));
     wire.post::<IgnoredAny>("/link/facts", &facts)?;

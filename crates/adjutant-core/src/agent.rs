@@ -1,5 +1,6 @@
 //! Agents: configured CLI programs, by name, and how one kind of them is driven.
 
+use crate::fence::Fence;
 use crate::limits::NAME_BYTES_MAX;
 use crate::words;
 use std::collections::BTreeMap;
@@ -139,6 +140,9 @@ pub struct AgentSpec {
     /// How long it may be silent before that is reported. `None`: for ever.
     pub stall_ms: Option<i64>,
     pub grace_ms: i64,
+    pub fence: Fence,
+    /// Absolute directories that a fence leaves writable too.
+    pub fence_write: Vec<String>,
 }
 
 #[cfg(test)]

@@ -72,6 +72,22 @@ pub struct Order {
     pub token: String,
     /// `auto`, `pid_namespace` or `subreaper`.
     pub containment: String,
+    /// The fence that the run is to have. `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceOrder>,
+}
+
+/// A fence that is to be made around an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceOrder {
+    /// The stable word of an [`adjutant_core::Fence`].
+    pub wanted: String,
+    /// Further directories that may be written.
+    #[serde(default)]
+    pub writable: Vec<PathBuf>,
+    /// Directories that are not there for the run, beside the home.
+    #[serde(default)]
+    pub hidden: Vec<PathBuf>,
 }
 
 /// The workspace of an isolated run.
@@ -158,6 +174,12 @@ impl AttemptDir {
         self.0.join("tmp")
     }
 
+    /// What a fenced agent finds as `/tmp` and `/var/tmp`; removed when it has ended.
+    #[must_use]
+    pub fn fence(&self) -> PathBuf {
+        self.0.join("fence")
+    }
+
     /// The supervisor's own git directory, with an index of its own.
     #[must_use]
     pub fn git(&self) -> PathBuf {
@@ -197,7 +219,14 @@ pub struct Fact {
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum FactKind {
     /// The agent's process is there.
-    Started { pid: u32, guard_pid: u32, containment: String },
+    Started {
+        pid: u32,
+        guard_pid: u32,
+        containment: String,
+        /// The fence, where one was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fence: Option<FenceText>,
+    },
     /// It could not be started. `code` is one of [`crate::view::codes`].
     SpawnFailed { code: String, message: String },
     /// Output has come since the last such fact (at most one each second; never synced by itself).
@@ -265,6 +294,19 @@ pub struct GapText {
     /// Substantial messages before it, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<String>,
+}
+
+/// The fence of an attempt, as it was tested from inside.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceText {
+    /// `mount_namespace` or `none`.
+    pub enforced: String,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What the run can write, beside temporary files of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<String>,
 }
 
 /// The sub-agents of a CLI's own.

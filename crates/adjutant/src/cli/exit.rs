@@ -65,7 +65,7 @@ pub const TABLE: [Row; 15] = [
         exit: Exit::Usage,
         number: 2,
         meaning: "wrong usage or an invalid value",
-        codes: &[codes::INVALID, codes::UNFITTING, codes::UNSUPPORTED_PROFILE, cli_codes::USAGE],
+        codes: &[codes::INVALID, codes::UNFITTING, codes::UNSUPPORTED_PROFILE, codes::NO_FENCE, cli_codes::USAGE],
     },
     Row {
         exit: Exit::NeedsInput,

@@ -2,7 +2,7 @@
 
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
-use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
+use adjutant_core::{AgentName, AgentSpec, Fence, HarnessKind, Permissions, PromptVia};
 use std::collections::BTreeMap;
 
 /// Returns the agents that nobody declared.
@@ -28,6 +28,8 @@ fn builtin_echo() -> AgentSpec {
         patience_ms: limits::PATIENCE_MS_DEFAULT,
         stall_ms: Some(limits::STALL_MS_DEFAULT),
         grace_ms: limits::GRACE_MS_DEFAULT,
+        fence: Fence::None,
+        fence_write: Vec::new(),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::builtin::prompt_of;
 use super::duration::duration_ms;
 use super::env_pass;
+use super::fence;
 use super::file::FileAgent;
 use super::values::UnusableValues;
 use crate::preset::{self, Preset};
@@ -34,6 +35,8 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         let profile = Permissions::from_word(word).ok_or_else(|| format!("no profile {word:?}: use read, edit or full"));
         unusable.check(&field("permissions"), profile).unwrap_or_default()
     });
+    let fence = fence::fence(&field("fence"), agent.fence.as_deref(), unusable).unwrap_or_default();
+    fence::check_dirs(&field("fence_write"), &agent.fence_write, unusable);
     let parsed = unusable.check(&format!("agents.{name}"), AgentName::parse(name).map_err(|error| error.to_string()));
     let preset = preset_of(agent, presets);
     let harness = unusable.check(&field("harness"), harness_of(agent, preset.as_ref()))?;
@@ -65,6 +68,8 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         patience_ms,
         stall_ms,
         grace_ms,
+        fence,
+        fence_write: agent.fence_write.clone(),
     })
 }
 

@@ -17,6 +17,9 @@ pub(super) struct FileConfig {
     pub(super) log_bytes_max: Option<u64>,
     #[serde(default)]
     pub(super) containment: Containment,
+    pub(super) fence: Option<String>,
+    #[serde(default)]
+    pub(super) fence_write: Vec<String>,
     #[serde(default)]
     pub(super) refuse_shared_directory: bool,
     #[serde(default)]
@@ -86,6 +89,9 @@ pub(super) struct FileAgent {
     pub(super) patience: Option<String>,
     pub(super) stall: Option<String>,
     pub(super) grace: Option<String>,
+    pub(super) fence: Option<String>,
+    #[serde(default)]
+    pub(super) fence_write: Vec<String>,
 }
 
 #[cfg(test)]

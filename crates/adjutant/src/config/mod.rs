@@ -12,6 +12,7 @@ mod edit;
 mod env_pass;
 mod environment;
 mod error;
+mod fence;
 mod file;
 mod home;
 mod problems;
@@ -161,6 +162,14 @@ impl Config {
             if let Some(spec) = declared::agent(name, agent, &presets, &mut unusable) {
                 agents.insert(spec.name.clone(), AgentEntry { spec, source: path.display().to_string() });
             }
+        }
+        let general = fence::fence("fence", file.fence.as_deref(), &mut unusable).unwrap_or_default();
+        fence::check_dirs("fence_write", &file.fence_write, &mut unusable);
+        for AgentEntry { spec, .. } in agents.values_mut() {
+            if file.agents.get(spec.name.as_str()).is_none_or(|agent| agent.fence.is_none()) {
+                spec.fence = general;
+            }
+            spec.fence_write.extend(file.fence_write.iter().cloned());
         }
         // One that is declared and cannot be used is reported by itself.
         let is_declared = |name: &str| file.agents.contains_key(name) || agents.keys().any(|agent| agent.as_str() == name);

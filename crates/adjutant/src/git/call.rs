@@ -214,7 +214,7 @@ impl Call<'_> {
 }
 
 /// Returns the directory at or above another one that holds a git directory.
-pub(super) fn nearest(dir: &Path) -> Option<&Path> {
+pub fn nearest(dir: &Path) -> Option<&Path> {
     dir.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok())
 }
 

@@ -40,7 +40,7 @@ mod workspace;
 mod tests;
 
 pub use base::{Base, find_base, pin_base};
-pub use call::Git;
+pub use call::{Git, nearest};
 pub use commits::keep_commits;
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;

@@ -71,7 +71,9 @@ pub fn http_status(code: &str) -> u16 {
         codes::NOT_FOUND => 404,
         codes::NOT_ALLOWED => 403,
         codes::USE_SUPERVISOR => 421,
-        codes::AMBIGUOUS | codes::INVALID | codes::AGENT_NOT_FOUND | codes::AGENT_NOT_EXECUTABLE | codes::UNSUPPORTED_PROFILE => 422,
+        codes::AMBIGUOUS | codes::INVALID | codes::AGENT_NOT_FOUND | codes::AGENT_NOT_EXECUTABLE | codes::UNSUPPORTED_PROFILE | codes::NO_FENCE => {
+            422
+        }
         codes::UNFITTING => 422,
         codes::CONFLICT | codes::USED | codes::ALREADY_ANSWERED | codes::RUN_FINISHED | codes::KEY_REUSED | codes::LIMIT => 409,
         codes::EXPIRED | codes::WITHDRAWN => 410,

@@ -76,6 +76,10 @@ pub struct Preset {
     pub files: BTreeMap<String, String>,
     #[serde(default)]
     pub permissions: Profiles,
+    /// Where it keeps its state, which a fence leaves writable: `~/DIR/` (made where it is missing), `~/FILE`, or
+    /// `$VARIABLE/DIR/`; of alternatives between `|` the first one counts whose variable is set.
+    #[serde(default)]
+    pub state: Vec<String>,
     /// Its home, where its configuration file is what holds it to a profile.
     #[serde(default)]
     pub config_home: Option<ConfigHome>,

@@ -8,9 +8,10 @@
 //! sweeps until none is left.
 //!
 //! A namespace takes `CAP_SYS_ADMIN`. A user namespace would give it to everybody, and is
-//! deliberately not used: inside one, `ssh` refuses its configuration's owner, `sudo` and other
+//! deliberately not used, except for a fence that was asked for ([`super::fence`]): inside one, `ssh` refuses its configuration's owner, `sudo` and other
 //! setuid programs stop working, and files of other users turn into those of nobody.
 
+use super::fence::FencePlan;
 use super::start::SELF_EXE;
 use super::{Child, Spawn};
 use rustix::process::Pid;
@@ -57,7 +58,7 @@ pub struct Namespace {
     pub worker: Pid,
     /// Closing it ends the namespace.
     pub lifeline: OwnedFd,
-    /// Init writes [`super::init::Message`]s here.
+    /// Init writes [`super::status::Message`]s here.
     pub status: OwnedFd,
 }
 
@@ -84,10 +85,20 @@ impl Contained {
 /// Why nothing was started.
 #[derive(Debug)]
 pub enum Failed {
+    /// The fence that was asked for cannot be had.
+    Fence(String),
     /// The worker itself cannot be executed.
     Worker(io::Error),
     /// The level that was asked for cannot be had.
     Containment(io::Error),
+}
+
+/// Starts a worker behind a fence, in a PID namespace.
+///
+/// # Errors
+/// Nothing runs then.
+pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Contained, Failed> {
+    start_behind_fence(spawn, plan).map(Contained::Namespace)
 }
 
 /// Starts a worker, held as well as wanted and possible. This process must be a subreaper and
@@ -111,7 +122,7 @@ pub fn start(spawn: Spawn<'_>, wanted: Wanted) -> Result<Contained, Failed> {
 
 #[cfg(target_os = "linux")]
 fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
-    use super::init::Message;
+    use super::status::Message;
 
     let (lifeline_theirs, lifeline) = pipe()?;
     let (status, status_theirs) = pipe()?;
@@ -132,20 +143,102 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
     drop((lifeline_theirs, status_theirs));
 
     let mut status = std::fs::File::from(status);
-    let mut bytes = [0; Message::BYTES];
-    let message = status.read_exact(&mut bytes).map(|()| Message::decode(bytes));
-    let worker = match message {
-        Ok(Some(Message::Started)) => super::tree::children(init.pid).first().copied().unwrap_or(init.pid),
-        Ok(Some(Message::NotSetUp(errno))) => {
+    let worker = match read_message(&mut status) {
+        Ok(Message::Started) => super::tree::children(init.pid).first().copied().unwrap_or(init.pid),
+        Ok(Message::NotSetUp(errno)) => {
             return Err(Failed::Containment(reaped(&init, io::Error::from_raw_os_error(errno))));
         }
-        Ok(Some(Message::NotStarted(errno))) => {
+        Ok(Message::NotStarted(errno)) => {
             return Err(Failed::Worker(reaped(&init, io::Error::from_raw_os_error(errno))));
         }
-        Ok(Some(Message::Ended(_)) | None) => return Err(Failed::Containment(reaped(&init, io::Error::other("init speaks nonsense")))),
+        Ok(Message::Ended(_) | Message::Unshared | Message::NotFenced(_)) => return Err(Failed::Containment(reaped(&init, nonsense()))),
         Err(error) => return Err(Failed::Containment(reaped(&init, error))),
     };
     Ok(Namespace { init, worker, lifeline, status: status.into() })
+}
+
+fn read_message(status: &mut std::fs::File) -> io::Result<super::status::Message> {
+    let mut bytes = [0; super::status::Message::BYTES];
+    status.read_exact(&mut bytes)?;
+    super::status::Message::decode(bytes).ok_or_else(nonsense)
+}
+
+fn nonsense() -> io::Error {
+    io::Error::other("init speaks nonsense")
+}
+
+#[cfg(target_os = "linux")]
+fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, Failed> {
+    use super::fence::entry::write_id_maps;
+    use super::status::Message;
+    use std::io::Write;
+
+    let not_fenced = |error: io::Error| Failed::Fence(error.to_string());
+    let (lifeline_theirs, lifeline) = pipe()?;
+    let (status, status_theirs) = pipe()?;
+    let (go_theirs, go) = pipe()?;
+    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| Failed::Fence(error.to_string()))?).map_err(not_fenced)?;
+    let mut argv = vec![OsString::from("adj"), OsString::from("__fence"), spawn.program.as_os_str().to_owned()];
+    argv.extend(spawn.argv.iter().cloned());
+    let entry = Spawn {
+        program: Path::new(SELF_EXE),
+        argv,
+        env: spawn.env.clone(),
+        cwd: Path::new("/"),
+        stdin: spawn.stdin,
+        stdout: spawn.stdout,
+        stderr: spawn.stderr,
+        inherit: vec![lifeline_theirs.as_fd(), status_theirs.as_fd(), plan.as_fd(), go_theirs.as_fd()],
+        umask: spawn.umask,
+    }
+    .start()
+    .map_err(not_fenced)?;
+    drop((lifeline_theirs, status_theirs, go_theirs));
+
+    let mut status = std::fs::File::from(status);
+    let mut go = std::fs::File::from(go);
+    let mut started = || -> Result<Child, Failed> {
+        match read_message(&mut status).map_err(not_fenced)? {
+            Message::Unshared => {}
+            Message::NotFenced(bytes) => return Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            _ => return Err(not_fenced(nonsense())),
+        }
+        write_id_maps(entry.pid).and_then(|()| go.write_all(b"1")).map_err(not_fenced)?;
+        let message = read_message(&mut status).map_err(not_fenced)?;
+        let init = super::tree::children(entry.pid).first().copied();
+        match message {
+            Message::Started => {
+                let pid = init.ok_or_else(|| Failed::Fence("init is gone".to_owned()))?;
+                let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(|error| not_fenced(error.into()))?;
+                Ok(Child { pid, pidfd })
+            }
+            Message::NotFenced(bytes) => Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            Message::NotSetUp(errno) => Err(not_fenced(io::Error::from_raw_os_error(errno))),
+            Message::NotStarted(errno) => Err(Failed::Worker(io::Error::from_raw_os_error(errno))),
+            Message::Ended(_) | Message::Unshared => Err(not_fenced(nonsense())),
+        }
+    };
+    let init = started();
+    // Its start is known or failed: what stands between us exits, and init becomes our child.
+    drop(go);
+    match init {
+        Ok(init) => {
+            entry.wait_blocking().map_err(not_fenced)?;
+            let worker = super::tree::children(init.pid).first().copied().unwrap_or(init.pid);
+            Ok(Namespace { init, worker, lifeline, status: status.into() })
+        }
+        Err(failed) => {
+            // Init ends with its lifeline; it is reaped as any orphan.
+            drop(lifeline);
+            reaped(&entry, io::Error::other("fence"));
+            Err(failed)
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_behind_fence(_spawn: &Spawn<'_>, _plan: &FencePlan) -> Result<Namespace, Failed> {
+    Err(Failed::Fence("there are no mount namespaces on this system".to_owned()))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -4,10 +4,16 @@
 //! supervisor how the worker ended, and ends when nothing is left or when its lifeline closes. With
 //! its end the kernel kills everything in the namespace. No runtime, no threads.
 //!
-//! Descriptors: 3 is the lifeline's reading end, 4 takes [`Message`]s.
+//! Behind a fence ([`super::fence`]) it mounts that first, and tests it.
+//!
+//! Descriptors: 3 is the lifeline's reading end, 4 takes [`Message`]s, 5 holds the plan of a fence.
 
+use super::fence::FENCED;
+#[cfg(target_os = "linux")]
+use super::fence::{self, FencePlan, entry::PLAN_FD};
 use super::hygiene;
 use super::start::INHERITED;
+use super::status::Message;
 use super::tree::{Reaped, reap};
 use super::{Spawn, StdioTarget};
 use crate::config;
@@ -19,49 +25,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What init tells the supervisor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Message {
-    /// The namespace cannot be set up, with an errno.
-    NotSetUp(i32),
-    /// The worker cannot be started, with an errno.
-    NotStarted(i32),
-    Started,
-    /// The worker has ended, with its wait status.
-    Ended(i32),
-}
-
-impl Message {
-    pub const BYTES: usize = 8;
-
-    #[must_use]
-    pub fn encode(self) -> [u8; Self::BYTES] {
-        let (tag, value) = match self {
-            Self::NotSetUp(errno) => (1_i32, errno),
-            Self::NotStarted(errno) => (2, errno),
-            Self::Started => (3, 0),
-            Self::Ended(status) => (4, status),
-        };
-        let mut bytes = [0; Self::BYTES];
-        bytes[..4].copy_from_slice(&tag.to_le_bytes());
-        bytes[4..].copy_from_slice(&value.to_le_bytes());
-        bytes
-    }
-
-    #[must_use]
-    pub fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
-        let [a, b, c, d, e, f, g, h] = bytes;
-        let value = i32::from_le_bytes([e, f, g, h]);
-        match i32::from_le_bytes([a, b, c, d]) {
-            1 => Some(Self::NotSetUp(value)),
-            2 => Some(Self::NotStarted(value)),
-            3 => Some(Self::Started),
-            4 => Some(Self::Ended(value)),
-            _ => None,
-        }
-    }
-}
-
 /// Runs as pid 1. `args` are what follows `__init`; the environment is the worker's.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
@@ -69,18 +32,23 @@ pub fn main(args: &[OsString]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let mut status = std::fs::File::from(status);
-    let mut tell = move |message: Message| {
-        // A supervisor that is gone has closed the lifeline too, which ends us anyway.
-        if status.write_all(&message.encode()).is_err() {
-            std::process::exit(1);
-        }
-    };
+    let umask = rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+    let is_fenced = args.first().is_some_and(|arg| arg == FENCED);
+    let args = if is_fenced { &args[1..] } else { args };
     let (Some(program), argv) = (args.first(), args.get(1..).unwrap_or_default()) else { return ExitCode::FAILURE };
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    let events = match set_up() {
+    if is_fenced {
+        if let Err(problem) = set_up_fence() {
+            let told = Message::write_not_fenced(&mut status, &problem);
+            return if told.is_ok() { ExitCode::FAILURE } else { ExitCode::from(2) };
+        }
+    } else if let Err(error) = set_up_namespace() {
+        tell(&mut status, Message::NotSetUp(errno(&error)));
+        return ExitCode::FAILURE;
+    }
+    let events = match watch_children() {
         Ok(events) => events,
         Err(error) => {
-            tell(Message::NotSetUp(errno(&error)));
+            tell(&mut status, Message::NotSetUp(errno(&error)));
             return ExitCode::FAILURE;
         }
     };
@@ -99,7 +67,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     let worker = match worker {
         Ok(child) => child.pid,
         Err(error) => {
-            tell(Message::NotStarted(errno(&error)));
+            tell(&mut status, Message::NotStarted(errno(&error)));
             return ExitCode::FAILURE;
         }
     };
@@ -107,11 +75,11 @@ pub fn main(args: &[OsString]) -> ExitCode {
     if hygiene::drop_stdio().is_err() {
         return ExitCode::FAILURE;
     }
-    tell(Message::Started);
+    tell(&mut status, Message::Started);
     loop {
         loop {
             match reap(WaitOptions::NOHANG) {
-                Reaped::Child(pid, ended) if pid == worker => tell(Message::Ended(ended.as_raw())),
+                Reaped::Child(pid, ended) if pid == worker => tell(&mut status, Message::Ended(ended.as_raw())),
                 Reaped::Child(..) => {}
                 Reaped::NoneEnded => break,
                 Reaped::NoneLeft => return ExitCode::SUCCESS,
@@ -141,25 +109,58 @@ fn drain(events: &OwnedFd) {
     }
 }
 
-/// Makes a `/proc` that shows this namespace, and returns a descriptor that is readable when a child
-/// has ended.
+/// Writes a message. A supervisor that is gone has closed the lifeline too, which ends us anyway.
+fn tell(status: &mut std::fs::File, message: Message) {
+    if status.write_all(&message.encode()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// Sets up the fence of the plan that the supervisor has left, gives up the right to change it, and tests it.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "mounts, signal masks and signalfd have no safe wrappers here")]
-fn set_up() -> io::Result<OwnedFd> {
+fn set_up_fence() -> Result<(), String> {
+    let plan = hygiene::inherited(PLAN_FD).ok_or("there is no plan")?;
+    let plan: FencePlan = serde_json::from_reader(std::fs::File::from(plan)).map_err(|error| format!("the plan cannot be read: {error}"))?;
+    fence::mounts::set_up(&plan).map_err(|error| error.to_string())?;
+    fence::entry::drop_capabilities().map_err(|error| format!("capabilities cannot be dropped: {error}"))?;
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).map_err(|error| error.to_string())?;
+    fence::check::run(&plan)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_up_fence() -> Result<(), String> {
+    Err("there are no mount namespaces on this system".to_owned())
+}
+
+/// Makes a `/proc` that shows this namespace.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "unshare is unsafe where it unshares descriptors, which is not done here")]
+fn set_up_namespace() -> io::Result<()> {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    // SAFETY: only CLONE_NEWNS.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS)? };
+    // What is mounted outside later still appears inside, never the other way round.
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?;
+    Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_up_namespace() -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "no PID namespaces on this system"))
+}
+
+/// Returns a descriptor that is readable when a child has ended.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "signal masks and signalfd have no safe wrappers here")]
+fn watch_children() -> io::Result<OwnedFd> {
     use std::mem::MaybeUninit;
     use std::os::fd::FromRawFd;
     fn check(code: libc::c_int) -> io::Result<libc::c_int> {
         if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
     }
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: all texts are literals; the set is initialised by sigemptyset; the descriptor that
-    // signalfd returns has no other owner.
+    // SAFETY: the set is initialised by sigemptyset; the descriptor that signalfd returns has no other owner.
     unsafe {
-        check(libc::unshare(libc::CLONE_NEWNS))?;
-        // What is mounted outside later still appears inside, never the other way round.
-        check(libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_SLAVE, std::ptr::null()))?;
-        check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, std::ptr::null()))?;
         let mut set = MaybeUninit::uninit();
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
@@ -169,6 +170,6 @@ fn set_up() -> io::Result<OwnedFd> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn set_up() -> io::Result<OwnedFd> {
+fn watch_children() -> io::Result<OwnedFd> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no PID namespaces on this system"))
 }

@@ -11,13 +11,15 @@
 //! - [`tool`]: a trusted tool of the system, such as git, run to its end.
 //! - [`limit`]: recognising the processes of an attempt whose guard and supervisor are gone.
 //! - [`peer`]: who is at the other end of a socket, and under which attempt it lives.
-//! - [`containment`], [`init`]: a PID namespace where the kernel lets us.
+//! - [`containment`], [`init`]: a PID namespace where the kernel lets us. [`status`]: what init tells.
+//! - [`fence`]: mounts that leave a worker little to write.
 //! - [`hygiene`]: what a process of Adjutant does to itself first.
 //!
 //! It knows nothing of runs beyond the names of their directories, and never decides when to stop
 //! anything.
 
 pub mod containment;
+pub mod fence;
 pub mod foreground;
 pub mod hygiene;
 pub mod init;
@@ -27,6 +29,7 @@ pub mod peer;
 pub mod probe;
 pub mod spawn;
 pub mod start;
+pub mod status;
 pub mod tool;
 pub mod tree;
 pub mod watch;

@@ -76,20 +76,26 @@ pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result
     Ok(GuardChild { pid, pidfd })
 }
 
+/// Makes a file in memory, without a name, that holds `bytes`, to be read from its beginning.
+#[cfg(target_os = "linux")]
+pub(super) fn unlinked_bytes(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = fs::File::from(rustix::fs::memfd_create("order", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    io::Seek::rewind(&mut file)?;
+    Ok(file.into())
+}
+
+#[cfg(target_os = "linux")]
+fn unlinked_file(_dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
+    unlinked_bytes(bytes)
+}
+
 /// Makes a file without a name that holds `bytes`, to be read from its beginning.
+#[cfg(not(target_os = "linux"))]
 fn unlinked_file(dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
-    #[cfg(target_os = "linux")]
-    let mut file = {
-        let _ = dir;
-        fs::File::from(rustix::fs::memfd_create("order", rustix::fs::MemfdFlags::CLOEXEC)?)
-    };
-    #[cfg(not(target_os = "linux"))]
-    let mut file = {
-        let path = dir.0.join("order");
-        let file = files::create_new(dir.home(), &path)?;
-        fs::remove_file(&path)?;
-        file
-    };
+    let path = dir.0.join("order");
+    let mut file = files::create_new(dir.home(), &path)?;
+    fs::remove_file(&path)?;
     file.write_all(bytes)?;
     io::Seek::rewind(&mut file)?;
     Ok(file.into())

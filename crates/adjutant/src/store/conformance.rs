@@ -5,7 +5,7 @@ use crate::client::random_hex;
 use crate::clock;
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, HarnessKind, Isolation, Outcome, Permissions, Principal,
+    AgentName, AgentSpec, AttemptEnd, AttemptNo, Decision, Denied, EventSeq, Exit, Fence, HarnessKind, Isolation, Outcome, Permissions, Principal,
     PromptVia, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, RunName, RunState, StopReason, Subject, WorkspaceState,
 };
 use std::collections::BTreeMap;
@@ -49,6 +49,8 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         patience_ms: 300_000,
         stall_ms: None,
         grace_ms: 8_000,
+        fence: Fence::Workspace,
+        fence_write: vec!["~/.cache".to_owned()],
     };
     NewRun {
         id: RunId::new(clock::now(), random()),

@@ -51,10 +51,10 @@ pub use requests::{
     unread_of, unsettled_of,
 };
 pub use runs::{
-    AttemptRow, Counts, EndRow, FINISHED_PAGE, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of, attempt_row, beside, counts,
-    due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call, is_work_ahead, live_around, live_in_dir, live_runs,
-    next_queued, next_until, old_finished, permissions_of, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest, taken_by,
-    times_limited, working_in,
+    AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of, attempt_row, beside,
+    counts, due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call, is_work_ahead, live_around, live_in_dir,
+    live_runs, next_queued, next_until, old_finished, permissions_of, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest,
+    taken_by, times_limited, working_in,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use tasks::{Task, task_by_id};

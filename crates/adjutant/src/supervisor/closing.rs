@@ -116,6 +116,7 @@ impl Closer<'_> {
                     took_ms: u64::try_from(result.took.as_millis()).unwrap_or(u64::MAX),
                 }
             }
+            Err(Failed::Fence(why)) => not_known(format!("{} was not started, because the fence cannot be had: {why}", command[0])),
             Err(Failed::Worker(error) | Failed::Containment(error)) => not_known(format!("{} could not be started: {error}", command[0])),
         }
     }

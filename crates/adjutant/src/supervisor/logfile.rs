@@ -278,6 +278,7 @@ mod tests {
             log_bytes_max,
             token: String::new(),
             containment: "auto".to_owned(),
+            fence: None,
         }
     }
 

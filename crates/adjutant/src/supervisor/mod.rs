@@ -17,6 +17,7 @@ mod config_home;
 mod deliverable;
 mod end;
 mod endpoint;
+mod fence;
 mod journal;
 mod logfile;
 mod orders;
@@ -141,7 +142,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     }
     failpoint!("supervisor.after_marker");
     let (delivered_sender, delivered) = mpsc::unbounded_channel();
-    let (worker, pump) = match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
+    let (mut worker, pump) = match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
         Ok(started) => started,
         Err(error) => return Ok(refused(journal, not_started(&order, &launch, &error)).await),
     };
@@ -150,7 +151,12 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     drop((launch, std::mem::take(&mut order.prompt)));
     failpoint!("supervisor.after_spawn");
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
-    journal.state(FactKind::Started { pid: worker.pid.as_raw_nonzero().get().unsigned_abs(), guard_pid, containment: worker.containment.to_owned() });
+    journal.state(FactKind::Started {
+        pid: worker.pid.as_raw_nonzero().get().unsigned_abs(),
+        guard_pid,
+        containment: worker.containment.to_owned(),
+        fence: worker.fence.take(),
+    });
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
     let closer = Closer { order: &order, client: client.clone(), has_called, tree };
     let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse };
@@ -201,10 +207,12 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
 
 /// Removes the agent's temporary files; what fails is removed with the run.
 fn remove_temporary(dir: &AttemptDir) {
-    match std::fs::remove_dir_all(dir.temporary()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(%error, "the agent's temporary files cannot be removed yet"),
+    for temporary in [dir.temporary(), dir.fence()] {
+        match std::fs::remove_dir_all(temporary) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(%error, "the agent's temporary files cannot be removed yet"),
+        }
     }
 }
 
@@ -248,6 +256,10 @@ fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
 fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
     match error {
         Failed::Worker(error) => harness::explain(order, launch, error),
+        Failed::Fence(why) => Refusal {
+            code: codes::NO_FENCE,
+            message: format!("the fence cannot be had here: {why}. See adj doctor, or start the run with --fence best-effort or none"),
+        },
         Failed::Containment(error) => Refusal {
             code: codes::INVALID,
             message: format!("a PID namespace cannot be made here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""),

@@ -3,9 +3,9 @@
 use super::logfile::LogFile;
 use super::output::Pump;
 use crate::harness::{Input, Launch};
-use crate::link::Order;
-use crate::process::containment::{self, Contained, Failed, Namespace, Wanted};
-use crate::process::init::Message;
+use crate::link::{FenceText, Order};
+use crate::process::containment::{Contained, Failed, Namespace};
+use crate::process::status::Message;
 use crate::process::tree::{self, Reaped};
 use crate::process::{Pid, Signal, Spawn, StdioTarget};
 use adjutant_core::Exit;
@@ -55,6 +55,8 @@ pub struct Line {
 pub struct Worker {
     pub pid: Pid,
     pub containment: &'static str,
+    /// The fence that was asked for, as it came out.
+    pub fence: Option<FenceText>,
     pub seen: watch::Receiver<Seen>,
     /// Takes lines where the agent goes on reading.
     pub lines: Option<mpsc::Sender<Line>>,
@@ -139,7 +141,7 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
 /// Nothing runs then.
 pub fn hold(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, Failed> {
     let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
-    let contained = containment::start(spawn, Wanted::from_word(&order.containment))?;
+    let (contained, fence) = super::fence::start(order, spawn)?;
     prefer_for_oom(contained.worker());
     let (pid, containment) = (contained.worker(), contained.word());
     let (sender, seen) = watch::channel(Seen::default());
@@ -153,7 +155,7 @@ pub fn hold(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<
             (reaper, Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline }))
         }
     };
-    Ok(Worker { pid, containment, seen, lines: None, interrupt: false, lifeline, reaper })
+    Ok(Worker { pid, containment, fence, seen, lines: None, interrupt: false, lifeline, reaper })
 }
 
 impl Worker {

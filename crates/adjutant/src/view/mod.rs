@@ -90,6 +90,8 @@ pub mod codes {
     pub const AGENT_NOT_EXECUTABLE: &str = "agent_not_executable";
     /// The agent does not support the permission profile.
     pub const UNSUPPORTED_PROFILE: &str = "unsupported_profile";
+    /// The fence that was asked for cannot be had.
+    pub const NO_FENCE: &str = "no_fence";
     /// The hub cannot be reached or started.
     pub const UNREACHABLE: &str = "unreachable";
     /// The hub has closed its store. Adjutant's clients repeat the call with the next hub.

@@ -19,6 +19,7 @@ mod conditions;
 mod credentials;
 mod delegation;
 mod ephemeral;
+mod fence;
 mod groups;
 mod hostile;
 mod identity;

@@ -42,6 +42,10 @@ pub struct RunArgs {
     /// review them first
     #[arg(long)]
     pub trust_repo: bool,
+    /// What the kernel lets the agent write: everything, only its workspace, or its workspace where this
+    /// machine can do that; default: the agent's setting, else none
+    #[arg(long, value_name = "none|workspace|best-effort")]
+    pub fence: Option<String>,
     /// Wait until the run ends or needs you, and print only the result
     #[arg(short, long, conflicts_with = "detach")]
     pub wait: bool,

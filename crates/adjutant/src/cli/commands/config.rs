@@ -125,6 +125,10 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     fields.push(("patience", quoted(&duration_text(spec.patience_ms))));
     fields.push(("stall", quoted(&spec.stall_ms.map_or_else(|| "never".to_owned(), duration_text))));
     fields.push(("grace", quoted(&duration_text(spec.grace_ms))));
+    fields.push(("fence", quoted(spec.fence.word())));
+    if !spec.fence_write.is_empty() {
+        fields.push(("fence_write", json!(spec.fence_write).to_string()));
+    }
     fields
 }
 
@@ -144,6 +148,8 @@ fn agent(name: &AgentName, entry: &AgentEntry) -> Value {
         "patience_ms": spec.patience_ms,
         "stall_ms": spec.stall_ms,
         "grace_ms": spec.grace_ms,
+        "fence": spec.fence.word(),
+        "fence_write": spec.fence_write,
         "source": entry.source,
     })
 }

@@ -32,6 +32,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         accept: args.accept.as_deref().map(split_command).transpose()?.unwrap_or_default(),
         permissions: args.permissions.as_deref().map(Word::read),
         isolation: if args.clone { Some(Isolation::Clone.into()) } else { args.isolation.as_deref().map(Word::read) },
+        fence: args.fence.as_deref().map(Word::read),
         trust_repo: args.trust_repo,
         env: dispatch_env(),
     };

@@ -154,6 +154,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("usage", run.usage.as_ref().map(ToString::to_string).as_deref())?;
     field("session", run.session.as_deref())?;
     field("contained by", run.containment.as_deref())?;
+    field("fence", run.fence.as_ref().map(ToString::to_string).as_deref())?;
     field("swept", run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "leftover process ended", "leftover processes ended")).as_deref())?;
     field("output", run.output_left_open.then_some("truncated: a leftover process kept it open"))?;
     for (n, path) in run.log_paths.iter().enumerate() {

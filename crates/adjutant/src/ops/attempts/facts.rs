@@ -1,11 +1,11 @@
 //! Applying the facts that supervisors report.
 
-use crate::link::{Fact, FactKind, UsageText};
+use crate::link::{Fact, FactKind, FenceText, UsageText};
 use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::start::UNDELIVERED_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::{OpError, Ops, Terms};
-use crate::store::{EndRow, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, undelivered_of};
+use crate::store::{EndRow, FenceState, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, undelivered_of};
 use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
 use adjutant_core::report::Claim;
@@ -53,9 +53,12 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     }
     let by = "supervisor";
     let advanced = match fact {
-        FactKind::Started { pid, guard_pid: _, containment } => {
+        FactKind::Started { pid, guard_pid: _, containment, fence } => {
             tx.set_containment(run.id, id.n, &containment)?;
             tx.set_workspace_ready(run.id)?;
+            if let (Some(FenceText { enforced, why, writable }), Some(known)) = (fence, &run.fence) {
+                tx.set_fence(run.id, &FenceState { asked: known.asked.clone(), enforced: Some(enforced), why, writable })?;
+            }
             if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                 // The answers in the new attempt's prompt have been delivered.
                 for request in undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)? {

@@ -1,7 +1,7 @@
 //! Starting attempts.
 
-use crate::config::is_credential;
-use crate::link::Order;
+use crate::config::{Config, Home, is_credential};
+use crate::link::{FenceOrder, Order};
 use crate::ops::attempts::{AttemptId, Launch, hash, resumption};
 use crate::ops::trust::TrustDecision;
 use crate::ops::workspaces::{order_of, source_of};
@@ -12,8 +12,8 @@ use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
 use adjutant_core::resume::{compose, compose_in_session};
 use adjutant_core::tree::Rank;
-use adjutant_core::{Cause, HarnessKind, RunEvent};
-use std::path::PathBuf;
+use adjutant_core::{AgentSpec, Cause, Fence, HarnessKind, RunEvent};
+use std::path::{Path, PathBuf};
 
 /// Maximum number of answers in the prompt of a new attempt.
 pub(super) const UNDELIVERED_MAX: u32 = 10_000;
@@ -139,6 +139,7 @@ impl Ops {
             log_bytes_max: config.log_bytes_max,
             token,
             containment: config.containment.word().to_owned(),
+            fence: fence_order(&input.agent, &self.home, &config),
         };
         Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
     }
@@ -169,6 +170,17 @@ impl Ops {
         })
         .await
     }
+}
+
+/// Returns the fence that an agent's run is to have.
+fn fence_order(agent: &AgentSpec, home: &Home, config: &Config) -> Option<FenceOrder> {
+    // Settings outside the home can hold secrets, such as those of webhooks.
+    let settings = config.path.parent().filter(|dir| !config.path.starts_with(&home.dir) && dir.file_name().is_some_and(|name| name == "adjutant"));
+    (agent.fence != Fence::None).then(|| FenceOrder {
+        wanted: agent.fence.word().to_owned(),
+        writable: agent.fence_write.iter().map(PathBuf::from).collect(),
+        hidden: settings.map(Path::to_owned).into_iter().collect(),
+    })
 }
 
 /// Returns how an agent of this harness reaches its parent.

@@ -6,10 +6,10 @@ use crate::config::Home;
 use crate::link::SubagentsText;
 use crate::logs;
 use crate::store::{
-    Connection, RetryingSince, Run, StoreError, Usage, Workspace, children_of, counts, is_usage_of_last_call, live_in_dir, permissions_of,
-    queue_place, requests_of, run_by_id, workspace_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Usage, Workspace, children_of, counts, is_usage_of_last_call, live_in_dir,
+    permissions_of, queue_place, requests_of, run_by_id, workspace_of,
 };
-use crate::view::{CheckpointView, IgnoredView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
+use crate::view::{CheckpointView, FenceView, IgnoredView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
 use adjutant_core::run::RunStatus;
@@ -161,6 +161,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         settled_more: false,
         signals: Vec::new(),
         containment: run.containment.clone(),
+        fence: run.fence.clone().map(|FenceState { asked, enforced, why, writable }| FenceView { asked, enforced, why, writable }),
         swept: run.swept,
         output_left_open: run.output_left_open,
         active_ms: u64::try_from(run.active_ms_at(clock::steady())).unwrap_or(0),

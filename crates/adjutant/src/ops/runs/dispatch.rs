@@ -40,6 +40,9 @@ impl Ops {
         }
         profiles::check(&agent, entry.spec.permissions)?;
         agent.trust_repo |= call.trust_repo;
+        if let Some(fence) = &call.fence {
+            agent.fence = fence.known().ok_or_else(|| Denied::invalid("fence", "use none, workspace or best-effort"))?;
+        }
         let preset = Preset::from_text(&agent.preset);
         let found = match preset.filter(|_| agent.trust_repo) {
             Some(preset) => self.look_at_directory(&cwd, &preset).await?,

@@ -17,3 +17,6 @@ CREATE TABLE workspaces (
 ALTER TABLE runs ADD COLUMN result_bytes INTEGER;
 ALTER TABLE runs ADD COLUMN result_gap TEXT;
 ALTER TABLE runs ADD COLUMN reconstructed TEXT;
+
+-- The fence that a run asked for and what holds, in JSON.
+ALTER TABLE runs ADD COLUMN fence TEXT;

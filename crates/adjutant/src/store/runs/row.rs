@@ -1,6 +1,7 @@
 //! The stored form of a run: its columns, and the words for its state.
 
 use super::conditions::RetryingRow;
+use super::fence::FenceState;
 use super::run::{Run, Usage};
 use super::spec::CheckpointRow;
 use crate::store::StoreError;
@@ -15,7 +16,7 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
   active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
-  retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed FROM runs";
+  retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed, fence FROM runs";
 
 /// The columns for a run's state.
 pub(super) struct StateRow {
@@ -200,6 +201,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         result_bytes: count(65)?,
         result_gap: word(&id, "result_gap", row.get(66)?),
         reconstructed: row.get(67)?,
+        fence: json::<FenceState>(&id, "fence", row.get(68)?),
     }))
 }
 

@@ -1,5 +1,6 @@
 //! One run, and the data of a new one.
 
+use super::fence::FenceState;
 use super::spec::RunInput;
 use crate::store::workspaces::NewWorkspace;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
@@ -71,6 +72,8 @@ pub struct Run {
     /// The parent's choice after an error.
     pub choice: Option<Choice>,
     pub containment: Option<String>,
+    /// `None`: it asks for no fence.
+    pub fence: Option<FenceState>,
     pub swept: Option<u32>,
     pub output_left_open: bool,
     /// The active time, not counting the time since `active_since`.

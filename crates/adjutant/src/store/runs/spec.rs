@@ -3,7 +3,7 @@
 use crate::config::is_credential;
 use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
-use adjutant_core::{AgentName, AgentSpec, AttemptNo, HarnessKind, Permissions, PromptVia, RunId};
+use adjutant_core::{AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Permissions, PromptVia, RunId};
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -185,6 +185,10 @@ pub(super) struct SpecRow {
     #[serde(default)]
     stall_ms: Option<i64>,
     grace_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fence: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    fence_write: Vec<String>,
     dispatch_env: DispatchEnv,
 }
 
@@ -206,6 +210,8 @@ impl SpecRow {
             patience_ms,
             stall_ms,
             grace_ms,
+            fence,
+            fence_write,
         } = &input.agent;
         Self {
             name: name.to_string(),
@@ -224,6 +230,8 @@ impl SpecRow {
             patience_ms: *patience_ms,
             stall_ms: *stall_ms,
             grace_ms: *grace_ms,
+            fence: (*fence != Fence::None).then(|| fence.word().to_owned()),
+            fence_write: fence_write.clone(),
             dispatch_env: input.env.clone(),
         }
     }
@@ -245,8 +253,14 @@ impl SpecRow {
             patience_ms,
             stall_ms,
             grace_ms,
+            fence,
+            fence_write,
             dispatch_env,
         } = self;
+        let fence = match fence {
+            Some(word) => Fence::from_word(&word)?,
+            None => Fence::None,
+        };
         let harness = HarnessKind::from_word(&harness)?;
         let spec = AgentSpec {
             name: AgentName::parse(&name).ok()?,
@@ -264,6 +278,8 @@ impl SpecRow {
             patience_ms,
             stall_ms,
             grace_ms,
+            fence,
+            fence_write,
         };
         Some((spec, dispatch_env))
     }

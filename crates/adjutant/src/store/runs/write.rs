@@ -1,5 +1,6 @@
 //! Changing runs.
 
+use super::fence::FenceState;
 use super::lookup::run_by_id;
 use super::row::StateRow;
 use super::run::{NewRun, Run};
@@ -97,6 +98,9 @@ impl Tx<'_> {
         ])?;
         if let Some(workspace) = &new.workspace {
             self.add_workspace(new.id, &name, workspace)?;
+        }
+        if let Some(fence) = FenceState::asked(new.input.agent.fence) {
+            self.set_fence(new.id, &fence)?;
         }
         let seq = append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &task)?;
         self.touch(new.id, seq)?;

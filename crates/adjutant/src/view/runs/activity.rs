@@ -37,6 +37,34 @@ impl SubagentView {
     }
 }
 
+/// What the kernel lets a run write, where a fence was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceView {
+    /// `workspace` or `best-effort`.
+    pub asked: String,
+    /// What was tested from inside when its newest attempt started: `mount_namespace`, or `none`. Left out before
+    /// its first attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforced: Option<String>,
+    /// Why it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What it can write, beside temporary files of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<String>,
+}
+
+impl std::fmt::Display for FenceView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { asked, enforced, why, writable } = self;
+        match (enforced.as_deref(), why) {
+            (None, _) => write!(f, "{asked} asked for"),
+            (Some("none"), why) => write!(f, "{asked} asked for, none enforced: {}", why.as_deref().unwrap_or("the reason is not known")),
+            (Some(by), _) => write!(f, "{asked}, enforced by {by}; it can write {}", writable.join(", ")),
+        }
+    }
+}
+
 /// A failing model call that a run's CLI retries.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetryingView {

@@ -3,7 +3,7 @@
 use super::run::RunView;
 use crate::view::{Call, Word};
 use adjutant_core::checkpoint::Choice;
-use adjutant_core::{Isolation, Permissions};
+use adjutant_core::{Fence, Isolation, Permissions};
 use serde::{Deserialize, Serialize};
 
 /// Starts or queues a run.
@@ -35,6 +35,9 @@ pub struct Dispatch {
     /// Whether the directory's own agent configuration (servers, hooks, settings) is honoured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_repo: bool,
+    /// What the kernel lets the run write. Default: the agent's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Word<Fence>>,
     /// Environment variables for the agent, in addition to the allowed ones.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,

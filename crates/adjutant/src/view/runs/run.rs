@@ -1,6 +1,6 @@
 //! Everything about a run that an interface shows.
 
-use super::activity::{IgnoredView, RetryingView, SubagentView, UsageView};
+use super::activity::{FenceView, IgnoredView, RetryingView, SubagentView, UsageView};
 use super::checkpoint::{CheckpointView, ChoiceView};
 use super::messages::MessageView;
 use super::report::{AcceptanceView, ReportView};
@@ -168,6 +168,9 @@ pub struct RunView {
     /// How the attempt's processes are contained: `pid_namespace` or `subreaper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<String>,
+    /// What the kernel lets the run write, if a fence was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceView>,
     /// The number of processes that outlived the agent's own process and were killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swept: Option<u32>,

@@ -125,6 +125,7 @@ impl Case {
             log_bytes_max: 1024 * 1024,
             token: TOKEN.to_owned(),
             containment: "subreaper".to_owned(),
+            fence: None,
         }
     }
 

@@ -127,6 +127,7 @@ impl Demo<'_> {
         for part in &TASKS {
             let cwd = self.cx.home.dir.display().to_string();
             let dispatch = Dispatch {
+                fence: None,
                 criteria: None,
                 accept: Vec::new(),
                 permissions: None,

@@ -41,6 +41,7 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         permissions: args.permissions,
         isolation: None,
         trust_repo: false,
+        fence: None,
         agent: args.agent,
         prompt: args.prompt,
         cwd: directory(session, args.cwd.as_deref())?,

@@ -1,0 +1,63 @@
+//! The fence: what of the machine an agent can write to.
+
+use crate::words;
+use std::path::{Path, PathBuf};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fence {
+    #[default]
+    None,
+    /// The kernel lets the agent write only to its workspace. Without it, the run does not start.
+    Workspace,
+    /// The same where it can be had; otherwise the run starts without it and says so.
+    BestEffort,
+}
+
+words!(Fence { None = "none", Workspace = "workspace", BestEffort = "best-effort" });
+
+/// Why a directory is no workspace for a fence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitWorkspace {
+    #[error("{0} contains your home directory, so a fence around it would protect nothing: name a directory below it")]
+    ContainsUserHome(PathBuf),
+    #[error("{0} lies in the home of Adjutant, which a fence hides: name another directory")]
+    InHome(PathBuf),
+}
+
+/// Returns the workspace of a run in its user's own files: the top of its repository, or its directory. A repository
+/// that contains the user's home directory does not count.
+///
+/// # Errors
+/// A fence around it would protect nothing, or hide it.
+pub fn shared_workspace(cwd: &Path, top: Option<&Path>, user_home: Option<&Path>, home: &Path) -> Result<PathBuf, UnfitWorkspace> {
+    let holds_user_home = |dir: &Path| dir == Path::new("/") || user_home.is_some_and(|user_home| user_home.starts_with(dir));
+    let workspace = top.filter(|top| !holds_user_home(top)).unwrap_or(cwd);
+    if holds_user_home(workspace) {
+        return Err(UnfitWorkspace::ContainsUserHome(workspace.to_owned()));
+    }
+    if workspace.starts_with(home) {
+        return Err(UnfitWorkspace::InHome(workspace.to_owned()));
+    }
+    Ok(workspace.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspace_is_the_repository_but_never_the_users_home() {
+        let (user_home, home) = (Some(Path::new("/home/u")), Path::new("/home/u/.local/state/adjutant"));
+        let of = |cwd: &str, top: Option<&str>| shared_workspace(Path::new(cwd), top.map(Path::new), user_home, home);
+        assert_eq!(of("/home/u/p/src", Some("/home/u/p")), Ok(PathBuf::from("/home/u/p")));
+        assert_eq!(of("/home/u/p/src", None), Ok(PathBuf::from("/home/u/p/src")));
+        // A repository of dotfiles.
+        assert_eq!(of("/home/u/notes", Some("/home/u")), Ok(PathBuf::from("/home/u/notes")));
+        for cwd in ["/home/u", "/home", "/"] {
+            assert_eq!(of(cwd, None), Err(UnfitWorkspace::ContainsUserHome(PathBuf::from(cwd))));
+        }
+        let inside = home.join("runs");
+        assert_eq!(shared_workspace(&inside, None, user_home, home), Err(UnfitWorkspace::InHome(inside)));
+    }
+}

@@ -1,0 +1,28 @@
+//! The devices that a worker behind a fence can use: none that holds a file system.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Nodes and directories of `/dev` that stay usable.
+const DEVICES: [&str; 12] = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "fuse", "kvm", "dri", "net"];
+/// How the names of further ones begin: graphics processors, which computations use.
+const PREFIXES: [&str; 2] = ["nvidia", "kfd"];
+
+/// Lists those that exist here.
+///
+/// # Errors
+/// `/dev` cannot be read.
+pub fn usable() -> io::Result<Vec<PathBuf>> {
+    let dev = Path::new("/dev");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dev)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_usable = !entry.file_type()?.is_symlink()
+            && name.to_str().is_some_and(|name| DEVICES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
+        if is_usable {
+            found.push(dev.join(name));
+        }
+    }
+    Ok(found)
+}

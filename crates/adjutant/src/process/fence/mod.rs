@@ -1,0 +1,35 @@
+//! The fence: a worker and everything that it starts can write only to its workspace, its own temporary files and the
+//! state of its CLI. It is a mount namespace below a user namespace, in one step with the PID namespace of
+//! [`super::containment`].
+//!
+//! ```text
+//!  supervisor ── adj __fence            user, mount, IPC and PID namespace ([`entry`])
+//!      │  └ writes its id maps  │
+//!      │                        └ adj __init   pid 1: mounts ([`mounts`]), drops CAP_SYS_ADMIN for good,
+//!      │                              │        tests what holds ([`check`]), says so, starts the worker
+//!      └─ adopts init when adj __fence exits
+//! ```
+//! Nothing is started when a step fails or a test finds a hole.
+//!
+//! Why the worker cannot undo it: the mounts belong to the user namespace, in which nobody has `CAP_SYS_ADMIN` after
+//! init has dropped it from its bounding set. In a user namespace of the worker's own, the kernel locks every mount
+//! that it takes over. Processes outside are not in its `/proc`.
+
+#[cfg(target_os = "linux")]
+pub mod check;
+#[cfg(target_os = "linux")]
+mod device;
+#[cfg(target_os = "linux")]
+pub mod entry;
+#[cfg(target_os = "linux")]
+pub mod mounts;
+mod plan;
+
+pub use plan::{FencePlan, PrivateDir};
+
+/// What a fence by mounts is called where it is stored and shown.
+pub const MOUNT_NAMESPACE: &str = "mount_namespace";
+/// Where programs keep shared memory: a fenced worker has its own.
+pub const SHARED_MEMORY_DIR: &str = "/dev/shm";
+/// The argument of init that says that a plan lies on descriptor [`entry::PLAN_FD`].
+pub const FENCED: &str = "--fenced";

@@ -1,0 +1,165 @@
+//! Mounting a fence, in a mount namespace of our own.
+
+use super::{FencePlan, SHARED_MEMORY_DIR, device};
+use rustix::fs::{CWD, FileType, Mode};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount, open_tree};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Files of `/proc` that change the machine when root writes to them.
+const KERNEL_SETTINGS: [&str; 9] = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "dynamic_debug"];
+/// The memory that shared memory files of the worker may take, as a share of the machine's.
+const SHARED_MEMORY: &std::ffi::CStr = c"mode=1777,size=50%";
+/// What a hidden directory is: a few mount points.
+const EMPTY: &std::ffi::CStr = c"mode=755,size=1m";
+
+/// Something to put at a path.
+enum Layer {
+    /// An empty directory.
+    Hidden,
+    /// A detached mount.
+    Mount { tree: OwnedFd, is_dir: bool },
+    /// An empty file system for shared memory.
+    SharedMemory,
+}
+
+/// Mounts the fence and enters the worker's directory. Afterwards everything that the plan does not name is read-only
+/// or not there.
+///
+/// # Errors
+/// Names the step. What was mounted until then stays; nothing may be started.
+pub fn set_up(plan: &FencePlan) -> io::Result<()> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(|error| at("/", "making mounts private", error))?;
+    // The detached mounts come from below everything that is about to cover them.
+    let mut layers = Vec::new();
+    for path in &plan.writable {
+        layers.push((path.clone(), detach(path, MOUNT_ATTR_NODEV)?));
+    }
+    for private in &plan.private {
+        layers.push((private.at.clone(), detach(&private.source, MOUNT_ATTR_NODEV)?));
+    }
+    for path in plan.readable.iter().filter(|path| path.symlink_metadata().is_ok()) {
+        layers.push((path.clone(), detach(path, MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY)?));
+    }
+    for path in device::usable()? {
+        layers.push((path.clone(), detach(&path, MOUNT_ATTR_RDONLY)?));
+    }
+    layers.extend(plan.hidden.iter().map(|path| (path.clone(), Layer::Hidden)));
+    layers.push((PathBuf::from(SHARED_MEMORY_DIR), Layer::SharedMemory));
+    // What covers comes before what lies in it; a path that is both hidden and not is hidden.
+    layers.sort_by(|(a, _), (b, _)| a.cmp(b));
+
+    set_attributes(CWD, "/", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, true).map_err(|error| at("/", "making everything read-only", error))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("proc", "/proc", "proc", flags | MountFlags::NOEXEC, None).map_err(|error| at("/proc", "mounting", error))?;
+    if plan.is_root {
+        protect_kernel_settings()?;
+    }
+    for (path, layer) in &layers {
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        match layer {
+            Layer::Hidden => {
+                make_mount_point(path, true).map_err(failed)?;
+                mount("tmpfs", path, "tmpfs", flags, EMPTY).map_err(|error| at(path, "hiding", error))?;
+            }
+            Layer::SharedMemory if is_dir(path) => {
+                mount("tmpfs", path, "tmpfs", flags, SHARED_MEMORY).map_err(|error| at(path, "mounting", error))?;
+            }
+            Layer::SharedMemory => {}
+            Layer::Mount { tree, is_dir } => {
+                make_mount_point(path, *is_dir).map_err(failed)?;
+                attach(tree, path)?;
+            }
+        }
+    }
+    for path in &plan.hidden {
+        set_attributes(CWD, path, MOUNT_ATTR_RDONLY, false).map_err(|error| at(path, "closing", error))?;
+    }
+    std::env::set_current_dir(&plan.cwd).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", plan.cwd.display())))
+}
+
+fn is_dir(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+}
+
+/// Takes a copy of what is mounted at a path, with everything below.
+fn detach(path: &Path, attributes: u64) -> io::Result<Layer> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let tree = open_tree(CWD, path, flags).map_err(|error| at(path, "opening", error))?;
+    set_attributes(tree.as_fd(), "", attributes, true).map_err(|error| at(path, "restricting", error))?;
+    let is_dir = FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode) == FileType::Directory;
+    Ok(Layer::Mount { tree, is_dir })
+}
+
+fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
+    move_mount(tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(|error| at(path, "mounting", error))
+}
+
+/// Makes what a mount is put on, where it is missing: only below a directory of this fence.
+fn make_mount_point(path: &Path, is_dir: bool) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let parents = if is_dir { Some(path) } else { path.parent() };
+    if let Some(parents) = parents {
+        std::fs::create_dir_all(parents)?;
+    }
+    if !is_dir {
+        rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0)?;
+    }
+    Ok(())
+}
+
+/// Makes the kernel's settings read-only: those in `/proc` belong to root, whatever its capabilities are.
+fn protect_kernel_settings() -> io::Result<()> {
+    for path in KERNEL_SETTINGS.map(|name| Path::new("/proc").join(name)).into_iter().filter(|path| path.exists()) {
+        if let Layer::Mount { tree, .. } = detach(&path, MOUNT_ATTR_RDONLY)? {
+            attach(&tree, &path)?;
+        }
+    }
+    Ok(())
+}
+
+fn at(path: impl AsRef<Path>, step: &str, error: rustix::io::Errno) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{step} {}: {error}", path.as_ref().display()))
+}
+
+const AT_RECURSIVE: libc::c_int = 0x8000;
+const MOUNT_ATTR_RDONLY: u64 = 1;
+const MOUNT_ATTR_NODEV: u64 = 4;
+
+/// The kernel's `struct mount_attr`.
+#[repr(C)]
+struct MountAttr {
+    attr_set: u64,
+    attr_clr: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+/// Sets attributes of a mount, or of all mounts below it too.
+fn set_attributes(dir: BorrowedFd<'_>, path: impl AsRef<Path>, set: u64, below_too: bool) -> Result<(), rustix::io::Errno> {
+    change_attributes(dir, path.as_ref(), &MountAttr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 }, below_too)
+}
+
+/// Tries to make a mount writable again: a test, which has to fail.
+///
+/// # Errors
+/// As the kernel says.
+pub fn try_to_make_writable(path: &Path) -> Result<(), rustix::io::Errno> {
+    change_attributes(CWD, path, &MountAttr { attr_set: 0, attr_clr: MOUNT_ATTR_RDONLY, propagation: 0, userns_fd: 0 }, false)
+}
+
+#[expect(unsafe_code, reason = "mount_setattr has no safe wrapper")]
+fn change_attributes(dir: BorrowedFd<'_>, path: &Path, change: &MountAttr, below_too: bool) -> Result<(), rustix::io::Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| rustix::io::Errno::INVAL)?;
+    let flags = libc::AT_EMPTY_PATH | if below_too { AT_RECURSIVE } else { 0 };
+    // SAFETY: path and change outlive the call, which only reads them; the size is that of the structure.
+    let done =
+        unsafe { libc::syscall(libc::SYS_mount_setattr, dir.as_raw_fd(), path.as_ptr(), flags, std::ptr::from_ref(change), size_of::<MountAttr>()) };
+    if done == 0 { Ok(()) } else { Err(rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::INVAL)) }
+}

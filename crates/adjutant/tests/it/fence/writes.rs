@@ -1,0 +1,173 @@
+//! What a fenced run can write and read, and how it is shown.
+
+use super::{SHELL, assert_said, attempt, fenced, start, text};
+use crate::support::TestHome;
+use serde_json::json;
+
+#[test]
+fn fenced_run_writes_only_its_workspace_and_temporary_files() {
+    let home = TestHome::with_config(SHELL);
+    let outside = home.work().parent().expect("a directory").join("outside");
+    std::fs::create_dir(&outside).expect("a directory");
+    std::fs::write(outside.join("readable"), "x").expect("a file");
+    let at = text(&outside);
+    let script = [
+        attempt("inside", "echo x > in.txt && mkdir -p a/b && rm -r a"),
+        attempt("outside", &format!("echo x > {at}/new")),
+        attempt("existing outside", &format!("echo y >> {at}/readable")),
+        attempt("read outside", &format!("cat {at}/readable")),
+        attempt("root", "touch /new || touch /usr/new || touch /etc/new"),
+        attempt("temporary", "echo x > /tmp/mine && echo x > /var/tmp/mine && cat /tmp/mine && echo x > ${TMPDIR:-/tmp}/y"),
+        attempt("shared memory", "echo x > /dev/shm/mine"),
+        attempt("null", "echo x > /dev/null && head -c 3 /dev/urandom"),
+        attempt("child", &format!("setsid sh -c 'echo x > {at}/child'")),
+        attempt("child inside", "setsid sh -c 'echo x > child.txt'"),
+    ];
+    let (view, log) = fenced(&home, "tries", &script.concat());
+    assert_said(
+        &log,
+        &[
+            ("inside", true),
+            ("outside", false),
+            ("existing outside", false),
+            ("read outside", true),
+            ("root", false),
+            ("temporary", true),
+            ("shared memory", true),
+            ("null", true),
+            ("child", false),
+            ("child inside", true),
+        ],
+    );
+    assert_eq!(std::fs::read_to_string(home.work().join("in.txt")).expect("it was written"), "x\n");
+    assert_eq!(std::fs::read_to_string(outside.join("readable")).expect("it is there"), "x");
+    assert!(!std::path::Path::new("/tmp/mine").exists(), "its temporary files are its own");
+    let expected = json!({ "asked": "workspace", "enforced": "mount_namespace", "writable": [text(&home.work().canonicalize().expect("there"))] });
+    assert_eq!(view["fence"], expected, "{view}");
+    assert_eq!(view["containment"], "pid_namespace");
+    let shown = home.ok(&["show", "tries"]);
+    assert!(shown.contains("fence        workspace, enforced by mount_namespace"), "{shown}");
+    let left = home.attempt_dir("tries").fence();
+    home.until("its temporary files are gone", || (!left.exists()).then_some(()));
+}
+
+#[test]
+fn home_of_adjutant_is_hidden_but_for_the_runs_own_files() {
+    let home = TestHome::with_config(SHELL);
+    home.start("other", "ask \"Wait?\"");
+    home.until_status("other", "waiting_parent_reply");
+    let token = text(&home.attempt_dir("other").worker_access());
+    let at = text(&home.home.dir);
+    let script = [
+        attempt("store", &format!("cat {at}/adj.db")),
+        attempt("settings", &format!("cat {at}/config.toml")),
+        attempt("credentials", &format!("ls {at}/credentials")),
+        attempt("another token", &format!("cat {token}")),
+        attempt("own token", "cat $ADJ_WORKER"),
+        attempt("own facts", "cat $(dirname $ADJ_WORKER)/facts.jsonl"),
+        attempt("new file", &format!("echo x > {at}/new")),
+        attempt("exchanged token", "echo x > $ADJ_WORKER || rm $ADJ_WORKER || mv $ADJ_WORKER /tmp"),
+    ];
+    let (_, log) = fenced(&home, "reads", &script.concat());
+    let expected = [
+        ("store", false),
+        ("settings", false),
+        ("credentials", false),
+        ("another token", false),
+        ("own token", true),
+        ("own facts", false),
+        ("new file", false),
+        ("exchanged token", false),
+    ];
+    assert_said(&log, &expected);
+}
+
+#[test]
+fn fenced_run_asks_and_reports_through_its_supervisor() {
+    let home = TestHome::new();
+    home.ok(&["run", "--detach", "-a", "echo", "-n", "asks", "--fence", "workspace", "ask \"Which?\"\nwrite said.txt done\ndone"]);
+    home.until_status("asks", "waiting_parent_reply");
+    home.ok(&["reply", "asks", "red"]);
+    let view = home.finished("asks");
+    assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("succeeded"), &json!("mount_namespace")), "{view}");
+    assert!(home.work().join("said.txt").exists());
+}
+
+#[test]
+fn acceptance_command_runs_behind_the_fence() {
+    let home = TestHome::with_config(SHELL);
+    let outside = home.work().parent().expect("a directory").join("outside.txt");
+    let accept = format!("sh -c 'echo x > inside.txt; echo x > {}; test -s inside.txt'", text(&outside));
+    home.ok(&["run", "-d", "-a", "sh", "-n", "accepted", "--fence", "workspace", "--accept", &accept, "do true"]);
+    let view = home.finished("accepted");
+    assert_eq!(view["acceptance"]["passed"], true, "{view}");
+    assert!(!outside.exists());
+}
+
+#[test]
+fn fence_that_cannot_be_had_refuses_the_run_unless_best_effort() {
+    let home = TestHome::with_config(&format!("containment = \"subreaper\"\n{SHELL}"));
+    start(&home, "strict", "touch ran.txt", "workspace");
+    let view = home.finished("strict");
+    assert_eq!(view["outcome"], "spawn_failed", "{view}");
+    let why = view["reason"].as_str().or(view["detail"].as_str()).unwrap_or_default().to_owned();
+    assert!(why.contains("the fence cannot be had here") && why.contains("--fence best-effort"), "{view}");
+    assert!(!home.work().join("ran.txt").exists(), "nothing was started");
+    start(&home, "lenient", "touch ran.txt", "best-effort");
+    let view = home.finished("lenient");
+    assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("succeeded"), &json!("none")), "{view}");
+    assert!(view["fence"]["why"].as_str().is_some_and(|why| why.contains("subreaper")), "{view}");
+    let shown = home.ok(&["show", "lenient"]);
+    assert!(shown.contains("best-effort asked for, none enforced: "), "{shown}");
+    let refused = home.adj(&["run", "-a", "sh", "--fence", "high", "x"]);
+    assert!(refused.code == 2 && refused.err.contains("none, workspace or best-effort"), "{refused:?}");
+}
+
+#[test]
+fn configuration_sets_the_fence_and_what_else_it_leaves_writable() {
+    let config = format!("fence = \"workspace\"\n{SHELL}fence_write = [\"~/cache\"]\n[agents.free]\nharness = \"echo\"\nfence = \"none\"\n");
+    let home = TestHome::with_config(&config);
+    let cache = home.work().parent().expect("a directory").join("cache");
+    std::fs::create_dir(&cache).expect("a directory");
+    home.ok(&["run", "-d", "-a", "sh", "-n", "configured", "do echo x > ~/cache/new; echo x > ~/other"]);
+    let view = home.finished("configured");
+    assert_eq!(view["fence"]["asked"], "workspace", "{view}");
+    assert!(cache.join("new").exists() && !cache.with_file_name("other").exists());
+    home.start_agent("free", "unfenced", "say x");
+    assert_eq!(home.finished("unfenced")["fence"], json!(null));
+}
+
+#[test]
+fn commit_works_and_the_repository_is_the_workspace() {
+    let home = crate::changes::repository();
+    std::fs::create_dir(home.work().join("below")).expect("a directory");
+    let script = "cd ..; echo 2 > one.txt; git -c user.name=x -c user.email=x@y commit -qam inside && echo committed";
+    let mut command = home.command(&["run", "-d", "-a", "sh", "-n", "commits", "--fence", "workspace", "-C", "below", &format!("do {script}")]);
+    command.env("PATH", std::env::var_os("PATH").expect("a PATH"));
+    assert!(command.output().expect("adj runs").status.success());
+    let view = home.finished("commits");
+    assert!(home.log("commits").contains("committed"), "{view}\n{}", home.log("commits"));
+    assert_eq!(view["fence"]["writable"], json!([text(&home.work().canonicalize().expect("there"))]), "{view}");
+}
+
+#[test]
+fn clone_is_the_workspace_and_the_repository_is_read_only() {
+    let home = crate::changes::repository();
+    let work = text(&home.work());
+    let script = [
+        attempt("commit", "echo 2 > one.txt && git -c user.name=x -c user.email=x@y commit -qam inside"),
+        attempt("repository", &format!("echo x > {work}/new || echo x > {work}/.git/hooks/post-commit")),
+        attempt("reads repository", &format!("cat {work}/one.txt && git log -1 --format=%T")),
+        attempt("other workspaces", "echo x > ../new || echo x > ../../new"),
+    ];
+    let prompt: String = script.concat().lines().map(|line| format!("do {line}\n")).collect();
+    let mut command = home.command(&["run", "-d", "-a", "sh", "-n", "cloned", "--clone", "--fence", "workspace", &prompt]);
+    let ran = command.env("PATH", std::env::var_os("PATH").expect("a PATH")).output().expect("adj runs");
+    assert!(ran.status.success(), "{ran:?}");
+    let view = home.finished("cloned");
+    let log = home.log("cloned");
+    assert_said(&log, &[("commit", true), ("repository", false), ("reads repository", true), ("other workspaces", false)]);
+    assert_eq!(view["fence"]["writable"].as_array().map(Vec::len), Some(1), "{view}");
+    assert!(!home.work().join("new").exists());
+    assert_eq!(view["changed_files"], json!(["one.txt"]), "{view}");
+}
