@@ -73,7 +73,8 @@ async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
 
 /// Parses the line typed below a request.
 ///
-/// # Errors A text that says what can be typed instead.
+/// # Errors
+/// A text that says what can be typed instead.
 pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
     let message_id = Some(request.message_id.clone());
     if request.kind == RequestKind::Question {

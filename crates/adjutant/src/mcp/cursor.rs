@@ -16,7 +16,8 @@ pub struct Cursor {
 impl Cursor {
     /// Parses the argument `name`. An empty one counts as absent.
     ///
-    /// # Errors The text is not a cursor.
+    /// # Errors
+    /// The text is not a cursor.
     pub fn read(text: Option<&str>, name: &str) -> Result<Option<Self>, Refusal> {
         text.filter(|text| !text.trim().is_empty()).map(|text| Self::parse(text, name)).transpose()
     }

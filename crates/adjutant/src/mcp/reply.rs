@@ -17,7 +17,8 @@ pub type ToolResult = Result<Reply, Refusal>;
 
 /// Wraps a result as the reply to a call.
 ///
-/// # Errors Never. The type matches that of other tools.
+/// # Errors
+/// Never. The type matches that of other tools.
 pub fn reply(result: Shown) -> ToolResult {
     Ok(Reply::Result(result))
 }

@@ -45,7 +45,8 @@ pub struct StdioArgs {
 
 /// Serves until standard input ends. Blocks its thread.
 ///
-/// # Errors The arguments or the streams cannot be used.
+/// # Errors
+/// The arguments or the streams cannot be used.
 pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
     let input_ended = CancellationToken::new();
     let server = Server::new(setup(args, input_ended.clone())?);

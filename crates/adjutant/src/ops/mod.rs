@@ -124,7 +124,8 @@ impl Ops {
 
     /// Returns the current configuration.
     ///
-    /// # Errors The configuration is invalid; the message says where.
+    /// # Errors
+    /// The configuration is invalid; the message says where.
     pub fn config(&self) -> Result<Arc<Config>, OpError> {
         // Taken before reading: a concurrent change then makes the stamp older, never newer.
         let stamp = Stamp::of(&self.config_path);

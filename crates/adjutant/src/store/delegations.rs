@@ -85,7 +85,8 @@ impl Tx<'_> {
     /// Starts the child run of an approved delegation. `held`: the requester waits for it (see [`Tx::hold`]).
     /// Returns the updated request.
     ///
-    /// # Errors The new run is rejected.
+    /// # Errors
+    /// The new run is rejected.
     pub fn start_delegated(&mut self, request: &Request, new: &NewRun, held: bool) -> Result<Request, StoreError> {
         let child = self.dispatch(new)?;
         self.prepare("UPDATE requests SET child = ?2, child_name = ?3, held = ?4 WHERE id = ?1")?.execute(params![

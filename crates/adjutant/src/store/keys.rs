@@ -48,7 +48,8 @@ pub fn is_key_used(connection: &Connection, who: &Principal, key: &Key) -> Resul
 impl Tx<'_> {
     /// Runs `work` once for this principal and key. Later calls return the first call's reply.
     ///
-    /// # Errors `KeyReused` if the key was used with another body. Errors of `work` are not remembered.
+    /// # Errors
+    /// `KeyReused` if the key was used with another body. Errors of `work` are not remembered.
     pub fn once<T>(&mut self, who: &Principal, key: Option<&Key>, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError>
     where
         T: Serialize + DeserializeOwned,
@@ -66,7 +67,8 @@ impl Tx<'_> {
     /// Runs `work` once for this principal and key, and stores only a receipt. Later calls return the result that
     /// `again` rebuilds from the receipt, which must be the same.
     ///
-    /// # Errors `KeyReused` if the key was used with another body. Errors of `work` are not remembered.
+    /// # Errors
+    /// `KeyReused` if the key was used with another body. Errors of `work` are not remembered.
     pub fn once_with_receipt<T, R>(
         &mut self,
         who: &Principal,

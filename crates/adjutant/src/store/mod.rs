@@ -122,7 +122,8 @@ impl std::fmt::Debug for Store {
 impl Store {
     /// Opens the home's store, creating or migrating it. The caller holds the home's lock.
     ///
-    /// # Errors The disk is full even after releasing the reserved space, the file is newer than this binary, or it
+    /// # Errors
+    /// The disk is full even after releasing the reserved space, the file is newer than this binary, or it
     /// is not a store.
     pub fn open(home: &Home) -> Result<Self, StoreError> {
         let wake_ups = Arc::new(WakeUps::default());
@@ -136,7 +137,8 @@ impl Store {
 
     /// Runs one transaction and returns when it is durable. If `work` returns an error, nothing is changed.
     ///
-    /// # Errors The error of `work`, or a failure of the disk.
+    /// # Errors
+    /// The error of `work`, or a failure of the disk.
     pub async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -148,7 +150,8 @@ impl Store {
     /// Like [`Store::write`] but cheaper, for work that fails only before its first write, or calls
     /// [`Tx::may_refuse_late`] first. If the work breaks this promise, all calls in the same transaction fail.
     ///
-    /// # Errors The error of `work`, or a failure of the disk.
+    /// # Errors
+    /// The error of `work`, or a failure of the disk.
     pub async fn write_checked<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -160,7 +163,8 @@ impl Store {
     /// Runs one transaction like [`Store::write`]. If the disk is full, the reserved space is released and the
     /// transaction retried once. For calls that stop a run.
     ///
-    /// # Errors The error of `work`, or a failure of the disk.
+    /// # Errors
+    /// The error of `work`, or a failure of the disk.
     pub async fn write_using_reserved_space<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -197,7 +201,8 @@ impl Store {
 
     /// Runs reads on a separate connection, on a snapshot of what was committed when they began.
     ///
-    /// # Errors The error of `work`, a failure of the store, or the store is closed.
+    /// # Errors
+    /// The error of `work`, a failure of the store, or the store is closed.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.lend()?.read(work)
     }
@@ -205,7 +210,8 @@ impl Store {
     /// Runs reads with a deadline, at which the running statement fails with [`StoreError::Interrupted`]. Blocks
     /// the thread.
     ///
-    /// # Errors The error of `work`, or a failure of the store.
+    /// # Errors
+    /// The error of `work`, or a failure of the store.
     pub fn read_until<T>(&self, deadline: std::time::Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut lent = self.lend()?;
         lent.limit(Some(deadline))?;
@@ -228,7 +234,8 @@ impl Store {
     /// Moves the credentials of an environment into a file beside the store, for a transaction that will refer to
     /// them. Durable when it returns.
     ///
-    /// # Errors The file cannot be written.
+    /// # Errors
+    /// The file cannot be written.
     pub async fn keep_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
         let credential_files = Arc::clone(&self.0.credential_files);
         Self::blocking(move || credential_files.keep(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
@@ -237,7 +244,8 @@ impl Store {
     /// Like [`Store::keep_credentials`], for credentials that may remain unused: they become durable with
     /// [`Store::settle_credentials`].
     ///
-    /// # Errors The file cannot be written.
+    /// # Errors
+    /// The file cannot be written.
     pub fn hold_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
         Arc::clone(&self.0.credential_files).keep(env).map_err(StoreError::from_io)
     }
@@ -258,7 +266,8 @@ impl Store {
 
     /// Reads the credentials that an environment refers to.
     ///
-    /// # Errors The file is missing or cannot be read.
+    /// # Errors
+    /// The file is missing or cannot be read.
     pub async fn credentials(&self, env: &DispatchEnv) -> Result<BTreeMap<String, String>, StoreError> {
         let (credential_files, env) = (Arc::clone(&self.0.credential_files), env.clone());
         Self::blocking(move || credential_files.read(&env).map_err(StoreError::from_io)).await

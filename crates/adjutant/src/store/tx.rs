@@ -91,7 +91,8 @@ impl<'a> Tx<'a> {
 
     /// Runs `work` with `at` as the time of what it records, because the hub learned of it later.
     ///
-    /// # Errors The error of `work`.
+    /// # Errors
+    /// The error of `work`.
     pub fn dated<T>(&mut self, at: Time, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let before = self.happened_at.replace(at.min(self.now.wall));
         let done = work(self);
@@ -117,7 +118,8 @@ impl<'a> Tx<'a> {
 
     /// Marks the events that `work` appends as effects of a signal, with its source.
     ///
-    /// # Errors The error of `work`.
+    /// # Errors
+    /// The error of `work`.
     pub fn as_signal<T>(
         &mut self,
         kind: Option<SignalKind>,

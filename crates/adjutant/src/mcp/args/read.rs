@@ -16,7 +16,8 @@ pub struct Args(JsonObject);
 impl Args {
     /// Parses the arguments of a call.
     ///
-    /// # Errors An unknown or repeated argument, a value of the wrong type, or a missing required argument.
+    /// # Errors
+    /// An unknown or repeated argument, a value of the wrong type, or a missing required argument.
     pub fn read(params: &[Param], object: Option<JsonObject>) -> Result<Self, Refusal> {
         let mut args = JsonObject::new();
         for (name, value) in object.unwrap_or_default() {
@@ -55,7 +56,8 @@ impl Args {
 
     /// Converts the arguments to a tool's struct. A test checks that the structs match what [`Args::read`] accepts.
     ///
-    /// # Errors The struct does not match the tool's parameters.
+    /// # Errors
+    /// The struct does not match the tool's parameters.
     pub fn decode<T: DeserializeOwned>(self) -> Result<T, Refusal> {
         serde_json::from_value(Value::Object(self.0)).map_err(|error| {
             Refusal::new(codes::INTERNAL, format!("the arguments cannot be read: {error}"), "this is a defect of Adjutant: report it with this call")

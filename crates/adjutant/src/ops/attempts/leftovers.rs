@@ -27,7 +27,8 @@ pub(super) struct LeftFacts {
 impl LeftFacts {
     /// Opens an attempt's facts. An unusable file counts as empty.
     ///
-    /// # Errors The file may be readable later.
+    /// # Errors
+    /// The file may be readable later.
     pub fn open(dir: &AttemptDir) -> io::Result<Self> {
         let (file, problem) = match files::open(dir.home(), &dir.facts()) {
             Ok(file) => (Some(file), None),

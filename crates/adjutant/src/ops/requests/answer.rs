@@ -17,7 +17,8 @@ const ANSWERS_MAX: usize = 100;
 impl Ops {
     /// Answers requests. If one is refused, none is answered.
     ///
-    /// # Errors A request is unknown, foreign, already settled, ambiguous or the caller's own.
+    /// # Errors
+    /// A request is unknown, foreign, already settled, ambiguous or the caller's own.
     pub async fn answer(&self, caller: Caller, call: AnswerRequests) -> Result<Answered, OpError> {
         Self::check(&caller.who, Action::Answer)?;
         if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {

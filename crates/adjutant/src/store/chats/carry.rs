@@ -67,7 +67,8 @@ impl Tx<'_> {
 
     /// Adds an entry to an imported chat, unchanged.
     ///
-    /// # Errors The entry is not the next one.
+    /// # Errors
+    /// The entry is not the next one.
     pub fn import_entry(&mut self, chat: ChatId, imported: &Imported) -> Result<(), StoreError> {
         let Imported { entry, revisions } = imported;
         let ChatEntry { id: _, chat: _, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key } = entry;

@@ -139,7 +139,8 @@ pub fn turn_by_id(connection: &Connection, id: i64) -> Result<Option<Turn>, Stor
 /// turn is counted under the run for which it answers, so that agents that answer each other stay siblings. `None`:
 /// the message is not from a run.
 ///
-/// # Errors A failure of the store, or the run no longer exists.
+/// # Errors
+/// A failure of the store, or the run no longer exists.
 pub fn asked_by(connection: &Connection, turn: &Turn) -> Result<Option<(RunId, Option<RunId>)>, StoreError> {
     let Some(entry) = entry_by_seq(connection, turn.chat, turn.message)? else { return Ok(None) };
     match entry.author {

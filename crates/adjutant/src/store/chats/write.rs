@@ -85,7 +85,8 @@ impl Tx<'_> {
 
     /// Reads a chat that must exist.
     ///
-    /// # Errors `NotFound`, or a failure of the store.
+    /// # Errors
+    /// `NotFound`, or a failure of the store.
     pub fn chat(&self, id: ChatId) -> Result<Chat, StoreError> {
         chat_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("chat", &id.to_string()).into())
     }

@@ -27,7 +27,8 @@ fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result
 impl Tx<'_> {
     /// Opens a request of a live run.
     ///
-    /// # Errors `RunFinished` or `WrongState` if the run is not live, `Limit` if it has too many open requests.
+    /// # Errors
+    /// `RunFinished` or `WrongState` if the run is not live, `Limit` if it has too many open requests.
     pub fn ask(&mut self, run: &Run, new: &NewRequest) -> Result<Request, StoreError> {
         match run.state {
             state if state.is_live() => {}
@@ -106,7 +107,8 @@ impl Tx<'_> {
 
     /// Opens several requests of a live run as one group. Either all are opened or none.
     ///
-    /// # Errors As for [`Tx::ask`].
+    /// # Errors
+    /// As for [`Tx::ask`].
     pub fn ask_together(&mut self, run: &Run, news: &[NewRequest]) -> Result<Vec<Request>, StoreError> {
         let (count, max) = (i64::try_from(news.len()).unwrap_or(i64::MAX), limits::OPEN_REQUESTS_MAX as i64);
         if run.pending.saturating_add(count) > max {
@@ -129,7 +131,8 @@ impl Tx<'_> {
 
     /// Applies an event to a request and records it. Returns the updated request.
     ///
-    /// # Errors The core rejects the event.
+    /// # Errors
+    /// The core rejects the event.
     pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.moment())?;
         self.apply_states(request, &[next])
@@ -138,7 +141,8 @@ impl Tx<'_> {
     /// Like [`Tx::settle`], for a request whose asker waits: an answer is retrieved at once and passed to the
     /// waiting call. The history has both events.
     ///
-    /// # Errors The core rejects the event.
+    /// # Errors
+    /// The core rejects the event.
     pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let answered = apply(&request.state, &request.terms(), event, self.moment())?;
         let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;

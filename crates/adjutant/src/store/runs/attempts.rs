@@ -103,7 +103,8 @@ impl Tx<'_> {
 
     /// Claims the next attempt of a queued run. From here on, the attempt with this number starts at most once.
     ///
-    /// # Errors The core rejects the event.
+    /// # Errors
+    /// The core rejects the event.
     pub fn claim(&mut self, run: &Run, token_hash: &[u8], retention: Retention) -> Result<Run, StoreError> {
         let n = AttemptNo(run.attempt.0 + 1);
         self.prepare(

@@ -30,7 +30,8 @@ fn duration_text(ms: i64) -> String {
 impl Tx<'_> {
     /// Queues a new run.
     ///
-    /// # Errors The name is taken, or the tree has reached a limit.
+    /// # Errors
+    /// The name is taken, or the tree has reached a limit.
     pub fn dispatch(&mut self, new: &NewRun) -> Result<Run, StoreError> {
         let id = new.id.to_string();
         let taken = |tx: &Self, name: &RunName| -> Result<bool, StoreError> {
@@ -110,7 +111,8 @@ impl Tx<'_> {
 
     /// Reads a run that must exist.
     ///
-    /// # Errors `NotFound`, or a failure of the store.
+    /// # Errors
+    /// `NotFound`, or a failure of the store.
     pub fn run(&self, id: RunId) -> Result<Run, StoreError> {
         run_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("run", &id.to_string()).into())
     }
@@ -127,7 +129,8 @@ impl Tx<'_> {
     /// Applies an event to a run and records it. The end of a run withdraws its open requests. Returns the updated
     /// run.
     ///
-    /// # Errors The core rejects the event.
+    /// # Errors
+    /// The core rejects the event.
     pub fn advance(&mut self, run: &Run, event: RunEvent, retention: Retention, by: &str, text: &str) -> Result<Run, StoreError> {
         let next = apply(run.state, event, self.steady(), retention)?;
         if next == run.state {
@@ -367,7 +370,8 @@ impl Tx<'_> {
 
     /// Removes a finished run and everything about it.
     ///
-    /// # Errors The run has not finished.
+    /// # Errors
+    /// The run has not finished.
     pub fn remove(&mut self, run: &Run) -> Result<(), StoreError> {
         if !run.state.is_finished() {
             return Err(Denied::WrongState { state: run.state.word(), wanted: "removed" }.into());

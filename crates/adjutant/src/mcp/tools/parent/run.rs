@@ -121,7 +121,8 @@ fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> 
 
 /// Returns the project directory of a parent's connection.
 ///
-/// # Errors The working directory was removed or has no usable name.
+/// # Errors
+/// The working directory was removed or has no usable name.
 pub(in crate::mcp) fn project(directory: &Path) -> Result<String, Refusal> {
     let hint = "start adj mcp in the project's directory, or pass --client NAME";
     let path = directory
